@@ -374,7 +374,7 @@ def test_status_in_a_new_folder_promises_nothing_of_hooks_that_are_not_there_or_
     (installed.home / ".claude/settings.json").unlink()
     none = hint()
 
-    assert "hooks do it by themselves" in promise
+    assert "let hooks do it" in promise
     assert str(installed.launcher) in dead and "by themselves" not in dead
     assert "keepfast install claude" in none and "by themselves" not in none
 

@@ -172,7 +172,7 @@ def test_a_fork_inside_the_workspace_is_refused_unless_it_is_left_out(box: Box) 
     box.put("Makefile")
     assert box.call("fork", "v1", "out/copy").code == 0
     named = box.call("diff", "v3", "--name-only").out.splitlines()
-    assert [line.partition(" (left out")[0] for line in named] == [
+    assert [line.partition(" (excluded")[0] for line in named] == [
         "A  .gitignore",
         "A  Makefile",
         "-  node_modules",
@@ -189,7 +189,7 @@ def test_what_was_left_out_is_named(box: Box) -> None:
 
     assert [one["path"] for one in answer["left_out"]] == ["node_modules", "pipe"]
     said = box.call("fork", "latest", "../copy2").err
-    assert "not there: node_modules" in said
+    assert "skipped node_modules" in said
 
 
 def test_the_next_save_in_a_fork_finds_nothing_changed(box: Box) -> None:
@@ -307,7 +307,7 @@ def test_a_commit_that_is_gone_is_a_sentence(repository: Box) -> None:
     answer = repository.call("fork", "v1", "../copy", "--git")
 
     assert answer.code == 4
-    assert "is not in" in answer.err and "any more" in answer.err
+    assert "is no longer in" in answer.err
     assert not (repository.home / "copy").exists()
     assert repository.call("fork", "v1", "../copy").code == 0
 

@@ -14,6 +14,7 @@ from keepfast.app.wiring import build
 from keepfast.app.worker import save
 from keepfast.present.environment import Surroundings
 from keepfast.settings import load
+from keepfast.state.pending_events import PendingEvent
 from tests.equipment.box import HOUR, Box
 from tests.equipment.sessions import Session
 from tests.equipment.token_count import count
@@ -53,12 +54,9 @@ class Work:
         engine = build(load(around.config, {}), around.data, around.home, lambda: self.box.now)
         try:
             root, row = engine.root(os.fsencode(self.box.project))
-            told: dict[str, Any] = {
-                "cwd": str(self.box.project), "at": self.box.now, "trigger": trigger, "agent": "claude-code",
-                "session": self.session, "model": "", "client": 0,
-                "transcript": str(self.transcript if transcript is None else transcript),
-            }  # fmt: skip
-            version = save(engine, root, engine.place.folder(row.id), told).version
+            path = str(self.transcript if transcript is None else transcript)
+            seen = PendingEvent(trigger, self.box.now, self.session, "claude-code", str(self.box.project), path)
+            version = save(engine, root, engine.place.folder(row.id), seen).version
         finally:
             engine.close()
         self.box.now += HOUR

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.app import state_document as describing
+from keepfast.app.resume import Resuming
 from keepfast.hook.main import respond
+from keepfast.model.document import Header
 from keepfast.present.environment import Surroundings
 from tests.equipment.sessions import Session
 from tests.hook.background import Inline
@@ -189,12 +192,12 @@ def test_what_commands_changed_since_the_start_is_in_the_document_and_among_the_
 
     header = ground.header(row)
     engine = ground.engine
-    found = describing.state(engine.repository(), row, header, str(ground.project), engine.settings)
+    found = describing.state(engine.repository(), row, Header(header), str(ground.project), engine.settings)
     engine.close()
 
     expected = {"edited.py", *[f"f{number}.txt" for number in range(1, 9)]}
     assert set(header["active_files"]) == expected
-    assert found.document is not None and set(found.document["files"]) >= expected
+    assert found.document is not None and {file.path for file in found.document.files} >= expected
 
 
 def test_what_was_there_before_a_session_is_not_its_work(ground: Ground) -> None:
@@ -243,3 +246,66 @@ def test_a_section_without_anything_in_it_has_no_heading(ground: Ground) -> None
     first, _ = worked.brief()
 
     assert "## Current Task" in first and "## Files" not in first
+
+
+LATIN = b"name = 'caf\xe9'\n" * 3
+
+
+def written(worked: Worked) -> None:
+    """The conversation has a text that never reached the disk as it is: something else stands there."""
+    worked.session.write("names.py", "name = 'from the conversation'\n" * 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (LATIN, "@1-4\nname = 'caf\\xe9'\n"),
+        (b"first line\none bad \xff byte\n", "first line\none bad \\xff byte\n"),
+    ],
+    ids=["latin-1", "one bad byte"],
+)
+def test_a_file_that_is_not_utf_8_is_shown_as_it_is_with_escapes(worked: Worked, content: bytes, shown: str) -> None:
+    written(worked)
+    (worked.project / "names.py").write_bytes(content)
+    worked.turn()
+
+    version = f"v{worked.ground.checkpoints()[-1].version}"
+    for text in ("".join(worked.brief()), resumed(worked, version)):
+        assert "### names.py\n" in text and shown in text
+        assert "from the conversation" not in text
+
+
+@pytest.mark.parametrize("kind", ["binary", "link", "folder", "pipe"])
+def test_what_is_no_text_is_named_with_the_reason(worked: Worked, kind: str) -> None:
+    written(worked)
+    path = worked.project / "names.py"
+    if kind == "binary":
+        path.write_bytes(b"x\0y\nz\n")
+    elif kind == "link":
+        path.symlink_to("a.py")
+    elif kind == "folder":
+        path.mkdir()
+        (path / "inner").write_text("x")
+    else:
+        os.mkfifo(path)
+    worked.turn()
+
+    version = f"v{worked.ground.checkpoints()[-1].version}"
+    reason = "not in the checkpoint" if kind == "pipe" else kind
+    for text, why in (("".join(worked.brief()), kind), (resumed(worked, version), reason)):
+        assert f"names.py ({why})" in text
+        assert "### names.py\n" not in text and "### names.py (" not in text
+        assert "from the conversation" not in text and CHANGED not in text
+
+
+def resumed(worked: Worked, version: str) -> str:
+    """The brief of that checkpoint, with its own files."""
+    engine = worked.ground.engine
+    try:
+        root, row = engine.root(os.fsencode(worked.project))
+        resuming = Resuming(engine, root, row.id)
+        checkpoint = engine.repository().checkpoint(row.id, int(version[1:]))
+        assert checkpoint is not None
+        return resuming.own(resuming.tell(checkpoint)).brief.text
+    finally:
+        engine.close()

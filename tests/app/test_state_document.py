@@ -10,6 +10,7 @@ import pytest
 
 from keepfast.app.worker import event_of
 from keepfast.state import sessions
+from keepfast.state.pending_events import PendingEvent
 from tests.equipment.box import Box
 from tests.mcp.agent import call, visits
 
@@ -118,11 +119,11 @@ def test_what_lies_in_a_folder_of_such_a_name_without_a_tool_is_in_the_document(
 
 def test_a_file_that_the_agent_edited_by_name_counts_wherever_it_lies(box: Box) -> None:
     box.put("bin/deploy", "echo\n")
-    told = {"session": "s", "transcript": "", "model": "", "cwd": "", "at": box.now, "trigger": "turn", "agent": "x"}
+    seen = PendingEvent("turn", box.now, "s", "x")
     with visits(box).open() as visit:
         folder = visit.engine.place.folder(visit.row.id)
         sessions.touch(folder, "s", [f"w {box.project}/bin/deploy"])
-        visit.engine.handle(event_of(visit.engine, visit.root, folder, told))
+        visit.engine.handle(event_of(visit.engine, visit.root, folder, seen))
 
     assert set(shown(box)["state"]["files"]) == {"bin/deploy"}
 
@@ -142,13 +143,13 @@ def test_the_short_names_of_the_source_bound_it_too(box: Box, variable: str, val
 
 
 def test_automatic_checkpoints_have_a_summary_unless_the_setting_says_no(box: Box) -> None:
-    told = {"session": "s", "transcript": "", "model": "", "cwd": "", "at": box.now, "trigger": "turn", "agent": "x"}
+    seen = PendingEvent("turn", box.now, "s", "x")
 
     def summary() -> str:
         with visits(box).open() as visit:
             folder = visit.engine.place.folder(visit.row.id)
             sessions.remember(folder, "s", prompt="Make it fast")
-            return event_of(visit.engine, visit.root, folder, told).summary
+            return event_of(visit.engine, visit.root, folder, seen).summary
 
     assert summary() == "Make it fast"
     box.call("config", "set", "checkpoint.auto_summary_enabled", "false")

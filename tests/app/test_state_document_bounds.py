@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from keepfast.model.document import Header
 from tests.hook.ground import Ground
 from tests.hook.test_conversations import Talk
 from tests.hook.test_inheritance import show
@@ -72,8 +72,11 @@ def test_a_checkpoint_without_the_record_is_bounded_by_the_settings_of_now(groun
     settings = ground.engine.settings
     odd = {"mode": 7, "capture_files": "no", "max_file_size": True, "exclude_patterns": [3], "more": 1}
 
-    assert bounds_of({}, settings) == bounds_of({"bounds": odd}, settings) == bounds_of({"bounds": []}, settings)
-    assert json.loads(json.dumps(bounds_of({}, settings)))["mode"] == "stateful"
+    headers: list[dict[str, Any]] = [{}, {"bounds": odd}, {"bounds": []}]
+    found = [bounds_of(Header(members), settings) for members in headers]
+
+    assert found[0] == found[1] == found[2]
+    assert found[0].mode == "stateful"
 
 
 def test_what_is_excluded_or_made_again_is_in_no_list_and_named_as_left_out(ground: Ground) -> None:

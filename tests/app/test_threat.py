@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from keepfast.app.preview import Missing
+from keepfast.app.preview import Missing, Planner
 from keepfast.app.restore import Restorer
 from keepfast.app.threat import _spelled, meant
 from keepfast.app.tidy import tidy
 from keepfast.model.event import Event
 from keepfast.present import background
 from keepfast.shell.destruction import threat_of
+from keepfast.state import rescues
 from keepfast.store.rows import CheckpointRow
 from tests.hook.ground import Ground, wait
 
@@ -290,9 +291,8 @@ def test_a_folder_beside_its_tool_s_own_file_is_named_with_the_command_that_brin
     assert f"{folder}/file" not in started.contents(started.checkpoints()[-1])
 
 
-def test_a_cache_needs_no_evidence_and_a_vague_command_no_folder_that_goes_by_its_name(started: Ground) -> None:
+def test_a_cache_needs_no_evidence(started: Ground) -> None:
     write(started.project / "__pycache__" / "a.pyc")
-    write(started.project / "node_modules" / "mine.js")
 
     said = started.tool("Bash", DEFAULT, command="rm -rf __pycache__")
     assert "__pycache__" in said["systemMessage"]
@@ -479,7 +479,7 @@ def test_what_went_before_it_could_be_saved_is_left_out_of_the_version_and_never
     row = started.checkpoints()[-1]
 
     assert (outcome.message, row.message, row.workspace) == ("during rm -rf d1", "during rm -rf d1", workspace)
-    assert any("after the command had begun" in notice for notice in outcome.notices)
+    assert any("after the command had started" in notice for notice in outcome.notices)
     assert kinds(started, row)["d1"] == "u"
     write(started.project / "d1" / "file", b"again")
     restore(started, row)
@@ -675,6 +675,175 @@ def test_a_large_file_that_was_kept_once_is_not_read_before_each_vague_command(s
 
     assert started.tool("Bash", command="ls | xargs rm") == {}
     assert started.checkpoints()[-1].version == kept
+
+
+def test_of_two_versions_of_one_command_the_one_without_the_file_names_the_other(started: Ground) -> None:
+    started.configure(capture={"max_file_size": 1000})
+    write(started.project / "big.bin", b"y" * 2000)
+    write(started.project / "more")
+    run(started, "rm -f big.bin")
+    without, with_it = started.checkpoints()[-2:]
+    engine = started.engine
+    try:
+        root, row = engine.root(os.fsencode(started.project))
+        missing = Planner(engine, root, row).missing(without)
+    finally:
+        engine.close()
+
+    assert without.message == with_it.message == "before rm -f big.bin"
+    assert [(one.path, one.held_by) for one in missing] == [(b"big.bin", with_it.version)]
+
+
+# Folders that are left out by their names, before a command that may mean them
+
+
+def git(ground: Ground, *words: str, folder: str = ".") -> None:
+    identity = ["-c", "user.name=d", "-c", "user.email=d@example.invalid"]
+    subprocess.run(["git", *identity, *words], cwd=ground.project / folder, check=True, capture_output=True)
+
+
+def committed(ground: Ground, *names: str) -> None:
+    """A repository that has these files, each as `old`, and work in them since then."""
+    shutil.rmtree(ground.project / ".git")
+    for name in names:
+        write(ground.project / name, b"old")
+    git(ground, "init", "-q", "-b", "main")
+    git(ground, "add", "-f", "a.txt", *names)
+    git(ground, "commit", "-qm", "all")
+    for name in names:
+        write(ground.project / name, b"my patch")
+
+
+@pytest.mark.parametrize("folder", ["node_modules", ".venv", "sub/node_modules"])
+@pytest.mark.parametrize(
+    "command",
+    ["ls | xargs rm -rf", "rm -rf $X/*", "git stash -u && git stash drop", "git stash push --all", "npm run clean"],
+)
+def test_a_folder_without_its_tool_s_file_is_kept_before_a_command_that_may_mean_it(
+    started: Ground, command: str, folder: str
+) -> None:
+    write(started.project / folder / "deep" / "mine.js", b"by hand")
+    write(started.project / "app" / "package.json", b"{}")
+    write(started.project / "app" / "node_modules" / "a.js")
+
+    assert started.tool("Bash", DEFAULT, command=command) == {}
+
+    found = started.contents(started.checkpoints()[-1])
+    assert found[f"{folder}/deep/mine.js"] == b"by hand"
+    assert not [path for path in found if path.startswith("app/node_modules/")]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git reset --hard",
+        "git checkout .",
+        "git restore .",
+        "git checkout -f",
+        "git switch -f main",
+        "git read-tree -u --reset HEAD",
+        "git rm -rf .",
+        "git stash",
+        "git -C . reset --hard",
+        "cd src; git reset --hard",
+        "ls | xargs rm -rf",
+    ],
+)
+def test_a_folder_that_git_tracks_is_kept_before_git_changes_it(started: Ground, command: str) -> None:
+    committed(started, "node_modules/mine.js", ".venv/lib/mine.py", "src/b.txt")
+
+    assert started.tool("Bash", DEFAULT, command=command) == {}
+
+    found = started.contents(started.checkpoints()[-1])
+    assert (found["node_modules/mine.js"], found[".venv/lib/mine.py"]) == (b"my patch", b"my patch")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_kept"),
+    [
+        ("git reset --hard", False),
+        ("git -C src checkout .", False),
+        ("git add -A && git reset --hard", True),
+        ("git add -A; git stash", True),
+        ("git --work-tree=. reset --hard", True),
+        ("git rebase -x 'rm -r node_modules' main", True),
+        ("cd $X && git reset --hard", True),
+        ("cd node_modules/inner && git reset --hard", True),
+        ("GIT_DIR=x git reset --hard", True),
+    ],
+)
+def test_a_folder_that_git_does_not_track_stays_as_it_is_where_git_changes_what_it_tracks(
+    started: Ground, command: str, is_kept: bool
+) -> None:
+    committed(started, "src/b.txt")
+    write(started.project / "node_modules" / "mine.js", b"by hand")
+    write(started.project / "node_modules" / "inner" / "x", b"by hand")
+
+    assert started.tool("Bash", DEFAULT, command=command) == {}
+
+    assert ("node_modules/mine.js" in started.contents(started.checkpoints()[-1])) == is_kept
+
+
+@pytest.mark.parametrize(
+    "form", ["plain", "version 4", "split", "a repository inside", "a workspace inside of a repository"]
+)
+def test_whatever_form_the_index_has_what_it_may_track_is_kept(started: Ground, form: str) -> None:
+    if form == "a repository inside":
+        write(started.project / "inner" / "node_modules" / "mine.js", b"old")
+        git(started, "init", "-q", folder="inner")
+        git(started, "add", "-f", "node_modules", folder="inner")
+    elif form == "a workspace inside of a repository":
+        shutil.rmtree(started.project / ".git")
+        write(started.project / "inner" / "node_modules" / "mine.js", b"old")
+        git(started, "init", "-q", folder="..")
+        git(started, "add", "-f", "inner")
+    else:
+        committed(started, "node_mix/a", "node_modules/mine.js", "inner/node_modules/mine.js")
+    if form == "version 4":
+        git(started, "update-index", "--index-version", "4")
+    elif form == "split":
+        git(started, "update-index", "--split-index")
+        git(started, "rm", "-q", "--cached", "a.txt")
+    path = "inner/node_modules/mine.js"
+    write(started.project / path, b"my patch")
+
+    assert started.tool("Bash", DEFAULT, command="cd inner && git reset --hard") == {}
+
+    assert started.contents(started.checkpoints()[-1])[path] == b"my patch"
+
+
+def test_a_folder_that_a_version_has_as_it_is_is_not_saved_again_before_each_vague_command(
+    started: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = write(started.project / "node_modules" / "mine.js", b"by hand")
+    time.sleep(2.1)  # a file must have been so for a while to count as unchanged
+    started.tool("Bash", command="ls | xargs rm")
+    kept = started.checkpoints()[-1].version
+    started.hook("Stop")
+    started.settle()
+    left = started.checkpoints()[-1]
+    again = started.tool("Bash", command="ls | xargs rm")
+    unchanged = started.checkpoints()[-1].version
+    mine.write_bytes(b"changed")
+    started.tool("Bash", command="ls | xargs rm")
+
+    assert again == {}
+    assert unchanged == left.version
+    assert kept in rescues.read(str(started.folder))
+    assert started.contents(started.checkpoints()[-1])["node_modules/mine.js"] == b"changed"
+
+
+def test_a_folder_that_a_command_may_mean_and_for_which_is_no_room_is_asked_about(started: Ground) -> None:
+    (started.project / "node_modules").mkdir()
+    with (started.project / "node_modules" / "huge.bin").open("wb") as file:
+        file.truncate(1 << 42)  # more than any disk here has free
+    write(started.project / ".venv" / "mine.py", b"by hand")
+
+    said = started.tool("Bash", DEFAULT, command="ls | xargs rm")
+
+    assert decision(said) == "ask"
+    assert "node_modules (" in said["systemMessage"]
+    assert started.contents(started.checkpoints()[-1])[".venv/mine.py"] == b"by hand"
 
 
 # What is given to a program that nobody knows

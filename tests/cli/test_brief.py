@@ -60,7 +60,7 @@ def test_nothing_to_tell_is_no_error(tmp_path: Path) -> None:
     done = keepfast("brief", "--transcript", "t.jsonl", home=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, "")
-    assert "nothing to go on with" in done.stderr
+    assert "no content for a brief" in done.stderr
 
 
 @pytest.mark.parametrize(

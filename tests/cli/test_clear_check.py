@@ -68,6 +68,20 @@ def test_a_folder_that_is_left_out_is_no_work_to_lose(box: Box) -> None:
     assert (answer.code, "modified" in answer.out) == (0, False)
 
 
+def test_empty_folders_are_told_and_count_as_no_files(box: Box) -> None:
+    box.save("-m", "all of it")
+    (box.project / "empty/inner").mkdir(parents=True)
+
+    told = mode(box, "prompt").call("clear-check", "--json")
+    shown = box.call("clear-check")
+
+    assert (told.code, told.json()["action"], told.json()["files_changed"]) == (1, "ask", 0)
+    assert "  - 0 files modified\n  - 0 lines added\n  - 2 folders made or removed\n" in shown.out
+    box.put("empty/new.txt", "x\n")
+    assert box.call("clear-check", "--json").json()["files_changed"] == 1
+    assert "Files changed: 1, Lines added: 1" in box.call("clear-check", "-y").out
+
+
 def test_automatic_with_verification_shows_the_difference_first(box: Box) -> None:
     answer = mode(box, "automatic", verify_before_clear=True).call("clear-check")
 

@@ -29,7 +29,7 @@ def test_explain_names_every_source_and_why_it_was_not_taken(box: Box) -> None:
     told = box.call("config", "explain", key, "--json").json()
 
     assert "Now 75, from KEEPFAST_CHECKPOINT_THRESHOLD." in text
-    assert "says 90: not taken, it may only tighten" in text
+    assert "says 90: ignored, it can only tighten the user's settings" in text
     assert "at least 70 and at most 95" in text
     assert [(one["value"], one["taken"]) for one in told["considered"]] == [(80, True), (90, False), (75, True)]
     assert told["range"] == [70, 95]
@@ -78,10 +78,10 @@ def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> 
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("store.url", "Only your file sets it."),
-        ("capture.max_files", "Your file sets it, or KEEPFAST_CAPTURE_MAX_FILES."),
-        ("analysis.llm", "from loose to tight: command, anthropic, off"),
-        ("budget.tokens", "tighter is lower, where 0 is no limit"),
+        ("store.url", "Set in your file only."),
+        ("capture.max_files", "Set in your file or KEEPFAST_CAPTURE_MAX_FILES."),
+        ("analysis.llm", "in this order: command, anthropic, off"),
+        ("budget.tokens", "tighten it: lower, where 0 is no limit"),
     ],
 )
 def test_explain_says_who_may_set_it(box: Box, key: str, said: str) -> None:
@@ -98,7 +98,7 @@ def test_unset_brings_the_default_back(box: Box) -> None:
 
     assert '-    "max_files": 5' in shown.out
     assert still == {"key": "capture.max_files", "value": 5, "origin": str(box.config)}
-    assert gone.out == f"capture.max_files is not in {box.config} any more.\n"
+    assert gone.out == f"capture.max_files removed from {box.config}.\n"
     assert (again["changed"], again["written"]) == (False, True)
     assert box.call("config", "get", "capture.max_files").out == "200000\n"
 
@@ -116,8 +116,8 @@ def test_set_says_when_another_source_has_the_last_word(box: Box) -> None:
     box.call("config", "set", "--project", "capture.ignored", "all")
     by_project = box.call("config", "set", "capture.ignored", "none")
 
-    assert "KEEPFAST_CAPTURE_MAX_FILES is set too, and wins while it is." in by_variable.err
-    assert f"{box.project}/.keepfast/config.json has the last word" in by_project.err
+    assert "KEEPFAST_CAPTURE_MAX_FILES is also set, and overrides it." in by_variable.err
+    assert f"{box.project}/.keepfast/config.json overrides it" in by_project.err
 
 
 def test_paths_of_both_files(box: Box) -> None:

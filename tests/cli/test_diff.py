@@ -164,7 +164,7 @@ def test_folders_and_what_is_left_out_have_their_own_lines(kept: Box) -> None:
 
     assert "# new folder: empty/" in lines
     assert "# changed folder: src/ (mode 0755 to 0711)" in lines
-    assert "# not compared: node_modules (left out: excluded by its name)" in lines
+    assert "# not compared: node_modules (excluded: matching capture.exclude)" in lines
     assert not [line for line in lines if line.startswith("# new folder: full")]
 
 
@@ -202,7 +202,7 @@ def test_cat_of_what_is_not_a_file_says_so(kept: Box) -> None:
     kept.save()
 
     assert (kept.call("cat", "v3", "README").code, kept.call("cat", "v3", "src").code) == (4, 2)
-    assert "was left out of v4: socket, pipe or device" in kept.call("cat", "v4", "pipe").err
+    assert "was excluded from v4: socket, pipe or device" in kept.call("cat", "v4", "pipe").err
 
 
 def test_a_terminal_sees_escapes_as_text(kept: Box) -> None:
@@ -294,7 +294,7 @@ def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> 
     assert (previous, paths) == ("v1", ["f3"])
     assert (listed, changed) == (1, 1)
     assert box.call("latest", "--json").json()["changed"] == 1
-    assert "came directly before" not in box.call("show", made).out
+    assert "the version directly before" not in box.call("show", made).out
     assert "1 change since v1:" in box.call("show", made).out
 
 
@@ -315,5 +315,5 @@ def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box)
 
     assert in_between == (0, 0, "v4", ["f5", "f6"])
     assert alone == (0, 0, None, ["a", *[f"f{number}" for number in range(1, 7)]])
-    assert "0 changes since v6, which came directly before." in said
+    assert "0 changes since v6, the version directly before." in said
     assert "7 changes against an empty folder:" in said

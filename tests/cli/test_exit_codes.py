@@ -91,13 +91,13 @@ def test_each_command_line_has_its_exit_code_and_changes_nothing(
     ],
 )
 def test_outside_of_any_workspace_the_exit_code_is_3(box: Box, words: list[str]) -> None:
-    check(box, box.call(*words), 3, "is not in a workspace")
+    check(box, box.call(*words), 3, "is not inside a workspace")
     assert not box.store.exists()
 
 
 @pytest.mark.parametrize("words", [["verify"], ["compact"], ["rebuild"], ["list", "--all-workspaces"]])
 def test_without_a_store_the_exit_code_is_3(box: Box, words: list[str]) -> None:
-    check(box, box.call(*words), 3, "There is no store")
+    check(box, box.call(*words), 3, "No store at")
     assert not box.store.exists()
 
 
@@ -133,7 +133,7 @@ def test_a_store_of_a_newer_format_is_left_alone(kept: Box, words: list[str]) ->
     path.write_text(path.read_text().replace("version 1", "version 2"))
     before = kept.state()
 
-    check(kept, kept.call(*words), 5, "has format 2; this keepfast knows 1")
+    check(kept, kept.call(*words), 5, "has format 2; this keepfast supports only 1")
     assert kept.state() == before
     error = kept.call(*words, "--json").json()["error"]
     assert (error["kind"], error["exit_code"]) == ("newer_format", 5)
@@ -188,7 +188,7 @@ def test_a_read_only_file_system_can_be_read_and_not_written(box: Box, small_dis
     box.put("a.txt", "changed")
     try:
         read = box.call("verify")
-        assert read.code == 0 and "not noted" in read.err, read
+        assert read.code == 0 and "not recorded" in read.err, read
         assert box.call("verify", "--quick", "--json").json()["problems"] == []
         for words in (["list"], ["show"], ["cat", "v1", "a.txt"], ["diff"], ["search", "before"], ["status"]):
             result = box.call("--store", store, *words)

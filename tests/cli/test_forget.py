@@ -1,4 +1,4 @@
-"""Forgetting: by reference, by the policy, by size; with a question, and with the space given back."""
+"""Forgetting: by reference, by the policy, by size; with a question, and with the space freed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_cap_that_cannot_be_reached_says_what_is_in_the_way(kept: Box) -> None
     result = kept.call("forget", "-y", "--keep-size", "100KB")
 
     assert result.code == 0
-    assert "what is left is pinned, named, made by hand or the newest" in result.err
+    assert "the remaining checkpoints are pinned, named, manual or the newest" in result.err
     assert len(kept.versions()) == 4
 
 
@@ -134,7 +134,7 @@ def test_after_forgetting_everything_the_next_save_works(kept: Box) -> None:
 
 @pytest.mark.parametrize("words", [("--dry-run",), ("-y",)])
 def test_only_what_nothing_else_needs_is_counted(box: Box, words: tuple[str, ...]) -> None:
-    """A content that a later version, another path or another workspace has is not given back."""
+    """A content that a later version, another path or another workspace has is not freed."""
     later, twin, elsewhere, alone = (os.urandom(1000) for _ in range(4))
     other = box.home / "other"
     other.mkdir()
@@ -192,5 +192,5 @@ def test_a_dry_run_speaks_of_automatic_ones_only_where_there_are_some(kept: Box)
     with_some = kept.call("forget", "-n", "--keep-size", "1MB")
 
     assert (by_hand.code, with_some.code) == (0, 0)
-    assert "thinned" not in by_hand.out and "made by hand" in by_hand.out
-    assert "thinned" in with_some.out
+    assert "forgotten too" not in by_hand.out and "manual" in by_hand.out
+    assert "forgotten too" in with_some.out

@@ -139,11 +139,40 @@ def test_the_first_copy_of_the_file_stays_and_later_ones_have_numbers(box: Box) 
 
 def test_a_copy_with_our_hooks_never_has_the_name_of_the_pristine_one(box: Box) -> None:
     box.call("install", "claude")
-    hooked = settings_of(box).read_text()
+    hooked = settings_of(box).read_text().replace("{", '{"theme": "dark", ', 1)
+    settings_of(box).write_text(hooked)
     copy = Path(box.call("uninstall", "claude", "--json").json()["backup"])
 
     assert copy.name == "settings.json.before-keepfast.2" and copy.read_text() == hooked
     assert not settings_of(box).with_name("settings.json.before-keepfast").exists()
+    assert json.loads(settings_of(box).read_text()) == {"theme": "dark"}
+
+
+@pytest.mark.parametrize("scope", ["user", "project", "local"])
+def test_where_no_file_was_install_and_uninstall_leave_none(box: Box, scope: str) -> None:
+    installed = box.call("install", "claude", "--statusline", "--scope", scope, "--json").json()
+    again = box.call("install", "claude", "--scope", scope, "--json").json()
+    shown = box.call("uninstall", "claude", "--scope", scope, "-n", "--json").json()
+    assert Path(installed["path"]).exists()
+    gone = box.call("uninstall", "claude", "--scope", scope, "--json").json()
+
+    assert (installed["backup"], again["backup"], shown["backup"], gone["backup"]) == (None, None, None, None)
+    assert gone["changed"] is True
+    assert list(Path(installed["path"]).parent.iterdir()) == []
+    assert box.call("uninstall", "claude", "--scope", scope, "--json").json()["changed"] is False
+
+
+@pytest.mark.parametrize("text", ["{}", "", "{ }\n"])
+def test_a_file_of_the_user_with_no_setting_in_it_stays(box: Box, text: str) -> None:
+    settings_of(box).parent.mkdir(parents=True, exist_ok=True)
+    settings_of(box).write_text(text)
+    box.call("install", "claude")
+    box.call("uninstall", "claude")
+
+    assert settings_of(box).exists()
+    assert [path.name for path in settings_of(box).parent.glob("*.before-keepfast*")] == [
+        "settings.json.before-keepfast"
+    ]
 
 
 def test_dry_run_shows_and_changes_nothing(box: Box) -> None:
@@ -204,8 +233,8 @@ def test_an_agent_without_hooks_is_told_another_way(box: Box, verb: str) -> None
     result = box.call(verb, "codex")
 
     assert (result.code, result.out) == (2, "")
-    assert "There are no hooks for 'codex', only for claude." in result.err
-    assert "`keepfast watch` saves while any agent works" in result.err
+    assert "No hooks exist for 'codex', only for claude." in result.err
+    assert "`keepfast watch` works with any agent" in result.err
 
 
 def test_install_without_a_name_lists_agents(box: Box) -> None:

@@ -82,7 +82,7 @@ def test_without_a_command_there_is_help(box: Box) -> None:
     result = box.call()
 
     assert (result.code, result.err) == (0, "")
-    assert "Bring back:" in result.out
+    assert "Restore and copy:" in result.out
 
 
 def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:

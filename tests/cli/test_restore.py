@@ -111,7 +111,7 @@ def test_a_path_that_is_nowhere_is_named(box: Box, more: tuple[str, ...]) -> Non
 
     result = box.call("restore", "v1", *more, "--", "a.txt", "src/typo.txt")
 
-    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor here.")
+    assert (result.code, result.err.splitlines()[0]) == (4, "keepfast: src/typo.txt is neither in v1 nor on disk.")
     assert box.state() == before
 
 
@@ -129,7 +129,7 @@ def test_a_path_that_only_the_checkpoint_or_only_the_disk_has_is_known(box: Box)
 def test_nothing_to_do_is_said(box: Box) -> None:
     result = box.call("restore", "v2", "-y")
 
-    assert (result.code, "nothing to do" in result.out) == (0, True)
+    assert (result.code, "Already at v2." in result.out) == (0, True)
     assert box.call("restore", "v2", "-y", "--json").json() == {
         "restored": False,
         "reason": "nothing to do",
@@ -170,7 +170,7 @@ def test_whose_version_counts_is_said_once(box: Box, words: tuple[str, ...]) -> 
 
         assert (said.code, said.err.splitlines()[0]) == (
             2,
-            "keepfast: --keep-mine and --theirs exclude each other.",
+            "keepfast: --keep-mine and --theirs cannot be combined.",
         )
 
 
@@ -187,7 +187,7 @@ def test_a_restore_that_was_cut_off_is_in_status_and_can_be_ended_either_way(box
 
         shown, listed = box.call("status"), box.call("status", "--json").json()
 
-        assert "A restore of v1 was cut off" in shown.out
+        assert "The restore of v1 was interrupted" in shown.out
         assert (listed["restore"]["state"], listed["restore"]["target"]) == ("cut off", "v1")
         refused = box.call("restore", "v2", "-y")
         assert refused.code == 14 and "--continue" in refused.err
@@ -205,9 +205,9 @@ def test_what_is_kept_as_it_is_is_said_to_be(box: Box) -> None:
     told = box.call("restore", "v1", "-n", "--keep-mine", "--json").json()
     alone = box.call("restore", "v1", "-y", "--keep-mine", "--", "a.txt")
 
-    assert "a.txt is kept as it is" in shown.out and "outside" not in shown.out and "nothing to do" not in shown.out
+    assert "a.txt (kept)" in shown.out and "excluded" not in shown.out and "Already" not in shown.out
     assert told["conflicts"] == told["steps"] == []
-    assert "a.txt" in alone.err and "is as in" not in alone.out
+    assert "a.txt" in alone.err and "Already" not in alone.out
     assert text(box, "a.txt") == "mine\n"
 
 
@@ -218,7 +218,7 @@ def test_what_was_left_out_and_is_gone_is_not_said_to_be_left_alone(box: Box) ->
 
     shown = box.call("restore", "v3", "-n")
 
-    assert "left alone" not in shown.out
+    assert "Skipped" not in shown.out
     assert "node_modules (missing)" in shown.err
 
 
@@ -297,7 +297,7 @@ def test_choosing_no_hunk_changes_nothing(box: Box) -> None:
 
     shown = on_a_terminal(box, "restore", "v1", "-p", "--", "src/b.txt", answers=[(b"hunk 1 of 1", b"q")])
 
-    assert b"Nothing was chosen" in shown
+    assert b"No hunk chosen" in shown
     assert box.state(box.project) == before
     assert box.call("restore", "v1", "--patch").code == 2  # nobody to ask
 
@@ -307,7 +307,7 @@ def test_a_person_is_asked_and_may_say_no(box: Box) -> None:
 
     shown = on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"n")])
 
-    assert b"Changed since the last checkpoint" in shown and b"Nothing was changed" in shown
+    assert b"Unsaved changes" in shown and b"Nothing changed" in shown
     assert text(box, "a.txt") == "unsaved\n"
     on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"y")])
     assert text(box, "a.txt") == "one\n"
@@ -345,7 +345,7 @@ def test_what_was_left_out_and_is_missing_is_named_where_nothing_else_is_to_be_d
     dry = left.call("restore", "v1", "-n", "--json").json()
 
     assert (shown.code, answer.code) == (0, 0)
-    assert "Everything is as it was then" not in shown.out + shown.err
+    assert "Already at v" not in shown.out + shown.err
     for name in MISSING:
         assert name in shown.err
     assert "npm ci" in shown.err
@@ -416,6 +416,78 @@ def test_a_later_version_knows_what_it_left_out_as_it_was_then(left: Box) -> Non
     assert [one["path"] for one in found if one["state"] != "missing"] == ["models/big.bin"]
 
 
+def save_with_big(box: Box, content: str) -> None:
+    """A version that holds what the others leave out for its size."""
+    assert box.call("config", "set", "capture.max_file_size", "10000").code == 0
+    box.put("models/big.bin", content)
+    box.save("-m", content[:1])
+    assert box.call("config", "set", "capture.max_file_size", "1000").code == 0
+
+
+def test_what_another_version_has_is_named_with_that_version(left: Box) -> None:
+    big = left.project / "models" / "big.bin"
+    save_with_big(left, "y" * 2001)
+    big.unlink()
+    left.save("-m", "without it")
+    shown = left.call("restore", "v1", "-y")
+    done = left.call("restore", "v1", "-n", "--json").json()
+    nothing = left.call("restore", "v1", "-y", "--json").json()
+    refused = left.call("restore", "v1", "-y", "--json", "--", "models/big.bin")
+
+    for answer in (done, nothing):
+        assert {one["path"]: one["held_by"] for one in answer["missing"]} == {"models/big.bin": "v2"}
+        assert {one["path"]: one["held_by"] for one in answer["left_out"]}["models/big.bin"] == "v2"
+    assert "keepfast restore v2 -- models/big.bin" in shown.err
+    assert refused.code == 4
+    assert "restore v2 -- models/big.bin" in refused.json()["error"]["hint"]
+    assert left.call("restore", "v2", "-y", "--", "models/big.bin").code == 0
+    assert big.read_text() == "y" * 2001
+
+
+@pytest.mark.parametrize("paths", [(), ("node_modules",), ("node_modules/a/index.js",)])
+def test_a_folder_that_is_left_out_now_and_is_not_as_the_version_has_it_is_named(
+    left: Box, paths: tuple[str, ...]
+) -> None:
+    """No version but the one that was made before a command has it, and a restore does not write into what it cannot read."""
+    file = left.project / "node_modules" / "a" / "index.js"
+    assert left.call("config", "set", "capture.exclude", "other/").code == 0
+    left.save("-m", "with it")
+    assert left.call("config", "unset", "capture.exclude").code == 0
+    left.put("a.txt", "two\n")
+    left.save("-m", "without it")
+    left.put("a.txt", "one\n")
+    same = left.call("restore", "v2", "-y", "--json", "--", *paths or ["."]).json()
+    file.write_text("another")
+    other = left.call("restore", "v2", "-y", "--json", "--", *paths or ["."])
+    shown = left.call("restore", "v2", "-y", "--", *paths)
+
+    assert same.get("untouched") == []
+    assert [one["path"] for one in other.json()["untouched"]] == list(paths or ("node_modules",))
+    assert (other.code, shown.code) == (0, 0)
+    assert "as it was then" not in shown.out and "is as in v2" not in shown.out
+    assert "node_modules" in shown.err
+    assert file.read_text() == "another"
+    shutil.rmtree(left.project / "node_modules")
+    assert left.call("restore", "v2", "-y", "--", *paths).code == 0
+    assert file.read_text() == "x"
+
+
+def test_of_two_versions_that_have_it_the_next_one_is_named_and_a_forgotten_one_never(left: Box) -> None:
+    save_with_big(left, "y" * 2001)
+    save_with_big(left, "z" * 2001)
+    (left.project / "models" / "big.bin").unlink()
+    left.save("-m", "without it")
+
+    def named() -> list[str | None]:
+        return [one["held_by"] for one in left.call("restore", "v1", "-n", "--json").json()["missing"]]
+
+    assert named() == ["v2"]
+    assert left.call("forget", "v2", "-y").code == 0
+    assert named() == ["v3"]
+    assert left.call("forget", "v3", "-y").code == 0
+    assert named() == [None]
+
+
 def test_of_some_paths_only_what_lies_there_is_named(left: Box) -> None:
     remove_left_out(left)
     (left.project / "models").mkdir(exist_ok=True)
@@ -434,8 +506,7 @@ def test_a_path_that_was_left_out_cannot_be_asked_for(left: Box, path: str, is_t
     result = left.call("restore", "v1", "-y", "--", path)
 
     assert result.code == 4
-    assert "left out of v1" in result.err
-    assert ("search" in result.err) is (path == "models/big.bin")
+    assert "excluded from v1" in result.err
 
 
 def test_status_and_show_name_git_s_own_folder(left: Box) -> None:

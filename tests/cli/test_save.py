@@ -22,7 +22,10 @@ def test_the_first_save_says_what_was_kept(box: Box) -> None:
     result = box.call("save", "-m", "hello")
 
     assert box.plain(result.out) == 'Created v1 "hello" (Nms)\n'
-    assert result.err == "Kept 1 file, 5B.\nLeft out: 1 not looked at; `keepfast show --left-out` names them.\n"
+    assert (
+        result.err
+        == "Saved 1 file, 5B.\nExcluded: 1 matching an exclusion rule. Run `keepfast show --excluded` to list them.\n"
+    )
 
 
 def test_a_manual_save_of_an_unchanged_tree_makes_a_version(kept: Box) -> None:
@@ -128,7 +131,7 @@ def test_a_save_that_captures_nothing_is_loud(box: Box) -> None:
     result = box.call("save")
 
     assert result.code == 0
-    assert "Warning: no file was captured. The folder is empty." in result.err
+    assert "Warning: no file was saved. The folder is empty." in result.err
 
 
 def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: Box) -> None:
@@ -140,7 +143,7 @@ def test_a_save_that_leaves_out_more_than_it_keeps_is_loud_even_when_quiet(box: 
     result = box.call("-q", "save")
 
     assert result.out == ""
-    assert "Warning: 3 entries were left out, more than the 1 captured" in result.err
+    assert "Warning: 3 entries were excluded, more than the 1 saved" in result.err
 
 
 def test_quiet_says_nothing(kept: Box) -> None:
@@ -189,7 +192,7 @@ def test_a_store_out_of_reach_is_silent_for_hooks_and_shown_by_status(kept: Box)
 
     away.rename(kept.store)
     kept.now += 5 * MINUTE
-    assert "5 minutes ago, a checkpoint (auto) skipped: The store " in kept.call("status").out
+    assert "5 minutes ago, a checkpoint (auto) skipped: Store " in kept.call("status").out
 
 
 def test_a_failed_hook_is_one_line_and_shown_by_status(kept: Box) -> None:
@@ -236,8 +239,8 @@ def test_notices_are_bounded_and_whole(box: Box) -> None:
     kept = notices.read([folder])
 
     assert (box.project / "notices").stat().st_size <= notices.MOST
-    assert kept[-1]["text"] == "the disk is on fire, 1999"
-    assert [notice["at"] for notice in kept] == list(range(kept[0]["at"], 2_000))
+    assert kept[-1].text == "the disk is on fire, 1999"
+    assert [notice.at for notice in kept] == list(range(kept[0].at, 2_000))
 
 
 def test_notices_that_are_not_whole_are_passed_over(box: Box) -> None:
@@ -245,7 +248,7 @@ def test_notices_that_are_not_whole_are_passed_over(box: Box) -> None:
     with (box.project / "notices").open("ab") as file:
         file.write(b'{"at": "x"}\n[1]\n\xff\n{"at": 2, "kind": "fa')
 
-    assert [notice["text"] for notice in notices.read([str(box.project)])] == ["good"]
+    assert [notice.text for notice in notices.read([str(box.project)])] == ["good"]
 
 
 # status
@@ -293,10 +296,10 @@ def test_status_outside_says_the_way_in(box: Box) -> None:
     assert "keepfast install claude" in box.call("status").err
 
     assert box.call("install", "claude").code == 0
-    assert "hooks do it by themselves" in box.call("status").err
+    assert "let hooks do it" in box.call("status").err
 
     (box.project / ".git").mkdir()
-    assert "hooks do it by themselves" in box.call("status").err
+    assert "let hooks do it" in box.call("status").err
 
     box.config.parent.mkdir(parents=True, exist_ok=True)
     box.config.write_text('{"adopt": "marked"}')
@@ -324,7 +327,7 @@ def test_the_hook_keeps_its_notices_in_the_same_place(kept: Box) -> None:
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     found = notices.read([str(kept.project / ".keepfast")])
-    assert [(notice["kind"], notice["trigger"]) for notice in found] == [("skipped", "auto")]
+    assert [(notice.kind, notice.trigger) for notice in found] == [("skipped", "auto")]
 
 
 def test_a_file_that_is_too_large_is_named_at_every_save(box: Box) -> None:

@@ -75,5 +75,5 @@ def test_normal_mode_outside_is_an_error(box: Box) -> None:
     result = box.run("checkpoint")
 
     assert result.code == 3
-    assert "is not in a workspace" in result.err
+    assert "is not inside a workspace" in result.err
     assert "keepfast init" in result.err

@@ -218,7 +218,7 @@ def test_variables_of_an_agents_command_may_only_tighten(kept: Box) -> None:
 
     assert saved["coverage"]["files"] == 2
     status = kept.call("status", "--json").json()
-    assert len([text for text in status["warnings"] if "is not taken" in text]) == 4
+    assert len([text for text in status["warnings"] if "is ignored" in text]) == 4
 
 
 def test_a_persons_own_variables_count_as_before(kept: Box) -> None:

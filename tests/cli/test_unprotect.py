@@ -161,15 +161,15 @@ def test_a_purged_folder_begins_anew(two: Box) -> None:
 def test_purging_everything_removes_the_store_and_its_keys(two: Box) -> None:
     two.put(".env", "PASSWORD=s3cr3t-pA55-phrase\n")
     two.save()
-    (two.store / "not ours").write_text("x")
+    (two.store / "not created by keepfast").write_text("x")
     keys = two.home / ".local/share/keepfast/keys"
     assert any(keys.iterdir())
     two.config.parent.mkdir(parents=True)
     two.config.write_text("{}")
     report = two.call("purge", "--all", "-y", "--json").json()
 
-    assert (report["store_removed"], report["left_in_store"]) == (True, ["not ours"])
-    assert [path.name for path in two.store.iterdir()] == ["not ours"]
+    assert (report["store_removed"], report["left_in_store"]) == (True, ["not created by keepfast"])
+    assert [path.name for path in two.store.iterdir()] == ["not created by keepfast"]
     assert [path.name for path in keys.iterdir()] == ["lock"]
     assert str(two.config) in report["stays"]
     assert not (two.project / ".keepfast").exists() and not (two.home / "other/.keepfast").exists()

@@ -196,4 +196,4 @@ def load(repository: Repository, row: CheckpointRow) -> Load:
         (entry, repository.contents.load(entry.content) if entry.kind == FILE else b"")
         for entry in repository.ledger.state(row.workspace, row.version)
     ]
-    return row, header, changes, state
+    return row, header.members, changes, state

@@ -121,7 +121,7 @@ class Ground:
     def header(self, row: CheckpointRow) -> dict[str, Any]:
         engine = self.engine
         try:
-            return engine.repository().document(row)[0]
+            return engine.repository().document(row)[0].members
         finally:
             engine.close()
 
@@ -142,7 +142,7 @@ class Ground:
 
         engine = self.engine
         found = read(engine.notice_folders(os.fsencode(self.project), self.workspace))
-        return [f"{notice['kind']} ({notice['trigger']}): {notice['text']}" for notice in found]
+        return [f"{notice.kind} ({notice.trigger}): {notice.text}" for notice in found]
 
     def settle(self, seconds: float = 20.0) -> None:
         folder = str(self.folder)

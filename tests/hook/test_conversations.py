@@ -303,8 +303,8 @@ def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk,
         talk.session.said(f"Done: {text}.")
         talk.write()
     for at, talk in ((1, a), (2, b), (3, a), (4, b)):
-        told = {"trigger": "turn", "at": at, "session": talk.name, "agent": "claude-code", "cwd": str(a.ground.project)}
-        pending.append(folder, {**told, "transcript": str(talk.transcript), "client": 1, "model": "", "said": "yes"})
+        seen = "turn", at, talk.name, "claude-code", str(a.ground.project), str(talk.transcript), 1
+        pending.append(folder, pending.PendingEvent(*seen, said="yes"))
     engine = a.ground.engine
     try:
         assert finish(engine, os.fsencode(a.ground.project), a.ground.workspace)

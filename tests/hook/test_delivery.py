@@ -93,7 +93,7 @@ def offered(ground: Ground) -> list[str]:
     (ground.project / "more.txt").write_text("x\n")
     answer(ground, "SessionEnd", reason="clear")
     shown = start(ground, "clear")["systemMessage"]
-    assert "resume v3 goes on from it" in shown
+    assert "resume v3 to continue from it" in shown
     return re.findall(r"/keepfast:\w+|! (?:'[^']*'|\S)+(?: -m keepfast)? \w+", shown)
 
 

@@ -234,7 +234,7 @@ def test_events_that_pile_up_become_one_checkpoint_of_each_kind(started: Ground)
 def kill_worker(ground: Ground) -> None:
     def pid() -> int:
         worker = workers.living(str(ground.folder), workers.HOOKS)
-        return worker["pid"] if worker is not None else 0
+        return worker.pid if worker is not None else 0
 
     wait(lambda: pid() > 1)
     victim = pid()
@@ -303,7 +303,7 @@ def test_a_tool_does_not_wait_for_ever_and_not_twice(started: Ground) -> None:
         assert started.tool("Write", file_path="x") == {}
         assert started.tool("Write", file_path="x") == {}
         assert len(pending.names(str(started.folder))) == 1  # nobody has saved it, and yet both went on
-    assert started.notices() == ["not protected (pending): A tool went on before 1 pending event could be saved."]
+    assert started.notices() == ["not protected (pending): A tool ran before 1 pending event could be saved."]
 
 
 def test_a_checkpoint_that_fails_later_is_told_by_status(started: Ground) -> None:
@@ -330,7 +330,7 @@ def test_a_checkpoint_of_nothing_is_told_by_status(tmp_path: Path) -> None:
     ground.hook("SessionStart", source="startup")
 
     assert ground.triggers() == ["session_start"]
-    assert ground.notices() == ["empty (session_start): v1 holds no file."]
+    assert ground.notices() == ["empty (session_start): v1 has no files."]
 
 
 def test_status_rounds_the_percentage_down(started: Ground) -> None:
@@ -354,7 +354,7 @@ def test_status_shows_what_is_under_way(started: Ground) -> None:
     started.settle()
     (started.project / "a.txt").write_text("two\n")
     folder = str(started.folder)
-    pending.append(folder, {"trigger": "turn", "at": time.time_ns(), "session": "s"})
+    pending.append(folder, pending.PendingEvent("turn", time.time_ns(), "s"))
     lock = workers.begin(folder, time.time_ns())
     try:
         shown = subprocess.run(command, env=started.variables, cwd=started.project, capture_output=True, check=True)

@@ -42,5 +42,5 @@ def test_tokens_and_files_are_those_of_the_transcript(started: Ground) -> None:
         header = engine.repository().document(row)[0]
     finally:
         engine.close()
-    assert (header["session"], header["active_files"]) == (late, [os.path.basename(path)])
-    assert header["tokens_used"] == 5_000
+    assert (header.session, header.active_files) == (late, [os.path.basename(path)])
+    assert header.tokens_used == 5_000

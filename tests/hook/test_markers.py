@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,41 @@ def test_a_moved_folder_is_protected_at_once_and_a_person_is_told_once(victim: G
     assert b"parser" not in first.stdout + second.stdout
     assert moved.contents(moved.checkpoints()[0])["private.txt"] == b"changed\n"
     assert any("init --moved" in notice for notice in moved.notices())
+
+
+def test_of_hooks_that_start_together_only_one_tells_that_the_folder_moved(victim: Ground) -> None:
+    """A client starts both parts of a session's beginning at once, and both find the folder where it was not."""
+    victim.project.rename(victim.base / "moved")
+    moved = Ground(victim.base, git=False, project="moved")
+    payload = json.dumps(moved.payload("SessionStart", source="startup")).encode()
+    held = os.open(os.path.join(victim.engine.place.path, "workspaces"), os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    waiting = f":{os.fstat(held).st_ino} "
+    parts = [
+        subprocess.Popen(
+            moved.command("--part", number),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=moved.project,
+            env=moved.variables,
+        )
+        for number in ("1", "2")
+    ]
+    try:
+        for part in parts:
+            assert part.stdin is not None
+            part.stdin.write(payload)
+            part.stdin.close()
+        wait(
+            lambda: sum("->" in line and waiting in line for line in Path("/proc/locks").read_text().splitlines()) == 2
+        )
+    finally:
+        os.close(held)
+    said = [part.stdout.read() for part in parts if part.stdout is not None]
+
+    assert [part.wait() for part in parts] == [0, 0]
+    assert sum(b"init --moved" in json.loads(one or b"{}").get("systemMessage", "").encode() for one in said) == 1
+    assert len([notice for notice in moved.notices() if "init --moved" in notice]) == 1
 
 
 def test_a_moved_folder_is_protected_from_a_command_too(victim: Ground) -> None:

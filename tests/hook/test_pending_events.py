@@ -23,18 +23,8 @@ from .ground import SESSION, Ground
 def left(started: Ground) -> Ground:
     """A turn that ended, recorded, and nobody to save it: as after a reboot."""
     (started.project / "a.txt").write_text("changed\n")
-    told: dict[str, Any] = {
-        "trigger": "turn",
-        "at": now_ns(),
-        "session": SESSION,
-        "agent": "claude-code",
-        "cwd": str(started.project),
-        "transcript": "",
-        "client": 4242,
-        "model": "",
-        "reason": "",
-    }
-    pending.append(str(started.folder), told)
+    event = pending.PendingEvent("turn", now_ns(), SESSION, "claude-code", str(started.project), client=4242)
+    pending.append(str(started.folder), event)
     return started
 
 

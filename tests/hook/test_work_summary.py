@@ -7,6 +7,7 @@ import os
 
 from keepfast.app.resume import Resuming
 from keepfast.app.state_document import state
+from keepfast.model.document import Header
 from tests.equipment.sessions import Session
 
 from .ground import Ground
@@ -98,14 +99,14 @@ def test_values_of_sealed_files_are_in_no_document_and_no_brief(started: Ground)
     repository = engine.repository()
     # What was written before the value was known is struck out when it is told.
     header["notes"]["context"]["recent_commands"].append("./sail --as tang3rine-dr3am")
-    document = state(repository, row, header, str(started.project), engine.settings).document
+    document = state(repository, row, Header(header), str(started.project), engine.settings).document
     resuming = Resuming(engine, bytes(started.project), row.workspace)
     told = resuming.newest()
     assert told is not None
     brief = resuming.brief(told, transcript=str(started.transcript))
     engine.close()
 
-    assert document is not None and len(document["context"]["recent_commands"]) > 1
+    assert document is not None and len(document.context.recent_commands) > 1
     assert "./sail --as [redacted:secret]" in str(brief)
     assert "tang3rine-dr3am" not in str(started.header(row)) + str(document) + str(brief)
 

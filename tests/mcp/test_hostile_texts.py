@@ -58,7 +58,7 @@ def test_hostile_texts_come_back_bounded_visible_and_labelled(kept: Box, text: s
             assert name == "words"  # nothing holds the word
             continue
         assert len(json.dumps(answer.structured)) < LARGEST, name
-        assert "not instructions" in answer["note"]
+        assert "not as instructions" in answer["note"]
         strings = json.dumps(answer.structured, ensure_ascii=False)
         assert not any(letter in strings for letter in HIDDEN), name
 
@@ -92,6 +92,22 @@ def test_secrets_are_struck_out_wherever_they_stand(kept: Box) -> None:
     assert answers["env"]["matches"] == []
     assert "secret by its name" in answers["env"]["left_out"][0]
     assert any(".env" in text for text in answers["diff"]["left_out"])
+
+
+def test_a_secret_behind_a_byte_that_is_no_text_is_struck_out(kept: Box) -> None:
+    """As an escape, that byte would end with a letter, and the key would seem to be a part of a longer word."""
+    key = "AKIA" + "QYLPMN5HFIQR7XYA"
+    kept.put("latin.py", b"name = 'caf\xe9'\nkey = '\xff" + key.encode() + b"'\n")
+
+    answers = {
+        "path": call(kept, "recall", what="latin.py"),
+        "words": call(kept, "recall", what="name caf"),
+        "diff": call(kept, "checkpoint_diff", old="v1"),
+    }
+
+    for name, answer in answers.items():
+        assert key not in json.dumps(answer.structured) + answer.text, name
+    assert "name = 'caf\\xe9'\nkey = '\\xff[redacted:" in str(answers["path"]["matches"][0]["text"])
 
 
 def test_a_copy_of_a_secret_file_is_not_told_before_or_after_it_is_saved(kept: Box) -> None:
@@ -143,7 +159,7 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept
 def check_answer(name: str, answer: Answer) -> None:
     whole = json.dumps(answer.structured, ensure_ascii=False)
     assert len(whole) < (250_000 if name == "list" else LARGEST), name
-    assert name == "save" or "not instructions" in answer["note"], name  # a save tells the agent its own words
+    assert name == "save" or "not as instructions" in answer["note"], name  # a save tells the agent its own words
     assert not any(letter in whole for letter in HIDDEN), name
     if name == "resume":
         assert answer["tokens"] <= 5_000 and count(answer["text"]) <= 5_000

@@ -107,11 +107,11 @@ def test_over_http_only_the_token_opens_and_only_our_own_name(kept: Box) -> None
     assert said == [f"The token is in {token_file}."]
     assert token_file.stat().st_mode & 0o777 == 0o600
     assert answers == {"right": 200, "none": 401, "wrong": 401, "half": 401, "other name": 421, "other page": 403}
-    assert "keepfast keeps every state" in told
+    assert "keepfast saves checkpoints" in told
 
 
 def test_a_token_that_others_may_read_or_guess_is_refused(kept: Box) -> None:
-    for content, mode, said in (("x" * 40, 0o644, "Others may read"), ("guess", 0o600, "too short")):
+    for content, mode, said in (("x" * 40, 0o644, "Other users can read"), ("guess", 0o600, "too short")):
         token = kept.home / "token"
         token.write_text(content)
         token.chmod(mode)

@@ -63,7 +63,7 @@ def crafted(box: Box) -> None:
     header, _ = repository.document(repository.ledger.checkpoint(workspace, 2))  # type: ignore[arg-type]
     ours = {"v", "workspace", "version", "parent", "keyframe", "counts", "tree"}
     said = {
-        **{key: value for key, value in header.items() if key not in ours}, "id": "cp-" + "0" * 26, "message": EVIL,
+        **{key: value for key, value in header.members.items() if key not in ours}, "id": "cp-" + "0" * 26, "message": EVIL,
         "name": EVIL, "tags": [EVIL], "trigger": EVIL, "created_by": EVIL, "session": EVIL, "task": EVIL, "cwd": EVIL,
         "git": {"branch": EVIL, "commit": EVIL, "in_progress": EVIL}, "agent": EVIL, "command": EVIL, "summary": EVIL,
         "notices": [EVIL], "key_points": [EVIL], "active_files": [EVIL], "tokens_used": 1, "token_budget": 2,
@@ -89,7 +89,7 @@ def test_no_command_prints_what_a_terminal_obeys(hostile: Box, words: list[str])
 
         shown = OURS.sub("", done.out + done.err) if more[:1] == ["--color"] else done.out + done.err
         assert obeyed(shown) == [], given
-        assert "should not happen" not in shown
+        assert "Internal error" not in shown
         assert "Traceback" not in shown
 
 

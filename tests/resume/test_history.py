@@ -215,7 +215,7 @@ def test_a_call_and_its_result_are_not_parted(small: None) -> None:
 
     assert advance(Earlier(), io.BytesIO(data), middle, 1 << 20, strike).offset <= before
     whole = advance(Earlier(), io.BytesIO(data), len(data), 1 << 20, strike)
-    assert whole.turns[-1].call is not None and whole.turns[-1].call.facts == {"task": {"id": "9"}}
+    assert whole.turns[-1].call is not None and whole.turns[-1].call.task == {"id": "9"}
 
 
 def test_thousands_of_long_prompts_stay_small_and_the_first_stays_whole() -> None:

@@ -151,6 +151,51 @@ def test_without_a_request_the_agents_own_heading_is_told() -> None:
     assert taken(session) == "Code review: retries of the mail queue — review 12"
 
 
+SKILL = "Base directory for this skill: /home/ann/.claude/skills/e2e-debug\n\n# Debug external agent failures\n\nRead the logs."
+DEBUG = "<command-message>e2e-debug</command-message>\n<command-name>/e2e-debug</command-name>"
+
+
+@pytest.mark.parametrize(
+    ("body", "follow", "name"),
+    [
+        ([{"type": "text", "text": SKILL}], [], "Debug external agent failures"),
+        ([{"type": "text", "text": SKILL}], ["recent"], "Debug external agent failures — recent"),
+        ("Debug the failures of the kiro suite", [], "Debug the failures of the kiro suite"),
+        (SKILL, ["Export the statistics as a spreadsheet"], "Export the statistics as a spreadsheet"),
+        ("You are an expert code reviewer. Follow these steps:", [], "Looking at the kiro suite's failures. — /e2e-debug"),
+    ],
+)  # fmt: skip
+def test_a_session_that_begins_with_a_command_is_called_by_what_the_command_says(
+    body: object, follow: list[str], name: str
+) -> None:
+    session = Session()
+    session.asked(DEBUG)
+    session.entries.append({"type": "user", "isMeta": True, "message": {"role": "user", "content": body}})
+    session.said("Looking at the kiro suite's failures.")
+    for prompt in follow:
+        session.asked(prompt)
+        session.said("Done.")
+
+    assert taken(session) == name
+
+
+def test_a_command_is_no_name_for_work_that_has_one() -> None:
+    session = Session()
+    session.asked(PLAN)
+    session.asked(DEBUG)
+    session.entries.append({"type": "user", "isMeta": True, "message": {"role": "user", "content": SKILL}})
+
+    assert taken(session) == "Rate limits for the public API"
+
+
+def test_a_remark_on_a_picture_is_told_by_what_the_agent_answers() -> None:
+    session = Session()
+    session.asked("[Image #1] this is wrong")
+    session.said("The header overlaps the nav at 390 px. I fixed the z-index.")
+
+    assert taken(session) == "The header overlaps the nav at 390 px. — this is wrong"
+
+
 def test_without_a_request_the_branch_is_told() -> None:
     assert summary("can you review the changes", branch="ann/mail-queue-retries") == (
         "can you review the changes — branch ann/mail-queue-retries"

@@ -14,8 +14,8 @@ from keepfast.app.wiring import build
 from keepfast.runner.actions import taskfile
 from keepfast.runner.actions.environment import Ground
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain.options import Options
+from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor
 from keepfast.settings import Settings
@@ -135,7 +135,7 @@ class Place:
         return lambda: self.state(task)[1] == kind
 
     def events(self, task: Task) -> list[str]:
-        return [event["type"] for event in self.tasks.log(task.id)]
+        return [event["type"] for event in self.tasks.views.log(task.id)]
 
     def outcomes(self, task: Task) -> list[str]:
         return [run.outcome for run in self.ground.tables.runs("task = ?", task.id)]
@@ -150,6 +150,6 @@ class Place:
     __repr__ = __str__
 
     def explain(self) -> str:
-        tasks = [(task["id"], task["state"], task["hold"], task["reason"]) for task in self.tasks.listing()]
+        tasks = [(task["id"], task["state"], task["hold"], task["reason"]) for task in self.tasks.views.listing()]
         rows = self.ground.tables.all("SELECT * FROM event ORDER BY sequence DESC LIMIT 15")
         return f"{tasks}\n" + "\n".join([f"{row['type']} {row['facts']}" for row in rows])

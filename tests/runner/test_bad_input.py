@@ -18,7 +18,7 @@ import pytest
 from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
 from keepfast.runner.actions import recovery as recover
 from keepfast.runner.actions import taskfile
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.lock import Lock, trouble_of
 from keepfast.runner.scheduler.supervisor import Supervisor
@@ -44,7 +44,7 @@ def reason(place: Place, task: Task) -> str:
 
 def actions(place: Place, task: Task) -> list[str]:
     """The ways out that people are shown."""
-    found: list[str] = place.tasks.describe(place.ground.tables.task(task.id))["actions"]
+    found: list[str] = place.tasks.views.describe(place.ground.tables.task(task.id))["actions"]
     return found
 
 
@@ -105,14 +105,14 @@ def test_a_task_file_that_is_wrong_makes_no_task_at_all(place: Place, content: A
 
     assert said in str(caught.value)
     assert hint in caught.value.hint
-    assert place.tasks.listing() == []
+    assert place.tasks.views.listing() == []
 
 
 def test_a_task_that_waits_for_one_that_is_not_there_is_refused(place: Place) -> None:
     with pytest.raises(KeepfastError, match="There is no task 'nobody'"):
         place.task([DONE], after=["nobody"])
 
-    assert place.tasks.listing() == []
+    assert place.tasks.views.listing() == []
 
 
 # Agents
@@ -149,7 +149,7 @@ def test_an_agent_that_prints_garbage_waits_for_a_person(place: Place) -> None:
     assert "No progress in 3 runs" in reason(place, task)
     assert reason(place, task).isprintable()
     assert {"resume", "cancel"} <= set(actions(place, task))
-    json.dumps(place.tasks.show(task.id))
+    json.dumps(place.tasks.views.show(task.id))
 
 
 def test_a_line_of_100_megabytes_is_cut_while_others_go_on(place: Place) -> None:
@@ -235,7 +235,7 @@ def test_a_workspace_whose_disk_is_full_waits_for_room(place: Place, kind: str, 
             f"No space left on the disk of {place.base / 'one'}: make room there, then resume the task."
         )
         assert "resume" in actions(place, task)
-        assert place.tasks.describe(place.ground.tables.task(task.id))["hold"]["needs_you"]
+        assert place.tasks.views.describe(place.ground.tables.task(task.id))["hold"]["needs_you"]
         place.tasks.resume(task.id)
         place.supervise()
         assert place.state(task) == ("active", "crashed"), "there still is no room"
@@ -247,7 +247,7 @@ def test_a_workspace_whose_disk_is_full_waits_for_room(place: Place, kind: str, 
         assert place.state(task) == ("done", "")
         told = (place.base / "one/.metadata/history.jsonl").read_text().splitlines()
         events = [json.loads(line)["sequence"] for line in told]
-        assert events == [event["sequence"] for event in place.tasks.log(task.id)], "the copy is whole again"
+        assert events == [event["sequence"] for event in place.tasks.views.log(task.id)], "the copy is whole again"
 
 
 @pytest.mark.root
@@ -260,7 +260,7 @@ def test_a_task_for_a_folder_without_room_is_refused_in_a_sentence(place: Place)
             place.task([DONE], name="one")
 
         assert caught.value.hint
-        assert place.tasks.listing() == []
+        assert place.tasks.views.listing() == []
 
 
 def fill(path: Path) -> None:

@@ -260,7 +260,7 @@ def test_comments_on_lines_are_what_the_agent_is_told(person: Person) -> None:
     ("words", "code", "said"),
     [
         (["task", "show", "nothing"], 4, "There is no task 'nothing'"),
-        (["task", "new"], 2, "Say what is to be done"),
+        (["task", "new"], 2, "The brief is missing"),
         (["task", "new", "--file", "nowhere.json"], 2, "cannot be read"),
         (["task", "new", "x", "--agent", "no-such-agent"], 2, "'no-such-agent' was not found"),
         (["task", "budget", "x"], 2, "Give --tokens"),

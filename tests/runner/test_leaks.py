@@ -18,20 +18,23 @@ from typing import Any
 
 import pytest
 
-from keepfast.model.errors import Usage, WrongKey
+from keepfast.model.errors import KeepfastError, Usage, WrongKey
 from keepfast.runner.actions import recovery as recover
 from keepfast.runner.actions import taskfile, vault
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db.rows import MARKED
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain.questions import check
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.reviews import Remark
 from keepfast.runner.process.redaction import Lines, clean, clean_text, is_telling
+from keepfast.runner.scheduler import runs
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor
 from keepfast.runner.scheduler.turns import Turns
+from tests.runner.actions.test_finals import without_store
 from tests.runner.actions.test_needs import need
+from tests.runner.scheduler.test_observation import change
 
 from .place import DONE, PHASE, Place, say_phase
 
@@ -71,9 +74,12 @@ def written(place: Place) -> dict[str, str]:
 def shown(place: Place) -> dict[str, str]:
     """All that people are shown, by what shows it."""
     tasks = place.ground.tables.tasks()
-    found = {"list": place.tasks.listing(), "inbox": place.tasks.inbox(), "report": report(place.ground, 0)}
+    found = {"list": place.tasks.views.listing(), "inbox": place.tasks.views.inbox(), "report": report(place.ground, 0)}
     for task in tasks:
-        found[f"show {task.id}"], found[f"log {task.id}"] = place.tasks.show(task.id), place.tasks.log(task.id)
+        found[f"show {task.id}"], found[f"log {task.id}"] = (
+            place.tasks.views.show(task.id),
+            place.tasks.views.log(task.id),
+        )
     return {name: json.dumps(value, ensure_ascii=False) for name, value in found.items()}
 
 
@@ -116,17 +122,17 @@ def test_what_people_write_is_sealed_and_the_agent_is_told_it(place: Place) -> N
         *turns, title=f"Deploy {keys['title']}", brief=f"Log in with {keys['brief']}.", agent=agent, phases=phases
     )
     place.supervise()
-    place.tasks.answer(task.id, f"The one with {keys['answer']}")
+    place.tasks.answers.answer(task.id, f"The one with {keys['answer']}")
     place.supervise()
-    place.tasks.answer(task.id, f"It runs, its key is {keys['service']}")
+    place.tasks.answers.answer(task.id, f"It runs, its key is {keys['service']}")
     place.supervise()
-    place.tasks.secret(task.id, "SHOP_KEY", keys["secret"])
+    place.tasks.answers.secret(task.id, "SHOP_KEY", keys["secret"])
     (place.workspace() / "ready").touch()
     place.supervise()
-    place.tasks.comment(task.id, f"Not with {keys['comment']}.")
-    place.tasks.reject(task.id, f"Rather with {keys['reject']}.", [Remark("a.py", 1, f"here {keys['remark']}")])
+    place.tasks.answers.comment(task.id, f"Not with {keys['comment']}.")
+    place.tasks.answers.reject(task.id, f"Rather with {keys['reject']}.", [Remark("a.py", 1, f"here {keys['remark']}")])
     place.supervise()
-    place.tasks.approve(task.id)
+    place.tasks.answers.approve(task.id)
     place.supervise()
     assert place.state(task) == ("done", ""), place
     place.tasks.follow_up(task.id, f"One more thing: {keys['follow up']}.")
@@ -172,9 +178,9 @@ def test_what_agents_say_is_redacted_before_it_is_written(place: Place) -> None:
         [{"say": f"[ERROR]\ntype: {keys['malformed']}\n[/ERROR]"}],
     )  # fmt: skip
     place.supervise()
-    place.tasks.answer(task.id, "no")
+    place.tasks.answers.answer(task.id, "no")
     place.supervise()
-    place.tasks.secret(task.id, "SHOP_KEY", "4711-0815")
+    place.tasks.answers.secret(task.id, "SHOP_KEY", "4711-0815")
     place.supervise()
     assert place.state(task) in {("active", "no_progress"), ("active", "crashed")}, place
     place.tasks.resume(task.id)
@@ -206,7 +212,7 @@ def test_a_title_that_is_cut_from_the_brief_has_no_half_of_a_key(tmp_path: Path)
 
     spec = taskfile.check({"brief": "x" * 60 + " " + key, "workspace": str(tmp_path)}, str(tmp_path))
 
-    assert key[:10] not in spec["title"]
+    assert key[:10] not in spec.title
 
 
 def test_a_value_in_the_place_of_a_name_is_refused_and_not_told(tmp_path: Path) -> None:
@@ -278,6 +284,51 @@ def test_an_agent_whose_values_do_not_open_is_not_started(place: Place) -> None:
     assert place.journal() == []
 
 
+def test_a_task_whose_store_is_away_when_its_back_off_ends_is_tried_again(place: Place) -> None:
+    """Its secrets do not open then; that says nothing of the key."""
+    task = place.task([{"exit": 3}], [DONE], brief=f"Use {made_up()}.")
+    held = place.holds(task, "backoff")
+    place.supervise(until=held)
+    change(place)  # what another process has opened is not known to this one
+
+    with without_store(place):
+        place.supervise(until=lambda: held() and "cannot be opened" in place.ground.tables.holds()[0].reason)
+        [first] = place.ground.tables.holds()
+        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+        assert not first.human and first.due_at
+        assert place.outcomes(task) == ["crashed"]
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert place.outcomes(task) == ["crashed", "complete"]
+
+
+def test_a_task_that_was_never_started_waits_for_the_store_of_its_secrets(place: Place) -> None:
+    task = place.task([DONE], agent={**place.agent("work", [DONE]), "set": {"CHOSEN": made_up()}})
+    change(place)
+
+    with without_store(place):
+        place.supervise(until=place.holds(task, "backoff"))
+        assert place.outcomes(task) == []
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+
+
+def test_a_run_whose_store_goes_away_just_before_its_agent_starts_is_started_later(place: Place) -> None:
+    task = place.task([DONE], brief=f"Use {made_up()}.")
+    run = Turns(place.ground, "").begin(task)
+    assert run is not None
+    change(place)
+
+    with without_store(place), pytest.raises(KeepfastError):
+        runs.spawn(place.ground, run.id)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert place.outcomes(task) == ["complete"]
+
+
 def test_a_fork_knows_the_values_of_its_task(place: Place) -> None:
     key, chosen = made_up(), made_up()
     task = place.task([DONE], brief=f"Use {key}.", agent={**place.agent("work", [DONE]), "set": {"CHOSEN": chosen}})
@@ -332,7 +383,7 @@ def test_an_answer_that_was_asked_for_as_a_secret_is_one_however_it_looks(place:
     )
     place.supervise()
 
-    place.tasks.answer(task.id, word)
+    place.tasks.answers.answer(task.id, word)
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
@@ -347,7 +398,7 @@ def test_a_warning_about_an_answer_does_not_say_it_again(place: Place, answer: s
     place.supervise()
     key = made_up()
 
-    _, warning = place.tasks.answer(task.id, answer.format(key), exactly=exactly)
+    _, warning = place.tasks.answers.answer(task.id, answer.format(key), exactly=exactly)
 
     assert warning and key not in warning
 
@@ -365,9 +416,9 @@ def test_an_option_that_the_agent_offered_is_no_secret(place: Place) -> None:
     task = place.task([{"say": question}], [DONE])
     place.supervise()
 
-    place.tasks.answer(task.id, "signed")
+    place.tasks.answers.answer(task.id, "signed")
 
-    [prompt] = place.tasks.show(task.id)["prompts"]
+    [prompt] = place.tasks.views.show(task.id)["prompts"]
     assert prompt["answer"] == "signed"
 
 
@@ -387,7 +438,7 @@ def test_what_only_its_place_shows_to_be_a_secret_reaches_the_agent(place: Place
     task = place.task([say_phase(1)], [say_phase(1)], phases=[{**PHASE, "review": True}])
     place.supervise()
 
-    place.tasks.reject(task.id, "", [Remark("password", 0, word)])
+    place.tasks.answers.reject(task.id, "", [Remark("password", 0, word)])
     place.supervise()
 
     assert place.state(task) == ("review", "approval"), place
@@ -610,13 +661,13 @@ def test_the_trail_of_the_page_has_no_secrets(tmp_path: Path) -> None:
 
 
 def kept_secrets(place: Place, task: Task) -> Any:
-    return place.tasks.show(task.id)["secrets"]
+    return place.tasks.views.show(task.id)["secrets"]
 
 
 def test_sealed_words_are_no_variables(place: Place) -> None:
     task = place.task([need("api_key", "SHOP_KEY")], [{"say": "on"}, DONE], brief=f"Use {made_up()}.")
     place.supervise()
-    place.tasks.secret(task.id, "SHOP_KEY", "4711-0815")
+    place.tasks.answers.secret(task.id, "SHOP_KEY", "4711-0815")
     place.supervise()
 
     assert kept_secrets(place, task) == ["SHOP_KEY"]

@@ -82,7 +82,7 @@ def test_a_folder_a_pipe_and_a_huge_file_are_sentences_and_defaults_in_a_hook(co
     os.mkfifo(pipe)
     huge.write_bytes(b" " * (2 << 20))
 
-    for path, said in ((config, "a folder"), (pipe, "not an ordinary file"), (huge, "larger than 1 MB")):
+    for path, said in ((config, "a folder"), (pipe, "not a regular file"), (huge, "larger than 1 MB")):
         with pytest.raises(Failed, match=said):
             load(str(path), {})
         assert said in load(str(path), {}, hook=True).warnings[0]
@@ -115,7 +115,7 @@ def test_an_empty_file_and_a_byte_order_mark_are_fine(config: Path) -> None:
 def test_a_missing_file_is_fine_unless_it_was_asked_for(config: Path) -> None:
     assert load(str(config), {}).values == Settings().values
     assert load(str(config / "below"), {}).values == Settings().values
-    with pytest.raises(Usage, match="no settings file"):
+    with pytest.raises(Usage, match="not found"):
         load(str(config), {}, required=True)
 
 
@@ -129,7 +129,7 @@ def test_unknown_keys_are_warned_about_with_the_nearest_name(config: Path) -> No
     assert "did you mean capture.max_files?" in settings.warnings[1]
     assert settings.warnings[2].endswith("unknown setting 'zzz'.")
     assert settings.warnings[3] == (
-        "KEEPFAST_HOOKS_VERIFY_BEFORE_CLEER is no setting; did you mean KEEPFAST_HOOKS_VERIFY_BEFORE_CLEAR?"
+        "KEEPFAST_HOOKS_VERIFY_BEFORE_CLEER is not a setting; did you mean KEEPFAST_HOOKS_VERIFY_BEFORE_CLEAR?"
     )
     assert len(settings.warnings) == 4
 
@@ -181,8 +181,8 @@ def test_a_project_tightens_and_cannot_loosen(config: Path, workspace: Path) -> 
     assert len(settings.warnings) == 7
     assert {why for heard in settings.considered.values() for _, _, why in heard} == {
         "",
-        "it may only tighten",
-        "only the user may set it",
+        "it can only tighten the user's settings",
+        "only the user can set it",
     }
 
 

@@ -21,7 +21,7 @@ def add(*folders: Path, text: str = "text") -> bool:
 
 
 def texts(*folders: Path) -> list[str]:
-    return [notice["text"] for notice in read([str(folder) for folder in folders])]
+    return [notice.text for notice in read([str(folder) for folder in folders])]
 
 
 def test_a_notice_goes_into_the_first_folder_that_takes_it(folder: Path, tmp_path: Path) -> None:

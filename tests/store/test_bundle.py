@@ -216,7 +216,7 @@ def test_the_code_on_the_page_reads_a_real_bundle(box: Box) -> None:
 
     assert [one["version"] for one in manifest["versions"]] == [1, 2, 3]
     header, rows = document.decode(blobs[manifest["versions"][0]["doc"]])
-    assert header["message"] == "first"
+    assert header.message == "first"
     assert b"plain.txt" in [row.path for row in rows]
     assert b"hello\n" in blobs.values()
 
@@ -292,7 +292,7 @@ class Crafting:
             "trigger": "manual", "created_by": "user", "message": "", "name": None, "tags": [], "pinned": False,
             "session": None, "task": None, "counts": {}, "tree": f"{total:064x}", **self.header,
         }  # fmt: skip
-        data = mangle(document.encode(header, rows))
+        data = mangle(document.encode(document.Header(header), rows))
         writer.pack.add(digest(data), data, DOCUMENT)
         line = {"version": 1, "id": header["id"], "doc": digest(data).hex(), "tree": header["tree"], **self.line}
         writer.finish({"v": 1, "workspace": "ab" * 16, "folder": "f", "versions": [line], **self.manifest}, force=False)

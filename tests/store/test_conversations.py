@@ -57,11 +57,13 @@ def save(saver: Saver, transcript: Path | str, **more: Any) -> Outcome:
 
 def told(saver: Saver, outcome: Outcome) -> dict[str, Any]:
     repository = saver._read()
-    return dict(repository.document(outcome.checkpoint)[0].get("conversation") or {})
+    return dict(repository.document(outcome.checkpoint)[0].conversation)
 
 
 def content(saver: Saver, kept: dict[str, Any]) -> bytes:
-    return b"".join(load(saver._read(), kept))
+    found = checked({"session": "", **kept})
+    assert found is not None
+    return b"".join(load(saver._read(), found.transcript))
 
 
 def packs(saver: Saver) -> int:
@@ -210,7 +212,7 @@ def test_an_odd_transcript_is_at_most_a_notice(saver: Saver, transcript: Path, o
     assert outcome.version == 1
     assert saver.read("file") == odd.encode()
     if odd in ("folder", "pipe", "huge"):
-        assert "conversation was not kept" in outcome.notices[0]
+        assert "conversation was not saved" in outcome.notices[0]
     if odd != "NUL":
         assert not told(saver, outcome)
 
@@ -334,7 +336,7 @@ def test_without_its_key_nothing_is_written(saver: Saver, transcript: Path, tmp_
 def test_a_checkpoint_without_a_conversation_says_so(saver: Saver, root: Path, tmp_path: Path) -> None:
     outcome = saver.save(trigger="manual")
 
-    with pytest.raises(NotFound, match="holds no conversation"):
+    with pytest.raises(NotFound, match="has no conversation"):
         converse(saver, outcome, tmp_path, root)
 
 

@@ -183,7 +183,7 @@ def test_the_worked_example_of_a_checkpoint_is_what_is_written() -> None:
         "created_by": "user", "message": "", "name": None, "tags": [], "pinned": False, "session": None, "task": None,
         "counts": {"f": 1, "bytes": 3}, "tree": "0" * 64,
     }  # fmt: skip
-    data = document.encode(header, [Entry(b"a.txt", "f", 0o644, 0, 3, 5, 0, key, b"")])
+    data = document.encode(document.Header(header), [Entry(b"a.txt", "f", 0o644, 0, 3, 5, 0, key, b"")])
 
     length = struct.unpack_from("<Q", data, 8)[0]
     assert data[:8] == b"HFDOC01\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.store.conversations import load
+from keepfast.store.conversations import checked, load
 from keepfast.store.factory import open_store
 from keepfast.store.repository import Repository
 from keepfast.store.rows import Query
@@ -45,8 +45,9 @@ def check(base: Path) -> None:
     for row, content in zip(rows, CONTENTS, strict=True):
         [secret] = [entry for entry in repository.ledger.state(row.workspace, row.version) if entry.path == b".env"]
         assert repository.contents.load(secret.content) == content
-    conversation = repository.document(rows[-1])[0]["conversation"]
-    assert b"".join(load(repository, conversation)) == (SAMPLE / "transcript.jsonl").read_bytes()
+    conversation = checked(repository.document(rows[-1])[0].conversation)
+    assert conversation is not None
+    assert b"".join(load(repository, conversation.transcript)) == (SAMPLE / "transcript.jsonl").read_bytes()
     assert all(opens for _, opens in repository.contents.sealer().keys.sets())
     repository.close()
 

@@ -772,11 +772,11 @@ def test_a_tag_is_found_whole_and_as_it_is_written(ledger: Ledger) -> None:
 
 
 def test_a_text_that_is_no_unicode_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    """SQLite keeps UTF-8; half a character has none."""
+    """SQLite keeps UTF-8; lone surrogate has none."""
     ledger = sqlite_ledger(tmp_path)()
     add_workspaces(ledger)
 
-    with pytest.raises(Failed, match="half a character"):
+    with pytest.raises(Failed, match="lone surrogate"):
         ledger.find(Query(session="\udcff"))
     with pytest.raises(Failed), ledger.transaction() as tx:
         tx.add_checkpoint(checkpoint(1, message="cut \ud83d"))

@@ -167,8 +167,8 @@ def test_a_checkpoint_says_what_it_was_told(store: Store, repository: Repository
         1, 5, store.stored_bytes(), row.tree,
     )  # fmt: skip
     head, rows = store.open().document(row)
-    assert {key: head[key] for key in told} == told
-    assert (head["workspace"], head["parent"], head["keyframe"]) == ("ws", None, True)
+    assert {key: head.members[key] for key in told} == told
+    assert (head.workspace, head.members["parent"], head.keyframe) == ("ws", None, True)
     assert [entry.path for entry in rows] == [b"a"]
 
 
@@ -177,7 +177,7 @@ def test_each_document_names_the_one_before_and_holds_changes_only(repository: R
     second = save(repository, {b"b": b"2", b"a": b"1"})
 
     head, rows = repository.document(second)
-    assert (head["parent"], head["keyframe"]) == (first.document.hex(), False)
+    assert (head.parent, head.keyframe) == (first.document.hex(), False)
     assert [row.path for row in rows] == [b"b"]
     assert second.changed == 1
 
@@ -276,7 +276,7 @@ def test_a_text_with_half_a_character_does_not_stop_a_save(store: Store, reposit
     row = save(repository, {b"a": b"1"}, **told)
 
     assert (row.message, row.name, row.tags, row.session, row.task) == ("cut ?", "?", "?x", "s?", "?")
-    assert {key: repository.document(row)[0][key] for key in told} == told
+    assert {key: repository.document(row)[0].members[key] for key in told} == told
 
     repository.commit("ws", lambda tx, now: [{"r": "name", "v": 1, "name": "x\udcfe"}])
 
@@ -335,12 +335,12 @@ def check_sums(repository: Repository, row: CheckpointRow) -> None:
             text = entry.kind.encode() + f"{entry.mode:04o}".encode() + entry.path + b"\0" + entry.content
             tree += int.from_bytes(blake3(text).digest(), "little")
     head = repository.document(row)[0]
-    assert head["tree"] == row.tree == f"{tree % 2**256:064x}"
-    assert head["counts"] == {kind: number for kind, number in counts.items() if number}
+    assert head.tree == row.tree == f"{tree % 2**256:064x}"
+    assert head.counts == {kind: number for kind, number in counts.items() if number}
     assert (row.files, row.bytes) == (counts.get("f", 0), counts["bytes"])
     workspace = repository.workspace(row.workspace)
     assert workspace is not None
-    assert (workspace.tree, loads(workspace.counts)) == (head["tree"], head["counts"])
+    assert (workspace.tree, loads(workspace.counts)) == (head.tree, head.counts)
 
 
 def test_sums_count_every_kind_and_forget_what_went(repository: Repository) -> None:
@@ -361,10 +361,10 @@ def test_sums_count_every_kind_and_forget_what_went(repository: Repository) -> N
     finish(made(b"d/f", "l", 2, b"zz"), made(b"o", "f", 3, ZERO), gone(b"t"), made(b"x", "d"))
     third = finish(*[gone(path) for path in (b"d", b"d/f", b"i", b"l", b"o", b"s", b"u", b"x")])
 
-    assert repository.document(first)[0]["counts"] == {
+    assert repository.document(first)[0].counts == {
         "d": 1, "f": 2, "l": 1, "o": 1, "s": 1, "u": 1, "x": 1, "i": 1, "bytes": 12,
     }  # fmt: skip
-    assert (third.tree, repository.document(third)[0]["counts"]) == ("0" * 64, {})
+    assert (third.tree, repository.document(third)[0].counts) == ("0" * 64, {})
 
 
 def test_the_same_tree_has_the_same_sum_whatever_way_it_came_about(repository: Repository) -> None:
@@ -1053,17 +1053,20 @@ def full_header(**fields: Any) -> dict[str, Any]:
 @given(rows(), st.text(), st.lists(st.text()))
 def test_a_document_comes_back_as_it_was(entries: list[Entry], message: str, tags: list[str]) -> None:
     head = full_header(message=message, tags=tags, unknown={"from": ["a newer", None, 1.5]})
-    data = document.encode(head, entries)
+    data = document.encode(document.Header(head), entries)
 
-    assert document.decode(data) == (head, entries)
-    assert document.header(data) == head
+    found, rows = document.decode(data)
+    assert (found.members, rows) == (head, entries)
+    assert document.header(data).members == head
 
 
 @given(rows("fldxoius"))
 def test_a_keyframe_comes_back_as_it_was(entries: list[Entry]) -> None:
     head = full_header(keyframe=True)
 
-    assert document.decode(document.encode(head, entries)) == (head, entries)
+    found, rows = document.decode(document.encode(document.Header(head), entries))
+
+    assert (found.members, rows) == (head, entries)
 
 
 HEAD = dumps(full_header()).encode()
@@ -1209,7 +1212,7 @@ def test_a_document_cut_short_at_any_length_is_refused() -> None:
         Entry(b"d", "-", 0, 0, 0, 0, 0, b"", b""),
         Entry(b"e", "f", 0o644, 4, 3, 1, 9, bytes(32), b"xx"),
     ]
-    whole = document.encode(full_header(), entries)
+    whole = document.encode(document.Header(full_header()), entries)
     for end in range(len(whole)):
         with pytest.raises(Damaged):
             document.decode(whole[:end])
@@ -1227,7 +1230,7 @@ def test_a_document_cut_short_at_any_length_is_refused() -> None:
 def test_a_changed_document_is_read_or_damaged_and_never_anything_else(
     entries: list[Entry], changes: list[tuple[float, int, bytes]]
 ) -> None:
-    data = document.encode(full_header(), entries)
+    data = document.encode(document.Header(full_header()), entries)
     for where, how, what in changes:
         at = int(where * len(data))
         data = data[:at] + (what if how else b"") + data[at + (len(what) if how != 1 else 0) :]

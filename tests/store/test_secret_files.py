@@ -103,7 +103,7 @@ def test_without_the_key_everything_else_comes_back_and_they_are_named(box: Box)
     assert box.call("verify").code == 0
     done = box.call("restore", "v1", "-y")
     assert done.code == 14
-    assert "kept .env: it is sealed, and its key is not at hand" in done.err
+    assert "kept .env: it is sealed, and its key is missing" in done.err
     assert (box.project / "plain.txt").read_text() == "plain\n"
     assert (box.project / ".env").read_text() == ENV + "MORE=1\n"
     assert box.call("restore", "v1", "-y", "--", ".env").code == 12
@@ -116,7 +116,7 @@ def test_after_the_key_is_lost_saving_goes_on_and_says_so(box: Box) -> None:
 
     said = box.call("save", "-m", "third")
 
-    assert "key of what was sealed so far is missing" in said.out + said.err
+    assert "key of the sealed contents is missing" in said.out + said.err
     assert box.call("cat", "latest", ".env").out == "PASSWORD=another-one-17\n"
     assert box.call("cat", "v1", ".env").code == 12
     key_file(box).write_bytes(kept)
@@ -381,7 +381,7 @@ def test_a_bundle_leaves_secrets_out_and_says_so(box: Box, tmp_path: Path) -> No
     assert not (other.project / ".env").exists()
     left = other.call("show", "v2", "--left-out", "--json").json()["left_out"]
     assert {one["path"]: one["reason"] for one in left} == {
-        ".env": "sealed, and left out of a bundle", "vault.kdbx": "sealed, and left out of a bundle",
+        ".env": "sealed, and excluded from a bundle", "vault.kdbx": "sealed, and excluded from a bundle",
     }  # fmt: skip
 
 

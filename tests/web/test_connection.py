@@ -311,10 +311,10 @@ def test_wrong_tickets_do_not_push_what_was_opened_out_of_the_trail(
     for _ in range(19):
         served.book.audit(people["operator"], "POST", "/save", "done")
     rows = served.book.audited(1000)
-    kept = Counter((row["role"], row["action"]) for row in rows)
+    kept = Counter((row.role, row.action) for row in rows)
 
     assert kept == {("", "POST"): 10, ("viewer", "POST"): 20, ("operator", "OPEN"): 1, ("operator", "POST"): 20}
-    assert [row["target"] for row in rows if row["role"] == "operator"][-2:] == ["/restore", "/x?path=.env"]
+    assert [row.target for row in rows if row.role == "operator"][-2:] == ["/restore", "/x?path=.env"]
 
 
 def test_passwords_are_counted_for_each_peer() -> None:

@@ -131,7 +131,7 @@ def test_a_doctor_that_cannot_be_asked_is_a_problem_of_its_own(tmp_path: Path) -
     doctor = Doctor({}, str(tmp_path / "not there").encode(), lambda: next(moments))
     found = doctor.find()
 
-    assert [one["level"] for one in found] == ["problem"]
+    assert [one.level for one in found] == ["problem"]
     assert doctor.find() is found  # asked again within the minute, it is not run again
 
 

@@ -93,7 +93,7 @@ def test_the_log_speaks_to_people(facts: dict[str, Any], said: str) -> None:
     [
         ("/home/ann/projects/shop", "~/projects/shop"),
         ("/home/ann", "~"),
-        ("There is no store at /home/ann/.local yet.", "There is no store at ~/.local yet."),
+        ("No store at /home/ann/.local yet.", "No store at ~/.local yet."),
         ("/home/anna/shop", "/home/anna/shop"),
         ("/srv/home/ann/shop", "/srv/home/ann/shop"),
         ("/home/ann-old", "/home/ann-old"),

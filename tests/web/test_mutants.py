@@ -332,7 +332,7 @@ def viewer_opens(served: Served) -> bool:
 def opening_recorded(served: Served) -> bool:
     paths = sealed(served)
     shown = [b"hunter2" in served.ask("GET", f"{path}&sealed=true").body for path in paths]
-    rows = [one["target"] for one in served.book.audited(20) if one["action"] == "OPEN"]
+    rows = [one.target for one in served.book.audited(20) if one.action == "OPEN"]
     return shown == [True] * 5 and len(rows) >= 5 and {row.partition("?path=")[2] for row in rows} == {".env"}
 
 
@@ -634,7 +634,7 @@ def quoted(content: str, sign: str, path: str) -> Probe:
 def audited(served: Served) -> bool:
     posts()(served)
     ticket(served, "wrong")
-    found = {(one["action"], one["target"].rpartition("/")[2], one["outcome"]) for one in served.book.audited(10)}
+    found = {(one.action, one.target.rpartition("/")[2], one.outcome) for one in served.book.audited(10)}
     return found >= {("POST", "checkpoints", "done"), ("POST", "session", "refused")}
 
 

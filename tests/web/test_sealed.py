@@ -7,12 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from keepfast.app.worker import save
+from keepfast.state.pending_events import PendingEvent
+from keepfast.web.sessions import Audited
 from tests.equipment.sessions import Session
 from tests.web.scene import Scene, begin, submit
 from tests.web.served import Answer, Served
@@ -59,8 +60,8 @@ def by(served: Served, role: str) -> Callable[[str], Answer]:
     return lambda path: served.ask("GET", path, headers=headers)
 
 
-def opened(served: Served) -> list[dict[str, Any]]:
-    return [one for one in served.book.audited(1_000) if one["action"] == "OPEN"]
+def opened(served: Served) -> list[Audited]:
+    return [one for one in served.book.audited(1_000) if one.action == "OPEN"]
 
 
 @pytest.mark.parametrize("role", ["viewer", "approver", "operator"])
@@ -95,8 +96,8 @@ def test_an_operator_who_asks_sees_it_and_that_is_recorded(sealed: Served, name:
     assert [path for path, one in zip(looks(sealed, name), answers, strict=True) if not tells(one)] == []
     rows = opened(sealed)
     assert len(rows) == len(answers)
-    assert {(one["role"], one["who"], one["outcome"]) for one in rows} == {("operator", "a test", "done")}
-    assert all(one["target"].endswith(f"?path={name}") for one in rows)
+    assert {(one.role, one.who, one.outcome) for one in rows} == {("operator", "a test", "done")}
+    assert all(one.target.endswith(f"?path={name}") for one in rows)
     assert name in sealed.ask("GET", "/health").body.decode()
 
 
@@ -136,11 +137,8 @@ def test_no_brief_of_the_page_shows_what_is_sealed(served: Served, role: str) ->
     transcript = talk.save(served.base / "5e551011.jsonl")
     engine = served.saver.engine()
     row = engine.root(os.fsencode(served.root))[1]
-    told = {
-        "cwd": str(served.root), "at": time.time_ns(), "trigger": "turn", "agent": "claude-code", "session": "5e551011",
-        "model": "", "client": 0, "transcript": str(transcript),
-    }  # fmt: skip
-    save(engine, os.fsencode(served.root), engine.place.folder(row.id), told)
+    seen = PendingEvent("turn", time.time_ns(), "5e551011", "claude-code", str(served.root), str(transcript))
+    save(engine, os.fsencode(served.root), engine.place.folder(row.id), seen)
     engine.close()
     at = served.saver.workspace
     places = ["checkpoints/latest", "checkpoints/latest/brief", "status", "diff?old=v1"]

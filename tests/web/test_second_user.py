@@ -146,7 +146,7 @@ def test_a_session_that_somebody_else_got_hold_of_lets_them_in_nowhere(served: S
 
     assert [(path, status) for (path, _), (status, _) in zip(asked, answers, strict=True) if status != 401] == []
     assert served.ask("GET", "/api/workspaces", bare=True, headers=asked[0][1]).status == 200
-    assert any("another user" in row["outcome"] for row in served.book.audited(200))
+    assert any("another user" in row.outcome for row in served.book.audited(200))
 
 
 def test_nobody_else_is_told_the_name(served: Served) -> None:

@@ -508,7 +508,7 @@ def test_rules_that_hide_everything_are_disregarded_with_a_notice(
     outcome = saver.save()
 
     assert saver.contents() == disk(root)
-    assert any("disregarded" in notice for notice in outcome.notices)
+    assert any("not applied" in notice for notice in outcome.notices)
 
 
 def test_disregarded_rules_stay_so_and_come_back_with_the_files_they_do_not_hide(
@@ -530,7 +530,7 @@ def test_disregarded_rules_stay_so_and_come_back_with_the_files_they_do_not_hide
 
     assert set(hidden.values()) == {"f"}
     assert more["4.log"] == "f"
-    assert any("disregarded" in notice for notice in outcome.notices)
+    assert any("not applied" in notice for notice in outcome.notices)
     assert saver.kinds()["0.log"] == "i"
     assert saver.kinds()["source"] == "f"
 
@@ -1059,7 +1059,7 @@ def test_a_hook_passes_over_a_home_folder_under_git_in_silence(home: Path, tmp_p
 
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"")
     assert not (home / ".keepfast").exists()
-    assert b"Hooks pass it over" in status.stderr and b"is your home folder" in status.stderr
+    assert b"Hooks do not protect it" in status.stderr and b"is your home folder" in status.stderr
 
 
 # Hard links

@@ -13,7 +13,7 @@ from keepfast.agents.claude import transcript as claude
 from keepfast.agents.claude.subagents import Subagents
 from keepfast.agents.codex import transcript as codex
 from keepfast.agents.recorded_files import Files
-from keepfast.agents.turns import Call, Turn
+from keepfast.agents.turns import Call, MessageSize, Turn
 
 # Nothing a client records in one line is longer; what is longer is skipped instead of filling the memory.
 LONGEST_LINE = 64 << 20
@@ -52,7 +52,9 @@ class Conversation:
     open_calls: dict[str, Call] = field(default_factory=dict)
     beside: dict[str, int] = field(default_factory=dict)  # how far the file of each subagent is read
     keep: bool = False  # keep what reads showed, for measuring
-    scratch: dict[str, Any] = field(default_factory=dict)  # what one client's reader remembers between lines
+    # What a client's reader remembers between lines: the newest message by its counts, a prompt that was queued and when.
+    newest: MessageSize = field(default_factory=MessageSize)
+    queued: tuple[str, int] | None = None
 
     def asked(self) -> list[Turn]:
         return [turn for turn in self.turns if turn.kind == "asked"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from keepfast.model.frozen import FORMER_TAG
@@ -50,7 +50,11 @@ class Call:
     total: int = 0
     old: str = ""
     new: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    # What a result says beyond its text, as the client wrote it: of a question, of a task, of a search, of an edit.
+    answers: object = None
+    task: object = None
+    hits: str = ""
+    patch: object = None
 
     @property
     def command(self) -> str:
@@ -61,6 +65,20 @@ class Call:
     def refused(self) -> bool:
         """Was it never carried out, because it was not allowed?"""
         return self.failed and REFUSED.match(self.output) is not None
+
+
+@dataclass(slots=True)
+class MessageSize:
+    """Tokens of a message by the client's own counts, and how much tool output was shown since.
+
+    `filled`: of all that was sent with it. `shown`: characters of so many `outputs`.
+    """
+
+    message: object = None
+    filled: int = 0
+    wrote: int = 0
+    shown: int = 0
+    outputs: int = 0
 
 
 @dataclass(slots=True)
@@ -75,6 +93,7 @@ class Turn:
     prompt: int = 0  # which prompt it belongs to; a rewind kills prompts with all that followed from them
     side: bool = False  # said or done by a subagent
     call: Call | None = None
+    body: str = ""  # of a command: what its skill or its file says, as the client put it into the conversation
 
 
 def clip(text: str, kind: str) -> str:

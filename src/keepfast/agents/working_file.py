@@ -32,6 +32,7 @@ class WorkingFile:
     gone: bool = False  # the file is no longer there
     sealed: bool = False  # a checkpoint seals it: it is named, and its text is not shown
     remark: str = ""  # what is said beside its name, instead of that it changed
+    unshown: str = ""  # why nothing of it can be shown: it is a link, binary, …
 
     @property
     def edited(self) -> bool:

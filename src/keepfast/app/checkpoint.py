@@ -132,7 +132,7 @@ class Engine:
         from keepfast.state.notices import unsaved
 
         found = unsaved(folder)
-        return found is not None and found["kind"] == TooMany.kind
+        return found is not None and found.kind == TooMany.kind
 
     def _note_unsaved(self, event: Event, workspace: str, error: Exception) -> None:
         """Let hooks and `doctor` know that the folder could not be saved, until it is."""
@@ -185,7 +185,7 @@ class Engine:
         found = self.near(cwd)
         known = read(self.notice_folders(*found)) if found is not None else []
         since = self.clock() - DAY
-        if any((one["kind"], one["text"]) == (kind, text) and one["at"] >= since for one in known):
+        if any((one.kind, one.text) == (kind, text) and one.at >= since for one in known):
             return True
         return self.note(cwd, kind, trigger, text)
 
@@ -260,16 +260,19 @@ class Engine:
 
     def _stranger(self, root: bytes, said: Marker) -> KeepfastError:
         path = show(said[1].encode("utf-8", "surrogateescape"))
-        anew = "`keepfast init --new-store` begins a new history here."
+        anew = "To start a new history here, run `keepfast init --new-store`."
         if not is_real(said, self.home):
-            message = f"The marker in {show(root)} names a store that is not here: {head_of(path)}."
-            hint = "If it is yours, mount it, or set HOME and XDG_DATA_HOME as they were when the folder was protected"
-            return MissingStore(message, f"{hint}; {anew}")
+            message = f"The marker in {show(root)} names a store that does not exist here: {head_of(path)}."
+            hint = (
+                "If it is yours, mount it, or set HOME and XDG_DATA_HOME to the values they had when the "
+                "folder was protected"
+            )
+            return MissingStore(message, f"{hint}. {anew}")
         data = said[1].removesuffix("/keepfast/store")
         way = f"set XDG_DATA_HOME={data}, or give" if data != said[1] else "give"
         return OtherStore(
-            f"The checkpoints of {show(root)} are in the store {path}, which is not used here ({self.place.path} is).",
-            f"If it is yours, {way} --store {path}; {anew}",
+            f"The checkpoints of {show(root)} are in the store {path}, but this command uses {self.place.path}.",
+            f"If it is yours, {way} --store {path}. {anew}",
         )
 
     def other_store(self, root: bytes) -> str:
@@ -360,15 +363,18 @@ class Engine:
         copied = _is_original(row)
         if copied:
             message = f"{show(root)} is a copy of {show(row.path)}, whose checkpoints these are."
-            hint = f"Run it in {show(row.path)}; `keepfast save` here begins a history of its own."
+            hint = f"Run it in {show(row.path)}. To start a separate history here, run `keepfast save`."
         else:
             was = (
-                f"those of {show(row.path)}, which is not there"
+                f"those of {show(row.path)}, which does not exist"
                 if row.path
                 else "those of a folder that is not protected"
             )
             message = f"The checkpoints that the marker in {show(root)} names are {was}."
-            hint = "If you moved the folder, run `keepfast init --moved`; `keepfast save` begins a history of its own."
+            hint = (
+                "If you moved the folder, run `keepfast init --moved`. To start a separate history, run "
+                "`keepfast save`."
+            )
         return Elsewhere(message, hint, root, row.id, copied)
 
     def separate(self, apart: Elsewhere) -> tuple[bytes, str]:
@@ -403,7 +409,7 @@ class Engine:
         if row is not None and (row.path == root or is_same_folder(row.path, root)):
             row = repository.workspace(row.parent) if row.parent and not self._is_fork(repository, row) else None
         if row is None:
-            raise Usage(f"{show(root)} has no history from before a move.", "Run `keepfast init` without --moved.")
+            raise Usage(f"{show(root)} has no former history to continue.", "Run `keepfast init` without --moved.")
         return row
 
     def _is_fork(self, repository: Repository, row: WorkspaceRow) -> bool:
@@ -456,7 +462,7 @@ class Engine:
         """Return root and row of the workspace that `cwd` lies in. Raises `NoWorkspace`."""
         found = self.locate(cwd)
         if found is None:
-            raise NoWorkspace(f"{show(cwd)} is not in a workspace.")
+            raise NoWorkspace(f"{show(cwd)} is not inside a workspace.")
         row = self.repository().workspace(found[1])
         if row is None:
             row = self.register(self.repository(), found[1], found[0], self.clock())
@@ -620,7 +626,7 @@ class Engine:
             sync_folder(root.decode("utf-8", "surrogateescape"))
         except OSError as error:
             there = obstacle(root)
-            hint = f"Move {show(there)} away." if there else "Check who may write there."
+            hint = f"Move {show(there)} elsewhere." if there else "Check the write permissions."
             raise Failed(f"{show(root)} cannot be marked as a workspace: {error.strerror}.", hint) from None
 
     def _mark_again(self, root: bytes, workspace: str) -> None:
@@ -634,7 +640,7 @@ class Engine:
         try:
             self.mark(root, workspace)
         except Failed as error:
-            return f"{error} {error.hint} Until then the folder is known by its path alone."
+            return f"{error} {error.hint} Until then the folder is identified only by its path."
         return ""
 
     def list_store(self, root: bytes, workspace: str) -> OSError | None:
@@ -665,7 +671,7 @@ class Engine:
             return  # the store of the settings needs no voucher
         if listed(self.place.list).get(self.place.path) != self.place.id():
             raise Failed(
-                f"{self.place.list} cannot be written: {error.strerror}. The next command would not find this store.",
+                f"{self.place.list} cannot be written: {error.strerror}. The next command could not find this store.",
                 "Make the data folder writable and run the command again; the folder is not protected in this store yet.",
             )
 

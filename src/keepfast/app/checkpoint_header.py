@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.model.event import Event
     from keepfast.settings import Settings
+    from keepfast.store.conversations import Conversation
     from keepfast.store.repository import Repository
     from keepfast.store.save import Saving
     from keepfast.workspace.git import GitFacts
@@ -27,35 +28,29 @@ BOUNDS = ("mode", "capture_files", "capture_analysis", "max_checkpoint_size", "m
 """Settings `checkpoint.*` that say what may be told of the work: those of the save hold for whoever shows it later."""
 
 
-def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> dict[str, Any] | None:
+def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> Conversation | None:
     """What the header says of the conversation. Whatever is wrong with a transcript, the save goes on."""
     from keepfast.agents.registry import sessions
-    from keepfast.store.conversations import MOST, keep, keep_beside, latest
+    from keepfast.store.conversations import MOST, Conversation, keep, keep_beside, latest
 
     before = latest(saving.repository, saving.row.id, event.session)
     most = MOST_AWAITED if event.trigger in AWAITED else MOST
-    told = sessions(event.agent)
+    client = sessions(event.agent)
     try:
-        kept, newest = keep(saving, event.transcript, before, most)
+        kept, newest = keep(saving, event.transcript, before.transcript if before is not None else None, most)
         if kept is None:
             return before
-        beside = keep_beside(saving, event.transcript.removesuffix(".jsonl"), (before or {}).get("beside", []), most)
+        known = before.beside if before is not None else []
+        beside = keep_beside(saving, event.transcript.removesuffix(".jsonl"), known, most)
     except FileNotFoundError:
         return before  # a client makes the file when it has something to say
     except (OSError, KeepfastError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        notices.append(f"The conversation was not kept: {why}.".replace("..", "."))
+        notices.append(f"The conversation was not saved: {why}.".replace("..", "."))
         return before
-    last = told.last_message(newest) if told is not None else ""
-    found = {
-        "agent": event.agent,
-        "session": event.session,
-        "path": event.transcript,
-        "root": root.decode("utf-8", "surrogateescape"),
-        "last": last or (before or {}).get("last", ""),
-        **kept,
-    }
-    return {**found, "beside": beside} if beside else found
+    last = (client.last_message(newest) if client is not None else "") or (before.last if before is not None else "")
+    text = root.decode("utf-8", "surrogateescape")
+    return Conversation(event.session, event.agent, event.transcript, text, last, kept, beside)
 
 
 def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: list[str]) -> tuple[str, ...]:
@@ -76,7 +71,7 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     if not event.session:
         rows = [row for row in rows if row.trigger in BY_THEMSELVES and not row.session]
     try:
-        carried = saving.repository.document(rows[0])[0].get("active_files") if rows else []
+        carried = saving.repository.document(rows[0])[0].active_files if rows else []
     except KeepfastError:
         carried = []
     gone = {entry.path for entry in changed if entry.kind == GONE}
@@ -84,8 +79,8 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     if saving.row.version and (rows or event.trigger != "prompt"):
         is_made = made_by_tools(saving.repository, saving.row.id, saving.row.version, {entry.path for entry in changed})
         names.update(dict.fromkeys(_changed_names(changed, patterns, is_made, MOST_ACTIVE - len(names))))
-    for name in carried if isinstance(carried, list) else ():
-        if isinstance(name, str) and name.encode("utf-8", "replace") not in gone:
+    for name in carried:
+        if name.encode("utf-8", "replace") not in gone:
             names[name] = None
     return tuple(names)[:MOST_ACTIVE]
 

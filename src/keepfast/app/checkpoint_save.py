@@ -40,7 +40,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
         except BaseException:
             saving.abort()
             raise
-    raise Failed("The workspace kept changing hands while it was saved; nothing was saved.", "Try again.")
+    raise Failed("Other processes kept saving this workspace; nothing was saved.", "Try again.")
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
@@ -72,7 +72,9 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
         return outcome
     notices = [*scan.notices, *late]
     if event.partial:
-        notices.append("The tree has too many files to be saved whole: this version is about what the command names.")
+        notices.append(
+            "The tree has too many files to save all of them; this version covers only what the command names."
+        )
     conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
     notices += saving.repository.contents.warnings()
     if not event.message and event.trigger != "manual":
@@ -83,7 +85,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
     if conversation is not None:
-        header["conversation"] = conversation
+        header["conversation"] = conversation.to_json()
     if event.partial:
         header["partial"] = [path.decode("utf-8", "surrogateescape") for path in event.partial]
     checkpoint = saving.finish(header, changed, old)
@@ -105,7 +107,7 @@ def _name_by_time(event: Event, read_at: int) -> list[str]:
     if not (event.until and read_at > event.until and event.message.startswith("before ")):
         return []
     event.message = "during" + event.message[6:]
-    return ["It was read after the command had begun: what the command changed may not be as it was before."]
+    return ["It was read after the command had started, so it may already include changes made by the command."]
 
 
 class Aside:
@@ -231,4 +233,4 @@ def look(
             old: dict[bytes, Entry] = {}
             return saving.compare(rows, scan.seen if scan.full else None, old.__setitem__), old, scan.notices
     except OSError as error:
-        raise Failed(f"{show(root)} could not be looked at: {error.strerror or error}.") from None
+        raise Failed(f"{show(root)} could not be read: {error.strerror or error}.") from None

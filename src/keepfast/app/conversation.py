@@ -11,9 +11,9 @@ from keepfast.store.conversations import checked, load
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
 
     from keepfast.agents.base import Sessions
+    from keepfast.store.conversations import Conversation
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
@@ -34,30 +34,30 @@ class Conversing:
     ) -> None:
         self.repository, self.row, self.variables = repository, row, variables
         self.root, self.home = (path.decode("utf-8", "surrogateescape").rstrip("/") for path in (root, home))
-        self.told = self._told()
+        self.kept = self._kept()
         self.sessions = self._sessions()
         self.lines: list[bytes] = []
         self.beside: dict[str, bytes] = {}
 
     def read(self) -> None:
         """Read all of it. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not whole."""
-        self.lines = list(_lines(load(self.repository, self.told)))
-        self.beside = {one["name"]: b"".join(load(self.repository, one)) for one in self.told.get("beside", [])}
+        self.lines = list(_lines(load(self.repository, self.kept.transcript)))
+        self.beside = {one.name: b"".join(load(self.repository, one)) for one in self.kept.beside}
 
     def bring_back(self) -> Session:
         """Write the conversation as a new session of its client. The session that it comes from is not touched.
 
         Raises `NotFound` if the checkpoint holds none, `WrongKey` if its key is not at hand.
         """
-        told, sessions, new = self.told, self.sessions, _uuid()
+        kept, sessions, new = self.kept, self.sessions, _uuid()
         if not self.lines:
             self.read()  # before anything is written: a missing key must not leave half a session behind
-        old_cwd = sessions.cwd_of(self.lines) or str(told.get("root") or self.root)
+        old_cwd = sessions.cwd_of(self.lines) or kept.root or self.root
         places = self._places(old_cwd)
         cwd = _moved(old_cwd, places)
         folder = sessions.folder(self.home, self.variables, cwd)
         own = f"{folder}/{new}"
-        old_path = str(told.get("path") or "")
+        old_path = kept.path
         places += [(old_path.removesuffix(".jsonl"), own), (old_path, own + ".jsonl")]
         places.append((old_path.rpartition("/")[0], folder))
         try:
@@ -69,35 +69,35 @@ class Conversing:
             _write(own + ".jsonl", sessions.forked(self.lines, new, places))
         except OSError as error:
             raise Failed(f"The conversation cannot be written to {folder}: {error.strerror}.") from None
-        return Session(new, own + ".jsonl", cwd, sessions.command(new), str(told.get("agent") or ""))
+        return Session(new, own + ".jsonl", cwd, sessions.command(new), kept.agent)
 
-    def _told(self) -> dict[str, Any]:
+    def _kept(self) -> Conversation:
         header = self.repository.document(self.row)[0]
-        told = checked(header.get("conversation"))
-        if told is not None:
-            return told
-        if isinstance(header.get("conversation"), dict) and header["conversation"].get("left_out"):
+        found = checked(header.conversation)
+        if found is not None:
+            return found
+        if header.conversation.get("left_out"):
             raise NotFound(
-                f"The conversation of v{self.row.version} was left out of the file that it came in.",
+                f"The conversation of v{self.row.version} was excluded when its bundle was exported.",
                 "Export it again with `--with-secrets`.",
             )
-        raise NotFound(f"v{self.row.version} holds no conversation.", "`keepfast list --session ID` shows others.")
+        raise NotFound(f"v{self.row.version} has no conversation.", "Run `keepfast list --session ID` to see others.")
 
     def _sessions(self) -> Sessions:
         from keepfast.agents.registry import sessions
 
-        agent = str(self.told.get("agent") or "")
+        agent = self.kept.agent
         found = sessions(agent)
         if found is None:
-            raise Failed(f"It is not known how {agent or 'that agent'} goes on with a conversation.")
+            raise Failed(f"keepfast cannot resume a conversation of {agent or 'this agent'}.")
         return found
 
     def _places(self, cwd: str) -> list[tuple[str, str]]:
         """Where things were, and where they are now: the workspace, the client's own folder, the home."""
-        told, sessions = self.told, self.sessions
-        old_base = sessions.base_of(str(told.get("path") or ""))
+        kept, sessions = self.kept, self.sessions
+        old_base = sessions.base_of(kept.path)
         new_base = sessions.base_of(sessions.folder(self.home, self.variables, cwd) + "/")
-        places = [(str(told.get("root") or ""), self.root), (old_base, new_base)]
+        places = [(kept.root, self.root), (old_base, new_base)]
         if old_base.rpartition("/")[2].startswith("."):
             places.append((old_base.rpartition("/")[0], self.home))
         return places

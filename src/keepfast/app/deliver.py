@@ -131,7 +131,10 @@ class Delivery:
             sessions.keep_inherited(self.folder, self.event.session, **struck(left.to_json()))
         except OSError as error:
             self.engine.note(
-                self.resuming.root, "failed", "session_start", f"Work is not taken over: {error.strerror}."
+                self.resuming.root,
+                "failed",
+                "session_start",
+                (f"Unsaved work of the previous session was not recorded: {error.strerror}."),
             )
 
     def _is_wanted(self, source: str, told: Told) -> bool:
@@ -283,12 +286,13 @@ class Delivery:
     def _analysed(self, told: Told) -> str:
         from keepfast.app.state_document import analysis, bounds_of
 
-        notes, language = told.header.get("notes"), self._language()
-        known = analysis(notes if isinstance(notes, dict) else {}, bounds_of(told.header, self.settings))
-        parts = [self._say("current_task")] if known["current_task"] else []
-        for key, word in (("next_steps", "next step"), ("decisions_made", "decision"), ("blockers", "blocker")):
-            if known[key]:
-                parts.append(counted(len(known[key]), word, language))
+        known = analysis(told.header, bounds_of(told.header, self.settings))
+        parts = [self._say("current_task")] if known.current_task else []
+        for lines, word in (
+            (known.next_steps, "next step"), (known.decisions_made, "decision"), (known.blockers, "blocker"),
+        ):  # fmt: skip
+            if lines:
+                parts.append(counted(len(lines), word, self._language()))
         return ", ".join(parts) or self._say("no_analysis")
 
     def _say(self, name: str, **values: object) -> str:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from keepfast.workspace.git_clone import Git
 
 TRIGGER = "fork"
-CLOSED = "it is sealed, and its key is not at hand"
-ELSEWHERE = "leads to the repository of another folder"
+CLOSED = "it is sealed, and its key is missing"
+ELSEWHERE = "points to the repository of another folder"
 
 
 class Forked:
@@ -96,7 +96,7 @@ class Forking:
             if isinstance(error, OSError):
                 raise Failed(
                     f"{show(folder)} could not be written: {error.strerror or error}.",
-                    "" if is_new else f"{show(folder)} may hold a part of it; empty it before you try again.",
+                    "" if is_new else f"{show(folder)} may contain a part of it; empty it before you try again.",
                 ) from None
             raise
         return self._adopt(folder, workspace, applied, made, branch)
@@ -113,26 +113,26 @@ class Forking:
             return True
         except OSError as error:
             raise Conflict(
-                f"{show(folder)} is in the way: {error.strerror}.", "Give a folder that is not there."
+                f"{show(folder)} is in the way: {error.strerror}.", "Give a folder that does not exist."
             ) from None
         if there:
-            raise Conflict(f"{show(folder)} is not empty.", "Give a folder that is not there, or an empty one.")
+            raise Conflict(f"{show(folder)} is not empty.", "Give a folder that does not exist or is empty.")
         return False
 
     def _refuse_inside(self, folder: bytes) -> None:
         store = fsencode(self.engine.place.path)
         if folder == store or folder.startswith(store + b"/"):
-            raise Refused(f"{show(folder)} lies in the store.", "Give a folder elsewhere.")
+            raise Refused(f"{show(folder)} is inside the store.", "Give another folder.")
         if not self.root or (folder != self.root and not folder.startswith(self.root.rstrip(b"/") + b"/")):
             return
         inside = folder[len(self.root.rstrip(b"/")) + 1 :]
         parts = inside.split(b"/")
         if not NEVER.isdisjoint(parts):
-            raise Refused(f"{show(folder)} lies where only git or keepfast write.", "Give a folder elsewhere.")
+            raise Refused(f"{show(folder)} is in a folder reserved for git or keepfast.", "Give another folder.")
         if not self._is_left_out(parts):
             raise Refused(
-                f"{show(folder)} lies in the workspace itself, which would keep the fork with everything else.",
-                "Give a folder outside of it, or one that `capture.exclude` names.",
+                f"{show(folder)} is inside the workspace, which would save the fork too.",
+                "Give a folder outside the workspace, or one excluded by `capture.exclude`.",
             )
 
     def _is_left_out(self, parts: list[bytes]) -> bool:
@@ -156,19 +156,19 @@ class Forking:
 
     def _commit(self) -> tuple[str, GitFacts]:
         """The commit that the checkpoint was made at, and the repository that has it."""
-        said = self.repository.document(self.checkpoint)[0].get("git") or {}
-        commit = said.get("commit")
-        if not isinstance(commit, str) or len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
+        git = self.repository.document(self.checkpoint)[0].git
+        commit = git.commit if git is not None else ""
+        if len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
             raise NotFound(
                 f"v{self.checkpoint.version} was not made at a commit of a git repository.", "Fork without --git."
             )
         source = facts(self.root) if self.root else None
         if source is None:
-            raise NotFound("The workspace is in no git repository any more.", "Fork without --git.")
+            raise NotFound("The workspace is no longer in a git repository.", "Fork without --git.")
         if source.work_tree != self.root:
             raise Usage(
-                f"The workspace is only a part of the repository {show(source.work_tree)}.",
-                "--git works where the workspace is the whole repository.",
+                f"The workspace is only part of the repository {show(source.work_tree)}.",
+                "--git works only if the workspace is the whole repository.",
             )
         return commit, source
 
@@ -181,7 +181,7 @@ class Forking:
             kinds[row.path] = row.kind
             total = add(total, plus=weight(row))
         if f"{total:064x}" != self.checkpoint.tree:
-            raise Damaged(f"The state of v{self.checkpoint.version} does not add up; nothing was written.")
+            raise Damaged(f"The stored state of v{self.checkpoint.version} is inconsistent; nothing was written.")
         return plan([(None, row) for row in rows], lambda path: kinds.get(path, ""), lambda path: "")
 
     def _without_pointers(self, made: Plan, folder: bytes, with_git: bool) -> Plan:
@@ -225,7 +225,7 @@ class Forking:
         try:
             makedirs(above or b"/", exist_ok=True)
         except OSError as error:
-            raise Failed(f"{show(above)} cannot be made: {error.strerror}.") from None
+            raise Failed(f"{show(above)} cannot be created: {error.strerror}.") from None
         return b"%b/.%b.fork-%b" % (above, name[:200], urandom(4).hex().encode())
 
     def _clone(self, git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
@@ -266,7 +266,7 @@ class Forking:
         except OSError as error:
             if error.errno != ENOTEMPTY and not isinstance(error, FileExistsError | NotADirectoryError):
                 raise
-            raise Conflict(f"{show(folder)} was made by somebody else in the meantime.") from None
+            raise Conflict(f"Another process created {show(folder)} in the meantime.") from None
         if self.engine.place.durable:
             sync_folder((folder.rpartition(b"/")[0] or b"/").decode("utf-8", "surrogateescape"))
 
@@ -300,10 +300,12 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
     own = engine.known(folder, adopting=True)
     row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
     if row is None or row.parent != parent.id:
-        raise Usage(f"{show(folder)} is not a fork of this workspace.", "Run it where the fork was made from.")
+        raise Usage(
+            f"{show(folder)} is not a fork of this workspace.", ("Run it in the workspace that the fork was made from.")
+        )
     found = engine.repository().find(Query(workspace=row.id, trigger=TRIGGER))
     if not found:
         raise NotFound(
-            "The first checkpoint of the fork is not there any more.", "`keepfast diff` compares any others."
+            "The first checkpoint of the fork no longer exists.", "Use `keepfast diff` to compare other checkpoints."
         )
     return row, found[-1]

@@ -41,7 +41,7 @@ def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> Patch:
     implied: set[bytes] = set()
     for change in compare(engine, folder, row, first, None):
         if change.path.rpartition(b"/")[2] == GIT:
-            result.omitted.append((change.path, "is git's own, and git takes no patch of it"))
+            result.omitted.append((change.path, "belongs to git, which accepts no patch of it"))
             continue
         if all(entry is None or entry.kind in (FILE, LINK) for entry in (change.old, change.new)):
             _add(result, change)
@@ -49,7 +49,7 @@ def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> Patch:
         elif all(entry is None or entry.kind == FOLDER for entry in (change.old, change.new)):
             folders.append(change.path)
         else:
-            result.omitted.append((change.path, "is of another kind now, or is not kept"))
+            result.omitted.append((change.path, "has another type now, or is excluded"))
     result.omitted += [(path, "is a folder") for path in folders if path not in implied]
     return result
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from keepfast.model.policy import Decision
     from keepfast.settings import Settings
     from keepfast.shell.destruction import Threat
+    from keepfast.state.pending_events import PendingEvent
     from keepfast.store.place import Place
 
     class Background(Protocol):
@@ -190,8 +191,8 @@ class Attending:
                 found = self.engine.known(event.cwd, adopting=True)
             except Elsewhere as apart:
                 found = self._separate(apart)
-            if self.engine.renewed:
-                self._tell_moved(self.engine.renewed, self._say("renewed", folder=show(self.engine.renewed)))
+            if self.engine.renewed and found is not None:
+                self._tell_moved(*found, self._say("renewed", folder=show(self.engine.renewed)))
             if found is None and event.kind not in (TOOL_STARTS, TOOL_ENDED):
                 found = self._adopt()
         if found is None:
@@ -206,12 +207,14 @@ class Attending:
         """Protect a folder that is a copy, or was moved, at once and apart; what its marker named is for a person to say."""
         found = self.engine.separate(apart)
         if not apart.copied:
-            self._tell_moved(apart.root, self._say("moved", why=str(apart)))
+            self._tell_moved(*found, self._say("moved", why=str(apart)))
         return found
 
-    def _tell_moved(self, root: bytes, text: str) -> None:
-        self._moved = text
-        self.engine.note(root, "noticed", self.trigger, text, told=True)
+    def _tell_moved(self, root: bytes, workspace: str, text: str) -> None:
+        """Once, whichever of the hooks that a client starts together is the first to see it."""
+        if sessions.claim(self.place.folder(workspace), self.event.session, "moved", self.clock(), MINUTE):
+            self._moved = text
+            self.engine.note(root, "noticed", self.trigger, text, told=True)
 
     def _adopt(self) -> tuple[bytes, str] | None:
         """Protect the session's folder from now on. Of the hooks of a start only the first does it."""
@@ -273,7 +276,7 @@ class Attending:
 
     def _unsaved(self) -> str:
         """Why the last save of this folder failed, once a session at its start and once at the end of a turn."""
-        from keepfast.state.notices import unsaved
+        from keepfast.state.notices import FailedSave, unsaved
 
         found = unsaved(self.folder)
         if found is None and not _size(self.folder + "/cache"):
@@ -281,10 +284,10 @@ class Attending:
             try:
                 self.engine.refuse_too_many(self.root, SOON if self.event.kind == SESSION_STARTS else LATER)
             except TooMany as error:
-                found = {"kind": error.kind, "text": f"{error} {error.hint}"}
-        if found is None or not self._is_first(f"unsaved {self.event.kind} {found['kind']}"):
+                found = FailedSave(0, error.kind, f"{error} {error.hint}")
+        if found is None or not self._is_first(f"unsaved {self.event.kind} {found.kind}"):
             return ""
-        return self._say("not_saved", why=found["text"])
+        return self._say("not_saved", why=found.text)
 
     def _never_saved(self) -> str:
         """Why nothing in this folder could ever be saved, where not even that could be written into the store."""
@@ -292,10 +295,10 @@ class Attending:
             return ""
         from keepfast.state.notices import read
 
-        found = [one for one in read(self.engine.notice_folders(self.root, self.workspace)) if one["kind"] == "failed"]
+        found = [one for one in read(self.engine.notice_folders(self.root, self.workspace)) if one.kind == "failed"]
         if not found or not sessions.claim(self.folder, self.event.session, "never saved", self.clock(), DAY):
             return ""
-        return f"This folder is not protected: {found[-1]['text']} `keepfast status` tells more."
+        return f"This folder is not protected: {found[-1].text} Run `keepfast status` for details."
 
     # Later
 
@@ -308,7 +311,7 @@ class Attending:
             return
         lost = self._cut_off() if event.kind == SESSION_STARTS else []
         told = self._told(decision.trigger)
-        self._at = told["at"]
+        self._at = told.at
         try:
             for one in (*lost, told):
                 pending.append(self.folder, one)
@@ -330,20 +333,19 @@ class Attending:
         known = {"session": event.session, "transcript": event.transcript, "at": self.clock()}
         sessions.note_cleared(self.folder, event.client or event.near, **known, status=status, ask=ask)
 
-    def _cut_off(self) -> list[dict[str, Any]]:
+    def _cut_off(self) -> list[PendingEvent]:
         """What sessions that crashed leave to be kept, before the new one begins."""
         event = self.event
         found = sessions.cut_off(self.folder, event.session, event.client, event.reason in ("", "startup"))
+        root = self.root.decode("utf-8", "surrogateescape")
         return [
-            {
-                **{
-                    key: one[key] if isinstance(one.get(key), str) else "" for key in ("session", "transcript", "model")
-                },
-                "trigger": sessions.CUT_OFF,
-                "at": self.clock(),
-                "agent": one["agent"] if isinstance(one.get("agent"), str) else event.agent,
-                "cwd": self.root.decode("utf-8", "surrogateescape"),
-            }
+            pending.PendingEvent(
+                sessions.CUT_OFF,
+                self.clock(),
+                agent=one["agent"] if isinstance(one.get("agent"), str) else event.agent,
+                cwd=root,
+                **{key: one[key] for key in ("session", "transcript", "model") if isinstance(one.get(key), str)},
+            )
             for one in found
         ]
 
@@ -408,20 +410,20 @@ class Attending:
                 return
             self.background.pause(LAG_STEP)
 
-    def _told(self, trigger: str) -> dict[str, Any]:
+    def _told(self, trigger: str) -> PendingEvent:
         event = self.event
-        return {
-            "trigger": trigger,
-            "at": self.clock(),
-            "session": event.session,
-            "agent": event.agent,
-            "cwd": event.cwd.decode("utf-8", "surrogateescape"),
-            "transcript": event.transcript,
-            "client": event.client or event.near,
-            "model": event.model,
-            "reason": event.reason[:200],
-            "said": "yes" if event.prompt or event.said else "",
-        }
+        return pending.PendingEvent(
+            trigger,
+            self.clock(),
+            event.session,
+            event.agent,
+            event.cwd.decode("utf-8", "surrogateescape"),
+            event.transcript,
+            event.client or event.near,
+            event.model,
+            event.reason[:200],
+            "yes" if event.prompt or event.said else "",
+        )
 
     # At once
 
@@ -486,7 +488,7 @@ class Attending:
 
         trigger, since = self._crossed()[1], self.clock() - BUDGET_REST
         known = read(self.engine.notice_folders(self.root, self.workspace)) if trigger else []
-        if trigger and not any(one["trigger"] == trigger and one["at"] > since for one in known):
+        if trigger and not any(one.trigger == trigger and one.at > since for one in known):
             self.engine.note(self.root, "failed", trigger, why)
 
     def _threat(self) -> Threat | None:
@@ -578,7 +580,7 @@ class Attending:
             found = None
         if not isinstance(found, dict):
             self._ease(trigger)
-            return {"status": "failed", "why": "the saving process was ended"}
+            return {"status": "failed", "why": "the saving process was terminated"}
         if found.get("torn"):
             raise ImportError(found["why"])  # for both of us: files of our own are missing
         return found
@@ -593,7 +595,9 @@ class Attending:
             try:
                 rescues.note(self.folder, row.version, self.clock())
             except OSError as error:
-                self.engine.note(self.root, "failed", trigger, f"v{row.version} is not spared a day: {error.strerror}.")
+                self.engine.note(
+                    self.root, "failed", trigger, (f"v{row.version} could not be kept for a day: {error.strerror}.")
+                )
         return result
 
     def _save(self, trigger: str, threat: Threat | None = None, report: int = -1) -> dict[str, Any]:
@@ -604,7 +608,7 @@ class Attending:
         from keepfast.app.worker import finish, record, save
 
         told = self._told(trigger)
-        until = told["at"] + int(self._deadline() * 1e9)
+        until = told.at + int(self._deadline() * 1e9)
         paths: tuple[bytes, ...] = ()
         if threat is not None:
             from keepfast.app.threat import meant
@@ -612,9 +616,9 @@ class Attending:
             if trigger == "before_command":
                 from keepfast.secrets.cuts import head
 
-                told["command"], told["until"] = head(self.event.command, LONGEST_COMMAND), until
+                told.command, told.until = head(self.event.command, LONGEST_COMMAND), until
             paths = meant(self.root, threat)  # first of all: past the deadline the command runs
-        named = told["named"] = tuple([path for path in paths if path])
+        named = told.named = tuple([path for path in paths if path])
         if threat is not None and b"" not in paths and self._is_too_large():
             return self._save_named(told, paths, threat)
         aside = self._put_aside(named) if named else None
@@ -648,10 +652,10 @@ class Attending:
         found = unsaved(self.folder)
         if found is None and not _size(self.folder + "/cache"):
             return self.engine.is_large(self.root, SOON) is not False
-        return found is not None and found["kind"] == TooMany.kind
+        return found is not None and found.kind == TooMany.kind
 
     def _save_named(
-        self, told: dict[str, Any], paths: tuple[bytes, ...], threat: Threat, why: str = ""
+        self, told: PendingEvent, paths: tuple[bytes, ...], threat: Threat, why: str = ""
     ) -> dict[str, Any]:
         """Save what the command names, whatever lies beside it. Raises `TooMany` if that is too much by itself.
 
@@ -660,7 +664,7 @@ class Attending:
         from keepfast.app.threat import keep_named
         from keepfast.app.worker import save
 
-        told["partial"] = paths
+        told.partial = paths
         result: dict[str, Any] = {"status": "unchanged", "id": "", "version": 0}
 
         def save_only(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
@@ -672,10 +676,11 @@ class Attending:
         if threat.is_vague:  # then it may mean any other file as well
             result["unnamed"] = why
             if not why:
-                self._save_whole({key: told[key] for key in told if key != "partial"}, threat, result)
+                told.partial = ()
+                self._save_whole(told, threat, result)
         return result
 
-    def _save_whole(self, told: dict[str, Any], threat: Threat, result: dict[str, Any]) -> None:
+    def _save_whole(self, told: PendingEvent, threat: Threat, result: dict[str, Any]) -> None:
         """Save the tree as a whole, which had too many files when it was last tried; else say that it still has."""
         from keepfast.app.worker import save
 
@@ -700,7 +705,7 @@ class Attending:
         except (KeepfastError, OSError):
             return None  # the save that follows says what is wrong
 
-    def _keep(self, told: dict[str, Any], paths: tuple[bytes, ...], threat: Threat) -> dict[str, Any]:
+    def _keep(self, told: PendingEvent, paths: tuple[bytes, ...], threat: Threat) -> dict[str, Any]:
         """Save what the rules leave out of the paths that the command means or may mean, after all else is safe."""
         from keepfast.app.threat import keep
         from keepfast.app.worker import save
@@ -708,7 +713,7 @@ class Attending:
         def again(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
             save(self.engine, self.root, self.folder, told, only, kept)
 
-        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat.spared, again, threat.is_vague))
+        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat, again))
 
     def _newest(self, trigger: str) -> dict[str, Any]:
         """Save, if a trigger is given, and return the newest checkpoint."""
@@ -722,7 +727,7 @@ class Attending:
         if not rows:
             return {"status": "none"}
         row = rows[0]
-        said = row.message if row.message != row.trigger else str(repository.document(row)[0].get("summary") or "")
+        said = row.message if row.message != row.trigger else repository.document(row)[0].summary
         return {
             "status": "found",
             "id": row.id,
@@ -759,7 +764,7 @@ class Attending:
         late = self._say("late", seconds=self._deadline())
         paths = meant(self.root, threat)
         if saved:
-            paths = left_out(self.engine, self.root, self.workspace, paths, threat.is_vague)
+            paths = left_out(self.engine, self.root, self.workspace, paths, threat)
         names = self._few([show(path) for path in paths if path])
         return f"{names}: {late}" if names else late
 
@@ -856,7 +861,7 @@ class Attending:
             self.root,
             "not protected",
             "pending",
-            f"A tool went on before {amount(len(waiting), 'pending event')} could be saved.",
+            f"A tool ran before {amount(len(waiting), 'pending event')} could be saved.",
         )
 
     # Both

@@ -247,7 +247,7 @@ def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | N
         header, entries = repository.document(checkpoint)
     except Damaged:
         return None  # the ledger has it too
-    return entries if header["keyframe"] else None
+    return entries if header.keyframe else None
 
 
 def _touched(
@@ -266,7 +266,7 @@ def _touched(
     try:
         for row in rows:
             header, entries = repository.document(row)
-            if header["keyframe"]:
+            if header.keyframe:
                 return None  # it names what there is, not what is gone
             paths.update([entry.path for entry in entries])
     except Damaged:

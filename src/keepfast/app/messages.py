@@ -12,71 +12,69 @@ TEXTS = {
     "budget_warning": "⚠️ Tokens at {percent}% - finish up the work",
     "budget_saving": "Checkpoint is being saved (tokens {percent}%)",
     "budget_failed": "Tokens at {percent}%; the checkpoint failed: {why}",
-    "budget_agent": (
-        "{message}. {used:,} of {budget:,} tokens are used. The files as they are now are kept as {checkpoint}."
-    ),
-    "budget_agent_plain": "{message}. {used:,} of {budget:,} tokens are used.",
+    "budget_agent": ("{message}. {used:,} of {budget:,} tokens used. The current files are saved as {checkpoint}."),
+    "budget_agent_plain": "{message}. {used:,} of {budget:,} tokens used.",
     "budget_agent_warning": (
-        " Bring the current step to an end and say what is left to do: the conversation may be compacted soon."
+        " Finish the current step and list what remains to be done: the conversation may be compacted soon."
     ),
     "compact": (
         'keepfast: the last checkpoint of this workspace is {id} (v{version}, {trigger}): "{summary}". Keep this '
-        "id in the summary; `keepfast restore {id}` brings its files back."
+        "id in the summary; `keepfast restore {id}` restores its files."
     ),
     "resumed": 'Resumed from checkpoint: "{summary}" (saved {age})',
-    "offer": 'There is a checkpoint: "{summary}" (saved {age}). {resume} goes on from it.',
-    "changed_since": (
-        "keepfast: since the last checkpoint of this workspace these files changed on disk, by whoever it was:\n"
-        "{changes}"
-    ),
+    "offer": 'Checkpoint available: "{summary}" (saved {age}). Run {resume} to continue from it.',
+    "changed_since": ("keepfast: unsaved changes on disk since the last checkpoint of this workspace:\n{changes}"),
     "saving": "Checkpoint of the cleared session: saving …",
-    "saving_crashed": "Checkpoint of the crashed session: saving …; `keepfast resume` goes on from it.",
-    "clear_failed": "The checkpoint of the cleared session failed; `keepfast status` says why.",
+    "saving_crashed": "Checkpoint of the crashed session: saving …. Run `keepfast resume` to continue from it.",
+    "clear_failed": "The checkpoint of the cleared session failed. Run `keepfast status` to see why.",
     "cleared": (
         'Checkpoint saved: "{summary}"\nCheckpoint ID: {id}\nFiles changed: {files}, Lines added: {lines}\n'
         "Captured: {captured}, Analysis: {analysis}, Size: {size}"
     ),
-    "not_kept": "No checkpoint was taken at this clear. Work changed since {version}: {files} ({names}).",
+    "not_kept": "No checkpoint was made at this clear. Unsaved changes since {version}: {files} ({names}).",
     "at_least": "at least {count}",
     "more_than": "more than {count}",
-    "left_out": "Too large to be told of, left out: {names}. The checkpoint itself has them.",
+    "left_out": "Too large for the description, excluded: {names}. The checkpoint itself has them.",
     "current_task": "Current task",
     "no_analysis": "none",
     "more": "and {count} more",
-    "keep_or_drop": "Keep it? {keep} or {drop}; without an answer it is kept.",
+    "keep_or_drop": "Keep it? {keep} or {drop}. Without an answer it is kept.",
     "not_protected": "keepfast does not protect this session: {why}",
-    "not_saved": "This folder is not protected, it cannot be saved: {why}",
+    "not_saved": "This folder is not protected because it cannot be saved: {why}",
     "moved": (
-        "keepfast: {why} New checkpoints are kept apart; if you moved it, `keepfast init --moved` goes on with "
-        "its history."
+        "keepfast: {why} New checkpoints go to a separate history. If you moved the folder, run `keepfast "
+        "init --moved` to continue its history."
     ),
     "other_store": (
-        "keepfast: This folder's checkpoints are in the store at {store}, which these hooks do not use: run "
-        "`keepfast install claude` once, with your variables set. Until then new ones are kept apart."
+        "keepfast: This folder's checkpoints are in the store at {store}, which these hooks do not use. "
+        "Run `keepfast install claude` once, with your variables set. Until then new checkpoints go to a "
+        "separate history."
     ),
     "strange_store": (
-        "keepfast: The marker in this folder names a store that is not here. New checkpoints are kept apart; "
-        "`keepfast init --new-store` makes that lasting."
+        "keepfast: The marker in this folder names a store that does not exist here. New checkpoints go to "
+        "a separate history. To keep it that way, run `keepfast init --new-store`."
     ),
     "obstacle": (
-        "keepfast: {path} lies in the place of our marker. The folder is protected all the same, by its path: "
-        "move it away, then run `keepfast init`."
+        "keepfast: {path} is in the place of the marker. The folder is still protected, by its path. Move "
+        "it elsewhere, then run `keepfast init`."
     ),
     "renewed": (
-        "keepfast: the marker in {folder} was that of another folder. It is written again, and the history goes on."
+        "keepfast: the marker in {folder} belonged to another folder. It was rewritten, and the history continues."
     ),
-    "ask_command": "keepfast could not save all that this command may destroy: {why}. Run it all the same?",
+    "ask_command": "keepfast could not save everything that this command may destroy: {why}. Run it anyway?",
     "deny_command": (
-        "keepfast could not save all that this command may destroy: {why}. The setting "
-        "hooks.before_command_unasked denies it."
+        "keepfast could not save everything that this command may destroy: {why}. Denied by the setting "
+        "hooks.before_command_unasked."
     ),
-    "unkept_command": "keepfast: not saved before this command: {why}. What it destroys of that cannot be restored.",
-    "remade_command": "keepfast: not saved before this command, because it can be made again: {what}.",
-    "made_by": "{path} (`{command}` makes it again)",
-    "made_by_itself": "{path} (made again as it is used)",
-    "left_by_settings": "{path} (left out by capture.exclude)",
+    "unkept_command": (
+        "keepfast: not saved before this command: {why}. If the command deletes it, it cannot be restored."
+    ),
+    "remade_command": "keepfast: not saved before this command, because it can be recreated: {what}.",
+    "made_by": "{path} (run `{command}` to recreate it)",
+    "made_by_itself": "{path} (recreated when needed)",
+    "left_by_settings": "{path} (excluded by capture.exclude)",
     "and_more": "and {count:,} more",
-    "late": "it takes longer than {seconds:g} s",
+    "late": "saving takes longer than {seconds:g} s",
 }
 
 

@@ -33,7 +33,10 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
         found = ask(settings, transcript, os.fsdecode(engine.home), folder, session)
     except KeepfastError as error:
         sessions.keep_extract(folder, session, at=engine.clock(), trouble=f"{error} {error.hint}".strip())
-        text = f"No notes by a model ({settings['analysis.llm']}): {error} Those of our own rules stand. {error.hint}"
+        text = (
+            f"No notes by a model ({settings['analysis.llm']}): {error} Notes made by rules are used instead. "
+            f"{error.hint}"
+        )
         engine.note(root, "failed", "analysis", text.strip())
         return
     if found is not None:
@@ -67,7 +70,7 @@ def ask(settings: Settings, transcript: str, home: str, folder: str = "", sessio
             struck(answer), by=by, prompt=mark([turn.text for turn in conversation.asked() if not turn.side])
         )
     except ValueError as error:
-        raise Failed(f"The model's answer is not what was asked for: {error}.") from None
+        raise Failed(f"The model's answer is invalid: {error}.") from None
 
 
 def _is_wanted(settings: Settings) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.agents import transcript as transcripts
 from keepfast.agents.claude.subagents import FOLDER as SUBAGENTS
 from keepfast.agents.working_file import WorkingFile
-from keepfast.model.entry import FILE, LEFT_OUT
+from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, LINK
 from keepfast.model.errors import KeepfastError
 from keepfast.model.restore_plan import parents
 from keepfast.resume import disk_files as disk
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from keepfast.agents.transcript import Conversation
     from keepfast.app.checkpoint import Engine
+    from keepfast.model.document import Header
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
@@ -33,62 +35,66 @@ BESIDE = 8 << 20
 MOST_LOOKED = 100
 """Checkpoints in which a conversation is looked for, for one that has none."""
 DIFFERS, LOST = "the disk differs now", "gone from the disk now"
+NOT_KEPT = "not in the checkpoint"
+KINDS = {LINK: disk.LINK, FOLDER: disk.FOLDER}
 
 
 class Source(NamedTuple):
-    """A checkpoint that holds a conversation, and where that lies."""
+    """A checkpoint that holds a conversation."""
 
     row: CheckpointRow
-    header: dict[str, Any]
-    kept: dict[str, Any]
+    header: Header
+    conversation: conversations.Conversation
 
 
-def source(repository: Repository, row: CheckpointRow, header: dict[str, Any]) -> Source | None:
+def source(repository: Repository, row: CheckpointRow, header: Header) -> Source | None:
     """The checkpoint itself, if it has a conversation; else the newest before it that has one.
 
     Its own session comes first, then any other of the workspace.
     """
-    kept = conversations.checked(header.get("conversation"))
-    if kept is not None:
-        return Source(row, header, kept)
+    own = conversations.checked(header.conversation)
+    if own is not None:
+        return Source(row, header, own)
     for other in _before(repository, row):
         try:
             header = repository.document(other)[0]
         except KeepfastError:
             continue
-        kept = conversations.checked(header.get("conversation"))
-        if kept is not None:
-            return Source(other, header, kept)
+        earlier_one = conversations.checked(header.conversation)
+        if earlier_one is not None:
+            return Source(other, header, earlier_one)
     return None
 
 
-def read(repository: Repository, kept: dict[str, Any], strike: Callable[[Any], Any]) -> Conversation:
+def read(repository: Repository, kept: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
     """The conversation as it was kept; `strike` takes the secrets out of a JSON value. Raises `KeepfastError`."""
-    if kept["bytes"] <= TAIL:
-        return transcripts.read(b"".join(conversations.load(repository, kept)), beside=_beside(repository, kept))
-    head, tail = conversations.ends(repository, kept, HEAD, TAIL)
+    if kept.transcript.size <= TAIL:
+        whole = b"".join(conversations.load(repository, kept.transcript))
+        return transcripts.read(whole, beside=_beside(repository, kept))
+    head, tail = conversations.ends(repository, kept.transcript, HEAD, TAIL)
     tail = tail[tail.find(b"\n") + 1 :]
     conversation = transcripts.read(tail, beside=_beside(repository, kept))
     conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
     return conversation
 
 
-def is_whole(kept: dict[str, Any]) -> bool:
+def is_whole(kept: conversations.Conversation) -> bool:
     """Is all of the conversation read?"""
-    return int(kept["bytes"]) <= TAIL
+    return kept.transcript.size <= TAIL
 
 
 def files(engine: Engine, root: bytes, row: CheckpointRow, known: list[WorkingFile], cwd: str) -> list[WorkingFile]:
     """The session's files with their text from the checkpoint, and a remark where the disk has another now.
 
-    What the checkpoint does not cover stays as the session knew it; what it has not is gone.
+    What the checkpoint has not is gone; of what it does not cover, and of what is no text, nothing is shown. What lies
+    outside of the workspace stays as the session knew it, and says so.
     """
     repository, top = engine.repository(), os.fsdecode(root)
     base = os.path.realpath(top)
     found = []
     for number, file in enumerate(known):
         inner = disk.below(file.path, base, top, cwd) if number < disk.MOST_FILES else None
-        found.append(file if inner is None else _at(repository, row, file, inner, base))
+        found.append(replace(file, remark=disk.AS_SEEN) if inner is None else _at(repository, row, file, inner, base))
     return found
 
 
@@ -100,18 +106,18 @@ def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRo
     yield from [other for other in others if other.session and other.session != row.session]
 
 
-def _beside(repository: Repository, kept: dict[str, Any]) -> list[tuple[str, bytes]]:
+def _beside(repository: Repository, kept: conversations.Conversation) -> list[tuple[str, bytes]]:
     """What was kept of subagents, as far as there is room for it."""
     found, room = [], BESIDE
-    for one in kept.get("beside", []):
-        folder, _, name = one["name"].partition("/")
-        if folder != SUBAGENTS or one["bytes"] > room:
+    for one in kept.beside:
+        folder, _, name = one.name.partition("/")
+        if folder != SUBAGENTS or one.size > room:
             continue
         try:
             found.append((name, b"".join(conversations.load(repository, one))))
         except KeepfastError:
             continue  # the conversation itself says what they were for
-        room -= one["bytes"]
+        room -= one.size
     return found
 
 
@@ -121,18 +127,17 @@ def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: st
     if entry is None:
         above = [repository.at(row.workspace, row.version, one) for one in parents([path])]
         is_left_out = any(one is not None and one.kind in LEFT_OUT for one in above)
-        return file if is_left_out else WorkingFile(file.path, [], file.touched, file.hunks, file.reads, gone=True)
-    if entry.kind != FILE or entry.size > disk.LARGEST:
-        return file
+        return disk.unshown(file, NOT_KEPT) if is_left_out else replace(file, lines=[], gone=True)
+    if entry.kind != FILE:
+        return disk.unshown(file, KINDS.get(entry.kind, NOT_KEPT))
+    if entry.size > disk.LARGEST:
+        return disk.unshown(file, disk.TOO_LARGE)
     try:
-        text = disk.decoded(repository.contents.load(entry.content))
+        content = repository.contents.load(entry.content)
     except KeepfastError:
-        return file
-    if text is None:
-        return file
-    then = disk.matched(file, text)
-    now = disk.read(base, inner)
-    then.changed = now != text
+        return disk.unshown(file, disk.UNREADABLE)
+    then = disk.matched(file, content)
+    then.changed = bool(then.lines) and disk.content_of(base, inner) != content
     if then.changed:
         then.remark = DIFFERS if os.path.lexists(os.path.join(base, inner)) else LOST
     return then

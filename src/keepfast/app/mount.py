@@ -69,15 +69,15 @@ def library() -> Any:
     try:
         import mfusepy
     except ImportError:
-        raise Failed("Mounting needs the package mfusepy, which is not installed.", INSTALL) from None
+        raise Failed("The package mfusepy is required for mounting, but not installed.", INSTALL) from None
     except (OSError, AttributeError) as error:
         raise Failed(f"The FUSE library cannot be loaded: {error}.", INSTALL) from None
     if not os.path.exists(DEVICE):
-        raise Failed(f"There is no {DEVICE}: this machine or container has no FUSE.", INSTALL)
+        raise Failed(f"{DEVICE} does not exist: this machine or container has no FUSE.", INSTALL)
     if not os.access(DEVICE, os.R_OK | os.W_OK):
-        raise Failed(f"{DEVICE} cannot be opened by this user.", "Ask who runs this machine for access to FUSE.")
+        raise Failed(f"{DEVICE} cannot be opened by this user.", "Ask the administrator for access to FUSE.")
     if which("fusermount3") is None and which("fusermount") is None:
-        raise Failed("Mounting needs the program fusermount3, which is not installed.", INSTALL)
+        raise Failed("The program fusermount3 is required for mounting, but not installed.", INSTALL)
     return mfusepy
 
 
@@ -93,7 +93,7 @@ def prepare(folder: bytes, engine: Engine) -> bool:
     except FileExistsError:
         pass
     except OSError as error:
-        raise Usage(f"{show(folder)} cannot be made: {error.strerror}.") from None
+        raise Usage(f"{show(folder)} cannot be created: {error.strerror}.") from None
     try:
         _check(folder, engine)
     except BaseException:
@@ -107,27 +107,28 @@ def _check(folder: bytes, engine: Engine) -> None:
     try:
         names = os.listdir(folder)
     except NotADirectoryError:
-        raise Usage(f"{show(folder)} is not a folder.", "Name an empty one.") from None
+        raise Usage(f"{show(folder)} is not a folder.", "Give an empty folder.") from None
     except OSError as error:
         if error.errno == ENOTCONN:
             raise Failed(
-                f"{show(folder)} is what is left of a mount whose process died.",
+                f"{show(folder)} is a stale mount: its process died.",
                 f"Run `fusermount3 -u {show(folder)}`, then try again.",
             ) from None
         raise Usage(f"{show(folder)} cannot be read: {error.strerror}.") from None
     if os.path.ismount(folder):
-        raise Usage(f"Something is mounted at {show(folder)} already.", "Name another folder.")
+        raise Usage(f"Something is already mounted at {show(folder)}.", "Give another folder.")
     if names:
-        raise Usage(f"{show(folder)} is not empty.", "Name an empty folder: a mount would hide what is in it.")
+        raise Usage(f"{show(folder)} is not empty.", "Give an empty folder; a mount would hide its contents.")
     here = os.path.realpath(folder)
     found = engine.near(here)
     if found is not None:
         raise Usage(
-            f"{show(folder)} lies in the workspace {show(found[0])}: the next save would take all versions for files.",
-            "Name a folder outside of it.",
+            f"{show(folder)} is inside the workspace {show(found[0])}: the next save would include the "
+            "mounted versions.",
+            "Give a folder outside it.",
         )
     if (here + b"/").startswith(os.path.realpath(os.fsencode(engine.place.path)) + b"/"):
-        raise Usage(f"{show(folder)} lies in the store.", "Name a folder outside of it.")
+        raise Usage(f"{show(folder)} is inside the store.", "Give a folder outside it.")
 
 
 def _operations(fuse: Any, browser: Browser, ready: Callable[[], None]) -> Any:

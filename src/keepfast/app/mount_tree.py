@@ -234,7 +234,7 @@ def whole_state(repository: Repository, row: CheckpointRow) -> list[Entry]:
     if now is None or now.forgotten or not _adds_up(rows, row):
         rows = _from_documents(repository, row)
         if not _adds_up(rows, row):
-            raise Damaged(f"The state of v{row.version} does not add up.")
+            raise Damaged(f"The stored state of v{row.version} is inconsistent.")
     return rows
 
 
@@ -268,7 +268,7 @@ def _from_documents(repository: Repository, row: CheckpointRow) -> list[Entry]:
         header, entries = repository.document(one._replace(document=key))
         for entry in entries:
             state.setdefault(entry.path, entry)
-        if header["keyframe"]:
+        if header.keyframe:
             break
     return sorted([entry for entry in state.values() if entry.kind != GONE])
 

@@ -28,7 +28,7 @@ from keepfast.model.entry import (
     why,
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
-from keepfast.model.restore_plan import DELETE, GIT, KEPT, MODE, Plan, parents, plan
+from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT, MODE, NOT_READ, Plan, parents, plan
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
@@ -73,14 +73,26 @@ MISSING, DIFFERS, EMPTY = "missing", "differs", "empty"
 class Missing:
     """Something that a version left out and that is not what it was: a restore of that version cannot bring it back."""
 
-    __slots__ = ("command", "path", "state", "why")
+    __slots__ = ("command", "held_by", "path", "state", "why")
 
-    def __init__(self, path: bytes, why: str, command: str | None, state: str = MISSING) -> None:
+    def __init__(self, path: bytes, why: str, command: str | None, held_by: int, state: str = MISSING) -> None:
         self.path, self.why = path, why
+        self.held_by = held_by
+        """The next version that has it, else the newest one before; 0 if none has."""
         self.state = state
         """`missing`, `differs`, or `empty`: a folder with nothing in it, of which nobody knows what was in it then."""
         self.command = command
         """What makes it again; empty if its tool does that by itself, None if nothing does."""
+
+    def holder_named(self) -> str:
+        """The version that has it, with the command that brings it back from there; empty if none has."""
+        from shlex import quote
+
+        return (
+            f"v{self.held_by} has it: `keepfast restore v{self.held_by} -- {quote(show(self.path))}`"
+            if self.held_by
+            else ""
+        )
 
 
 class Preview:
@@ -123,6 +135,8 @@ class Planner:
         self.repository = engine.repository()
         self.spared: list[tuple[bytes, str]] = []
         """What the last plan does not write because of where it leads, and why."""
+        self.not_read: list[tuple[bytes, str]] = []
+        """What the last target has in folders that are left out now, where it is not as it has it; and why it stays."""
 
     def refuse_unknown(self, target: CheckpointRow, paths: Sequence[bytes]) -> None:
         """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here, or was left out."""
@@ -133,8 +147,8 @@ class Planner:
             except OSError:
                 if not self._rows(target, (path,)):
                     raise NotFound(
-                        f"{show(path)} is neither in v{target.version} nor here.",
-                        f"`keepfast search {show(path)}` finds versions that have it.",
+                        f"{show(path)} is neither in v{target.version} nor on disk.",
+                        f"Run `keepfast search {show(path)}` to find versions that have it.",
                     ) from None
 
     def _refuse_left_out(self, target: CheckpointRow, path: bytes) -> None:
@@ -143,10 +157,10 @@ class Planner:
             if row is None or row.kind not in LEFT_OUT:
                 continue
             lost = self._missing(row, target)
-            what = show(path) if above == path else f"{show(path)} lies in {show(above)}, which"
+            what = show(path) if above == path else f"{show(path)} is in {show(above)}, which"
             raise NotFound(
-                f"{what} was left out of v{target.version}: {lost.why}.",
-                _way_out(row, lost),
+                f"{what} was excluded from v{target.version}: {lost.why}.",
+                _way_out(lost),
             )
 
     def missing(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[Missing]:
@@ -165,11 +179,11 @@ class Planner:
                     found.append(one)
         return found
 
-    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[bytes]:
-        """What the target left out, at these paths or anywhere."""
+    def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[tuple[bytes, int]]:
+        """What the target left out, at these paths or anywhere, each with the version that has it, 0 if none has."""
         repository = self.repository
         return [
-            row.path
+            (row.path, self._held_by(row.path, target))
             for limit in paths or (b"",)
             for row in repository.left_out(target.workspace, target.version, limit)
         ]
@@ -195,7 +209,11 @@ class Planner:
 
     def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
         command = command_of(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
-        return Missing(row.path, why(row), command)
+        return Missing(row.path, why(row), command, self._held_by(row.path, target))
+
+    def _held_by(self, path: bytes, target: CheckpointRow) -> int:
+        found = self.repository.holder(target.workspace, path, target.version)
+        return found.version if found is not None else 0
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
         """What lies beside this path now, and what of a tool's files the target brings there."""
@@ -244,6 +262,7 @@ class Planner:
         pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
         kinds = self._kinds(target, then_there), self._kinds(newest, now_there)
         made_plan = self._sparing_pointers(plan(pairs, *kinds), target, *kinds)
+        self.not_read = self._not_read(made_plan, target, paths)
         conflicts = [
             one.path
             for one in made_plan.steps
@@ -252,17 +271,40 @@ class Planner:
         ]
         return Preview(made_plan, conflicts, scope, version, changed)
 
+    def _not_read(self, made: Plan, target: CheckpointRow, paths: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """The folders as a whole; if only what lies in them was asked for, that."""
+        asked = [(path, why) for path, why in made.untouched if not paths or lies_below(path, paths)]
+        folders = {path for path, why in asked if why == NOT_READ}
+        return [
+            (path, why)
+            for path, why in asked
+            if (why == NOT_READ or (why == BELOW_NOT_READ and folders.isdisjoint(parents([path]))))
+            and not self._is_as_in(target, path)
+        ]
+
+    def _is_as_in(self, target: CheckpointRow, folder: bytes) -> bool:
+        """Is all that a version has of this folder here, by kinds, sizes and times? Its contents are not read."""
+        for entry in self.repository.state(target.workspace, target.version, folder):
+            try:
+                seen = lstat(self.root + b"/" + entry.path)
+            except OSError:
+                return False
+            if S_ISREG(seen.st_mode):
+                if (entry.kind, entry.size, entry.mtime) != (FILE, seen.st_size, seen.st_mtime_ns):
+                    return False
+            elif S_ISDIR(seen.st_mode) != (entry.kind == FOLDER):
+                return False
+        return True
+
     def about(self, target: CheckpointRow) -> list[bytes]:
         """The paths that a version is about if it was made of some of a tree that has too many; of others it says nothing."""
         if target.created_by != "auto":
             return []  # it is made before a command of an agent's
         try:
-            said = header(self.repository.contents.load(target.document)).get("partial")
+            partial = header(self.repository.contents.load(target.document)).partial
         except Damaged:
             return []
-        if not isinstance(said, list):
-            return []
-        return [path.encode("utf-8", "surrogateescape") for path in said if isinstance(path, str) and path]
+        return [path.encode("utf-8", "surrogateescape") for path in partial if path]
 
     def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         found = list(self._between(old, new, scope.paths, scope.made))
@@ -297,7 +339,11 @@ class Planner:
             for path in deleted
             if not any(since <= target.version for since, _, _ in repository.history(target.workspace, path))
         }
-        return made.without(unknown, "that checkpoint does not know of git's pointer files") if unknown else made
+        return (
+            made.without(unknown, ("that checkpoint was made before `.git` pointer files were saved"))
+            if unknown
+            else made
+        )
 
     def _may_write(self, pointer: Entry, kind: Kinds, on_disk: bool = False) -> bool:
         """May this `.git` be written? Only if it can be read, and leads neither here nor to a folder above."""
@@ -332,7 +378,7 @@ class Planner:
 
     def _knows_pointers(self, target: CheckpointRow) -> bool:
         try:
-            return bool(self.repository.document(target)[0].get("git_files"))
+            return self.repository.document(target)[0].git_files
         except Damaged:
             return False
 
@@ -344,7 +390,7 @@ class Planner:
             header, entries = self.repository.document(before)
         except Damaged:
             return False
-        if header["keyframe"] or len(entries) != len(preview.seen):
+        if header.keyframe or len(entries) != len(preview.seen):
             return False
         return all(entry.path in preview.seen and _is_it(entry, preview.seen[entry.path]) for entry in entries)
 
@@ -424,7 +470,7 @@ class Planner:
             if now is None:
                 found.append(path)
             elif now.kind in (FILE, LINK, SPECIAL, OVERSIZE, IGNORED):
-                raise Conflict(f"{show(path)} is not a folder any more.", f"Restore it as a whole: -- {show(path)}")
+                raise Conflict(f"{show(path)} is no longer a folder.", f"Restore the whole path: -- {show(path)}")
         return found
 
     def _is_unsaved(self, path: bytes, now: Entry) -> bool:
@@ -443,13 +489,9 @@ class Planner:
         return self.repository.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
 
-def _way_out(row: Entry, lost: Missing) -> str:
-    """The hint for something that a version left out; no version has git's own folders, nor sockets and the like."""
-    if lost.command:
-        return f"`{lost.command}` makes it again."
-    if row.kind == SPECIAL or row.path.rpartition(b"/")[2].lower() == GIT:
-        return "No version has it."
-    return "`keepfast search` finds versions that have it."
+def _way_out(lost: Missing) -> str:
+    """The hint for something that a version excluded."""
+    return lost.holder_named() or (f"Run `{lost.command}` to recreate it." if lost.command else "No version has it.")
 
 
 def _is_it(recorded: Entry, seen: Entry | None) -> bool:

@@ -20,6 +20,7 @@ from keepfast.resume.passages import (
     told,
     with_range,
 )
+from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.capture import NEVER
@@ -41,9 +42,9 @@ LARGEST, SEARCHED = 8 << 20, 1 << 20
 SECONDS = 4
 MOST_MATCHES, MOST_PATHS, RECENT = 8, 5, 30
 MOST_CHARACTERS = 24_000
-ALTERED = "not exact: long lines are cut, hidden characters are escapes, secrets are struck out"
-SECRET = "secret by its name, so its text is not told"
-COPY = "a copy of a secret file, so its text is not told"
+ALTERED = "not exact: long lines are cut, hidden characters are escaped, secrets are redacted"
+SECRET = "secret by its name, so its text is not shown"
+COPY = "a copy of a secret file, so its text is not shown"
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -81,12 +82,12 @@ def recall(
     At most `most` characters of text come back; what did not fit is named. Raises `NotFound`, or `Usage` for nothing.
     """
     if not what.strip():
-        raise Usage("There is nothing to recall.", "Give a path, a name or words.")
+        raise Usage("Nothing to recall: the query is empty.", "Give a path, a symbol or words.")
     asked = _Asked(engine, root, row, checkpoint, most)
     plain, first, last = with_range(what.strip())
     paths = asked.paths(plain)
     if paths and last < first:
-        raise Usage(f"There are no lines {first} to {last}.", "Give the first line first.")
+        raise Usage(f"Invalid line range {first} to {last}.", "Give the smaller line number first.")
     if paths:
         return asked.files(paths, first, last)
     if is_name(what.strip()):
@@ -96,7 +97,7 @@ def recall(
     found = asked.search(None, what.lower().split()[:12], WORDS)
     if not found.matches:
         raise NotFound(
-            f"Nothing is called {what!r} in this workspace, and nothing holds these words.",
+            f"No file or symbol named {what!r} exists in this workspace, and no file contains these words.",
             " ".join(found.left_out) or "Try another spelling, or fewer words.",
         )
     return found
@@ -138,7 +139,7 @@ class _Asked:
             if stored is not None and stored.kind in LEFT_OUT:
                 self.left_out.append(f"{show(path)}: {REASONS[stored.kind]}.")
             if self._is_folder(path, stored):
-                self.left_out.append(f"{show(path)}: a folder; name a file in it.")
+                self.left_out.append(f"{show(path)}: a folder; give a file inside it.")
                 continue
             old = self._stored_text(stored) if stored is not None and stored.kind == FILE else None
             new = self._disk_text(path)
@@ -167,7 +168,7 @@ class _Asked:
     def _lines_of(self, path: bytes, data: bytes, first: int, last: int, source: str, state: str) -> list[Match]:
         if is_binary(data):
             return [Match(show(path), 0, 0, 0, source, state, "", f"binary, {len(data):,} bytes")]
-        lines = data.decode("utf-8", "backslashreplace").split("\n")
+        lines = data.decode("utf-8", "surrogateescape").split("\n")
         count = len(lines) - (lines[-1] == "")
         if first > count:
             return [Match(show(path), 0, 0, count, source, state, "", f"it has only {count:,} lines")]
@@ -183,7 +184,7 @@ class _Asked:
         looked = 0
         for order, path in enumerate(self._all_paths()):
             if self.engine.clock() > until:
-                self.left_out.append(f"After {looked:,} files the search was cut off; name a path to be sure.")
+                self.left_out.append(f"After {looked:,} files the search stopped; give a path for complete results.")
                 break
             data = self._text(path) if not by_name(path) else None
             if data is None or len(data) > SEARCHED:
@@ -192,20 +193,20 @@ class _Asked:
             held = _holds(data, needles, exact=find is not None)
             if not held or is_binary(data) or self._is_copy(path, self._stored(path), [data]):
                 continue
-            lines = data.decode("utf-8", "backslashreplace").split("\n")
+            lines = data.decode("utf-8", "surrogateescape").split("\n")
             passages = find(lines) if find else around_words(lines, words)
             # A file that has all the words, if not in one line, is worth more than one that has a few.
             found += [(passage.weight + (held if find is None else 0), -order, path, passage) for passage in passages]
         found.sort(key=lambda one: (-one[0], -one[1]))
         if len(found) > MOST_MATCHES:
-            self.left_out.append(f"{len(found) - MOST_MATCHES:,} more places were found.")
+            self.left_out.append(f"{len(found) - MOST_MATCHES:,} more matches.")
         return Recalled(
             kind, [self._found(path, passage) for _, _, path, passage in found[:MOST_MATCHES]], self.left_out
         )
 
     def _found(self, path: bytes, passage: Passage) -> Match:
         data = self._text(path) or b""
-        lines = data.decode("utf-8", "backslashreplace").split("\n")
+        lines = data.decode("utf-8", "surrogateescape").split("\n")
         source = CHECKPOINT if not self.newest or not self._there(path) else DISK
         count = len(lines) - (lines[-1] == "")
         passage = passage._replace(last=min(passage.last, count))
@@ -223,7 +224,7 @@ class _Asked:
                 header, entries = self.repository.document(row)
             except Damaged:
                 continue
-            if not header["keyframe"]:
+            if not header.keyframe:
                 recent.update(dict.fromkeys([entry.path for entry in entries if entry.kind == FILE]))
         yield from recent
         for path, entry in here.items():
@@ -242,7 +243,7 @@ class _Asked:
     # Parts
 
     def _match(self, path: bytes, lines: list[str], count: int, passage: Passage, source: str, state: str) -> Match:
-        exact = lines[passage.first - 1 : passage.last]
+        exact = [escaped(line) for line in lines[passage.first - 1 : passage.last]]
         enough = exact[: _enough(exact, self.room)]
         taken: list[str] = []
         # Of a file that is sealed for what it holds, all is looked at to know what of it is secret.
@@ -273,7 +274,7 @@ class _Asked:
 
     def _stored_text(self, entry: Entry) -> bytes | None:
         if entry.size > LARGEST:
-            self.left_out.append(f"{show(entry.path)} has {entry.size:,} bytes; `keepfast cat` writes all of it.")
+            self.left_out.append(f"{show(entry.path)} has {entry.size:,} bytes; Run `keepfast cat` to print it.")
             return None
         try:
             return self.repository.contents.load(entry.content)

@@ -12,7 +12,7 @@ from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, Wro
 from keepfast.model.event import Event
 from keepfast.model.restore_plan import KEPT, Plan, Step
 from keepfast.model.steps import step
-from keepfast.store.restore_journal import History, Journal
+from keepfast.store.restore_journal import History, Journal, PastRestore, Reversal, UnderWay
 from keepfast.workspace.apply_result import Applied
 from keepfast.workspace.marker import show
 
@@ -26,20 +26,26 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
-FOREIGN = "it is neither as before nor as after"
-CLOSED = "it is sealed, and its key is not at hand"
-KEY_HINT = "`keepfast key import FILE` brings the key back from its backup."
+FOREIGN = "it matches neither the old nor the new state"
+CLOSED = "it is sealed, and its key is missing"
+KEY_HINT = "Run `keepfast key import FILE` with the backup of the key."
 
 
 class Restored:
-    """What a restore did."""
+    """What a restore did. `taken_back_by`: the command that takes it back; empty for an abort, which leaves nothing to."""
 
-    def __init__(self, target: int, before: int, applied: Applied, plan: Plan, note: dict[str, Any] | None) -> None:
+    def __init__(self, target: int, before: int, applied: Applied, plan: Plan, taken_back_by: str) -> None:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
-        self.taken_back_by = "" if note is None else "redo" if "undo" in note else "undo"
-        """The command that takes it back; empty for an abort, which leaves nothing to take back."""
+        self.taken_back_by = taken_back_by
         self.missing: list[Missing] = []
         """What the target left out and what is not there."""
+
+
+class Unfinished:
+    """A restore that has not come to its end. `state`: cut off, running, or damaged; then `error` says what its journal has."""
+
+    def __init__(self, state: str, cut: UnderWay | None = None, error: KeepfastError | None = None) -> None:
+        self.state, self.cut, self.error = state, cut, error
 
 
 class Restorer:
@@ -66,7 +72,7 @@ class Restorer:
         mtimes: bool = False,
         ask: Callable[[Preview], bool] | None = None,
         at_once: bool = False,
-        note: dict[str, Any] | None = None,
+        reversal: Reversal | None = None,
         made: Iterable[bytes] = (),
         base: list[Any] | None = None,
         was: list[Any] | None = None,
@@ -85,21 +91,21 @@ class Restorer:
         with self._turn() as journal:
             self._refuse_if_cut_off(journal)
             was = was or _place(self.repository.base(self.row.id))
-            bases = was, base if note else was if paths else _place(target)
+            bases = was, base if reversal else was if paths else _place(target)
             preview = self.planner.preview(target, paths, made)
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
                 self.planner.spared += [(path, KEPT) for path in sorted(mine)]
             preview, closed = self._without_closed(preview)
-            if not preview.plan.steps and not note:
+            if not preview.plan.steps and not reversal:
                 return None
             if preview.conflicts and conflicts == ASK and ask is None:
                 raise conflict(preview.conflicts)
             if preview.plan.steps and ask is not None and not ask(preview):
                 return None
             room = self.execution.refuse_if_full(preview.plan)
-            workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, note or {}, bases)
+            workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, reversal, bases)
             with self.execution.begin(preview, target, mtimes, room) as begun:
                 before = self._safety(
                     preview.plan, preview.only(at_once), f"before restoring v{named or target.version}"
@@ -113,24 +119,24 @@ class Restorer:
     def resume(self) -> Restored:
         """Finish a restore that was cut off. Raises `NotFound` if none was."""
         with self._turn() as journal:
-            said = self._said(journal)
-            target, before = self._version(said["target"], said["from"]), self._version(said["before"])
-            return self._finish(journal, said, target, before, aborting=False)
+            cut = self._cut(journal)
+            target, before = self._version(cut.target, cut.origin), self._version(cut.before)
+            return self._finish(journal, cut, target, before, aborting=False)
 
     def abort(self) -> Restored:
         """Take back a restore that was cut off. Raises `NotFound` if none was."""
         with self._turn() as journal:
-            said = self._said(journal)
-            target, before = self._version(said["target"], said["from"]), self._version(said["before"])
-            return self._finish(journal, said, before, target, aborting=True)
+            cut = self._cut(journal)
+            target, before = self._version(cut.target, cut.origin), self._version(cut.before)
+            return self._finish(journal, cut, before, target, aborting=True)
 
     def outlook(self, *, aborting: bool) -> tuple[CheckpointRow, Preview]:
         """Where `resume` or `abort` would lead, and what is left to be done; nothing is touched. Raises as they do."""
         with self._turn() as journal:
-            said = self._said(journal)
-            target, before = self._version(said["target"], said["from"]), self._version(said["before"])
+            cut = self._cut(journal)
+            target, before = self._version(cut.target, cut.origin), self._version(cut.before)
             goal, origin = (before, target) if aborting else (target, before)
-            scope, kept = Scope(paths_of(said["paths"]), paths_of(said["made"])), set(paths_of(said["kept"]))
+            scope, kept = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
             ours = {one.path: one for one in self.planner.plan_between(origin, goal, scope).without(kept).steps}
             preview = self.planner.preview(goal, scope.paths, scope.made)
             foreign = {one.path for one in preview.plan.steps if not _is_half_done(ours.get(one.path), one)}
@@ -142,38 +148,48 @@ class Restorer:
         done = self._history().done
         if not done:
             raise NotFound(
-                "There is no restore to undo.", "`keepfast list` shows the checkpoints; any of them can be restored."
+                "No restore to undo.", "Run `keepfast list` to see checkpoints; any of them can be restored."
             )
-        return self._back(done[-1], {"undo": done[-1]["seq"]}, options)
+        return self._back(done[-1], Reversal("undo", done[-1].number), options)
 
     def redo(self, **options: Any) -> Restored | None:
         """Take back the newest undo. Raises `NotFound` if there is none, or something was restored since."""
         self._refuse_if_cut_off(self._turn())
         undone = self._history().undone
         if not undone:
-            raise NotFound("There is no undo to take back.")
-        return self._back(undone[-1], {"redo": undone[-1]["undo"]}, options)
+            raise NotFound("No undo to redo.")
+        undo = undone[-1].reversal
+        assert undo is not None
+        return self._back(undone[-1], Reversal("redo", undo.number), options)
 
     def ways_back(self) -> tuple[bool, bool]:
         """Whether `undo` has something to take back, and whether `redo` has."""
         history = self._history()
         return bool(history.done), bool(history.undone)
 
-    def _back(self, record: dict[str, Any], note: dict[str, Any], options: dict[str, Any]) -> Restored | None:
-        target = self._version(record["before"])
-        made = paths_of(record.get("made", []))
-        base = record.get("was")
-        return self.restore(target, paths_of(record["paths"]), note=note, made=made, base=base, **options)
+    def _back(self, done: PastRestore, reversal: Reversal, options: dict[str, Any]) -> Restored | None:
+        target, made = self._version(done.before), paths_of(done.made)
+        return self.restore(target, paths_of(done.paths), reversal=reversal, made=made, base=done.was, **options)
 
-    def cut_off(self) -> dict[str, Any] | None:
-        """The journal of a restore that was cut off, or None. Raises `Damaged`."""
+    def cut_off(self) -> UnderWay | None:
+        """A restore that was cut off, or None. Raises `Damaged`."""
         journal = self._turn()
-        said = journal.read()
-        return None if said is None or journal.is_held() else said
+        cut = journal.read()
+        return None if cut is None or journal.is_held() else cut
 
     def is_running(self) -> bool:
         """Is another process restoring here at this moment?"""
         return self._turn().is_held()
+
+    def unfinished(self) -> Unfinished | None:
+        """A restore here that is under way, or was and did not come to its end; None if there is none."""
+        try:
+            cut = self.cut_off()
+        except KeepfastError as error:
+            return Unfinished("damaged", error=error)
+        if cut is None:
+            return Unfinished("running") if self.is_running() else None
+        return Unfinished("cut off", cut)
 
     def restore_parts(
         self, target: CheckpointRow, contents: dict[bytes, tuple[Entry, bytes]], *, mtimes: bool = False
@@ -197,7 +213,8 @@ class Restorer:
             changed = [one.path for one in preview.plan.steps if differ(one.old, contents[one.path][0])]
             if changed:
                 raise Conflict(
-                    f"{show(changed[0])} was changed while hunks were chosen; nothing was done.", "Choose again."
+                    f"{show(changed[0])} changed while hunks were chosen; nothing was restored.",
+                    "Choose the hunks again.",
                 )
             return True
 
@@ -227,9 +244,7 @@ class Restorer:
         """Leave out what is sealed with a key that is not at hand. Raises `WrongKey` if nothing else is to be done."""
         closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
         if closed and len(closed) == len(preview.plan.steps):
-            raise WrongKey(
-                f"What is to be restored is sealed, and its key is not at hand: {show(min(closed))}.", KEY_HINT
-            )
+            raise WrongKey(f"The key of a sealed file to restore is missing: {show(min(closed))}.", KEY_HINT)
         return preview.without(closed, CLOSED) if closed else preview, closed
 
     def _safety(self, made: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
@@ -245,7 +260,9 @@ class Restorer:
         )
         checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
         if checkpoint is None:  # its marker went, or cannot be read any more
-            raise Failed(f"{show(self.root)} could not be saved before the restore: it is in no workspace.", UNTOUCHED)
+            raise Failed(
+                (f"{show(self.root)} could not be saved before the restore: it is not inside a workspace."), UNTOUCHED
+            )
         step("restore:safe")
         if checkpoint.workspace != self.row.id:
             self.planner.row = self.row._replace(id=checkpoint.workspace)
@@ -261,31 +278,29 @@ class Restorer:
         mine: set[bytes],
         everything: bool,
         mtimes: bool,
-        note: dict[str, Any],
+        reversal: Reversal | None,
         bases: tuple[list[Any] | None, list[Any] | None],
         begun: Begun | None = None,
     ) -> Restored:
         scope = preview.scope
         made, late = self._agreed(target, before, preview, mine, everything)
-        said: dict[str, Any] = {
-            "workspace": self.row.id,
-            "target": target.version,
-            "from": target.workspace,
-            "before": before.version,
-            "paths": texts(scope.paths),
-            "made": texts(sorted(scope.made)),
-            "kept": texts(sorted(mine | late)),
-            "closed": {},
-            "started_at": self.engine.clock(),
-            "mtimes": mtimes,
-            "note": note,
-            "was": bases[0],
-            "base": bases[1],
-        }
-        applied = self.execution.carry_out(journal, said, made, target, made, begun)
-        self._record(journal, said, note)
-        applied.kept += [(path, "it was changed after the question") for path in sorted(late)]
-        done = Restored(target.version, before.version, applied, made, note)
+        restore = UnderWay(
+            self.row.id,
+            target.version,
+            target.workspace,
+            before.version,
+            texts(scope.paths),
+            texts(sorted(scope.made)),
+            texts(sorted(mine | late)),
+            self.engine.clock(),
+            mtimes,
+            reversal,
+            *bases,
+        )
+        applied = self.execution.carry_out(journal, restore, made, target, made, begun)
+        self._record(journal, restore)
+        applied.kept += [(path, "it changed after the confirmation") for path in sorted(late)]
+        done = Restored(target.version, before.version, applied, made, _way_back(reversal))
         done.missing = self.planner.missing(target, scope.paths)
         return done
 
@@ -299,50 +314,41 @@ class Restorer:
         left = {path for path, _ in preview.plan.untouched}
         made = self.planner.plan_between(before, target, preview.scope).without(mine).without(left)
         late = set() if everything else {one.path for one in made.steps if not _is_agreed(agreed.get(one.path), one)}
-        made = made.without(late, "it was changed after the question")
+        made = made.without(late, "it changed after the confirmation")
         # A safety checkpoint of a few paths does not name what is left alone beside them; the preview did.
         made.untouched = list(dict.fromkeys([*preview.plan.untouched, *made.untouched]))
         return made, late
 
     def _finish(
-        self, journal: Journal, said: dict[str, Any], goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
+        self, journal: Journal, cut: UnderWay, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
-        scope, kept = Scope(paths_of(said["paths"]), paths_of(said["made"])), set(paths_of(said["kept"]))
+        scope, kept = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
         ours = self.planner.plan_between(origin, goal, scope).without(kept)
         now = self._safety(ours, scope.only(one.path for one in ours.steps), "before finishing a restore")
         mine = {one.path: one for one in ours.steps}
         made = self.planner.plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
-        applied = self.execution.carry_out(journal, said, made.without(foreign), goal, ours)
+        applied = self.execution.carry_out(journal, cut, made.without(foreign), goal, ours)
         applied.kept += [(path, FOREIGN) for path in sorted(foreign - kept)]
-        done = self._history().find(said["before"], said["target"])
-        note: dict[str, Any] | None = said["note"]
+        done = self._history().find(cut.before, cut.target)
+        way_back = _way_back(cut.reversal)
         if done is None and not aborting:
-            self._record(journal, said, said["note"])
+            self._record(journal, cut)
         elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
-            note = {"undo": done["seq"]}
-            bases = {"was": said.get("base"), "base": said.get("was")}
-            self._record(journal, {**said, **bases, "target": goal.version, "before": now.version}, note)
+            undo = Reversal("undo", done.number)
+            way_back = _way_back(undo)
+            self._record(journal, cut.taken_back(undo, goal.version, now.version))
         else:
-            note = None if aborting else note
+            way_back = "" if aborting else way_back
             # The safety checkpoint that was just made is not what the folder is at.
-            self._commit(journal, {"r": "base", "base": said.get("was" if aborting else "base")})
-        done_now = Restored(goal.version, now.version if aborting else said["before"], applied, made, note)
+            self._commit(journal, {"r": "base", "base": cut.was if aborting else cut.base})
+        done_now = Restored(goal.version, now.version if aborting else cut.before, applied, made, way_back)
         done_now.missing = self.planner.missing(goal, scope.paths)
         return done_now
 
-    def _record(self, journal: Journal, said: dict[str, Any], note: dict[str, Any]) -> None:
-        record: dict[str, Any] = {
-            "r": "restore",
-            **{name: said[name] for name in ("target", "before", "paths", "made")},
-            "at": self.engine.clock(),
-            **note,
-        }
-        if said["from"] != self.row.id:
-            record["from"] = said["from"]
-        record.update({name: said[name] for name in ("was", "base") if said.get(name)})
-        self._commit(journal, record)
+    def _record(self, journal: Journal, restore: UnderWay) -> None:
+        self._commit(journal, restore.record(self.row.id, self.engine.clock()))
 
     def _commit(self, journal: Journal, record: dict[str, Any]) -> None:
         try:
@@ -356,10 +362,10 @@ class Restorer:
     # What must be right before anything is touched
 
     def _refuse_if_cut_off(self, journal: Journal) -> None:
-        said = journal.read()
-        if said is not None:
+        cut = journal.read()
+        if cut is not None:
             raise Conflict(
-                f"A restore of v{said['target']} was cut off.",
+                f"A restore of v{cut.target} was interrupted.",
                 "Run `keepfast restore --continue` or `keepfast restore --abort` first.",
             )
 
@@ -374,17 +380,22 @@ class Restorer:
         except OSError as error:
             raise explain(error, UNTOUCHED) from None
 
-    def _said(self, journal: Journal) -> dict[str, Any]:
-        said = journal.read()
-        if said is None:
-            raise NotFound("No restore was cut off.", "Nothing is to be continued or aborted.")
-        return said
+    def _cut(self, journal: Journal) -> UnderWay:
+        cut = journal.read()
+        if cut is None:
+            raise NotFound("No interrupted restore.", "There is nothing to continue or abort.")
+        return cut
 
     def _version(self, version: int, workspace: str = "") -> CheckpointRow:
         found = self.repository.checkpoint(workspace or self.row.id, version)
         if found is None or found.forgotten:
-            raise NotFound(f"v{version} is not there any more.")
+            raise NotFound(f"v{version} no longer exists.")
         return found
+
+
+def _way_back(reversal: Reversal | None) -> str:
+    """The command that takes such a restore back."""
+    return "redo" if reversal is not None and reversal.kind == "undo" else "undo"
 
 
 def _place(row: CheckpointRow | None) -> list[Any] | None:
@@ -417,8 +428,8 @@ def conflict(paths: Collection[bytes]) -> Conflict:
     """The error that names what would be overwritten."""
     names = sorted(paths)
     shown = ", ".join(show(path) for path in names[:5]) + (" …" if len(names) > 5 else "")
-    count = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
+    count = "1 file" if len(names) == 1 else f"{len(names):,} files"
     return Conflict(
-        f"{count} changed since the last checkpoint and would be overwritten: {shown}.",
-        "Say -y or --theirs to take the checkpoint's (what is there is saved first), --keep-mine to leave them.",
+        f"Unsaved changes in {count} would be overwritten: {shown}.",
+        "Use --theirs or -y to overwrite them (they are saved first), or --keep-mine to keep them.",
     )

@@ -19,12 +19,10 @@ from keepfast.workspace.staged_files import Contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.app.checkpoint import Engine
     from keepfast.app.preview import Preview
     from keepfast.store.repository import Repository
-    from keepfast.store.restore_journal import Journal
+    from keepfast.store.restore_journal import Journal, UnderWay
     from keepfast.store.rows import CheckpointRow
     from keepfast.workspace.apply_result import Applied
     from keepfast.workspace.staged_files import Group
@@ -83,7 +81,7 @@ class Execution:
             if closed_folders(root, (one.path for one in made.steps)):
                 return Begun(made, root)
             repository = self.engine.place.open(beside=True)
-            apply = self._apply(root, made, goal, {"closed": {}, "mtimes": mtimes}, made, repository, room)
+            apply = self._apply(root, made, goal, {}, mtimes, made, repository, room)
             begun = Begun(made, root, apply, repository)
         except (OSError, KeepfastError):
             return Begun(made, root, None, repository)  # whatever is wrong is found, and told, when it is carried out
@@ -96,7 +94,7 @@ class Execution:
     def carry_out(
         self,
         journal: Journal,
-        said: dict[str, Any],
+        restore: UnderWay,
         made: Plan,
         goal: CheckpointRow,
         whole: Plan,
@@ -106,25 +104,27 @@ class Execution:
 
         `whole` is what the restore was about in the beginning: the links in it are known.
         """
-        applied = self._apply_plan(journal, said, made, goal, whole, begun or Begun(made))
+        applied = self._apply_plan(journal, restore, made, goal, whole, begun or Begun(made))
         applied.kept += [(path, why) for path, why in made.untouched if why == UNREAD]
         return applied
 
     def _apply_plan(
-        self, journal: Journal, said: dict[str, Any], made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
+        self, journal: Journal, restore: UnderWay, made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
     ) -> Applied:
         fresh, touched = journal.read() is None, False
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             try:
                 closed = closed_folders(root, (one.path for one in made.steps))
-                known = {path_of(text): mode for text, mode in said["closed"].items()}
-                said["closed"] = {text(path): mode for path, mode in {**closed, **known}.items()}
-                journal.write(said)
+                closed.update({path_of(text): mode for text, mode in restore.closed.items()})
+                restore.closed = {text(path): mode for path, mode in closed.items()}
+                journal.write(restore)
                 step("restore:journal")
                 # What was begun knows of no closed folders.
-                ahead = begun.take(Plan() if said["closed"] else made, root)
-                apply = ahead or self._apply(root, made, goal, said, whole, self.repository, Room(root, made))
+                ahead = begun.take(Plan() if closed else made, root)
+                apply = ahead or self._apply(
+                    root, made, goal, closed, restore.mtimes, whole, self.repository, Room(root, made)
+                )
                 try:
                     return apply.run(made)
                 finally:
@@ -147,7 +147,8 @@ class Execution:
         root: int,
         made: Plan,
         goal: CheckpointRow,
-        said: dict[str, Any],
+        closed: dict[bytes, int],
+        mtimes: bool,
         whole: Plan,
         contents: Repository,
         room: Room,
@@ -173,8 +174,8 @@ class Execution:
             self.repository.contents.ids,
             self.repository.contents.has,
             known_link=known_link,
-            closed={path_of(text): mode for text, mode in said["closed"].items()},
-            mtimes=said["mtimes"],
+            closed=closed,
+            mtimes=mtimes,
             durable=self.engine.place.durable,
             deleting_first=room.after_deleting,
             by_folder=room.ample,
@@ -209,13 +210,13 @@ class Execution:
         hint = "Free some space, or restore fewer paths at a time. Nothing was changed."
         if room.missing:
             raise DiskFull(
-                f"There is no room for this restore: {_megabytes(room.free)} are free,"
-                f" {_megabytes(room.missing)} more are needed.",
+                f"Not enough disk space for this restore: {_megabytes(room.free)} free, "
+                f"{_megabytes(room.missing)} more needed.",
                 hint,
             )
         if room.missing_files:
             raise DiskFull(
-                f"There is no room for this restore: {room.missing_files:,} files too many for this disk.", hint
+                f"There is no room for this restore: {room.missing_files:,} files too many for this file system.", hint
             )
         return room
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-GO_ON = "`keepfast restore --continue` goes on, `keepfast restore --abort` takes it back."
+GO_ON = "Run `keepfast restore --continue` to finish it, or `keepfast restore --abort` to undo it."
 UNTOUCHED = "Nothing was changed."
 
 
@@ -46,11 +46,11 @@ def explain(error: Exception, hint: str) -> KeepfastError:
     if not isinstance(error, OSError):
         raise error
     if error.errno in (ENOSPC, EDQUOT):
-        return DiskFull("The disk is full: the restore was stopped.", hint)
+        return DiskFull("The disk is full: the restore stopped.", hint)
     if error.errno == EROFS:
-        return Failed("The restore was stopped: the file system is read-only.", hint)
+        return Failed("The restore stopped: the file system is read-only.", hint)
     where = error.filename.decode("utf-8", "replace") if isinstance(error.filename, bytes) else error.filename
-    return Failed(f"The restore was stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
+    return Failed(f"The restore stopped: {error.strerror or error}{f' ({where})' if where else ''}.", hint)
 
 
 def texts(paths: Iterable[bytes]) -> list[str]:

@@ -12,6 +12,7 @@ from keepfast.app.inspect import between, compare, pending
 from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.messages import change as said
 from keepfast.app.messages import text
+from keepfast.model.document import Header
 from keepfast.model.entry import FOLDER
 from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.model.event import BY_THEMSELVES
@@ -58,23 +59,23 @@ class Told(NamedTuple):
     """
 
     row: CheckpointRow
-    header: dict[str, Any]
+    header: Header
     summary: str
-    before: dict[str, Any] | None = None  # that work's header
+    before: Header | None = None  # that work's header
 
     @property
     def session(self) -> str:
-        return str(self.known.get("session") or "")
+        return self.known.session
 
     @property
-    def known(self) -> dict[str, Any]:
+    def known(self) -> Header:
         """The header that tells of conversation, notes and files."""
         return self.header if self.before is None else self.before
 
     @property
     def is_unworded(self) -> bool:
         """Was it made by itself and outside of any session, so that it says what changed, and not what for?"""
-        is_known = self.header.get("session") or self.header.get("notes")
+        is_known = self.header.session or self.header.notes
         is_worded = self.row.message != self.row.trigger and self.row.trigger != "watch"
         return self.row.trigger in BY_THEMSELVES and not is_known and not is_worded
 
@@ -87,11 +88,10 @@ class Told(NamedTuple):
         """Does it say what was worked on, or was it asked for? A baseline and what changed outside of sessions do not."""
         if self.is_unworded and self.row.version == 1:
             return False
-        notes = self.header.get("notes")
-        notes = notes if isinstance(notes, dict) else {}
+        notes = self.header.notes
         analysis = notes.get("analysis")
         return bool(
-            self.header.get("summary")
+            self.header.summary
             or notes.get("stated")
             or (isinstance(analysis, dict) and any(analysis.values()))
             or self.row.trigger == "manual"
@@ -100,7 +100,7 @@ class Told(NamedTuple):
 
 def _beginning(told: Told) -> str:
     """What there is to say of the state that a history begins with: nobody's work."""
-    return f"No work yet: v{told.row.version} is the state that the history begins with, before anything was done."
+    return f"No work yet: v{told.row.version} is the first state of this history."
 
 
 class Lines(NamedTuple):
@@ -159,9 +159,9 @@ class Resuming:
             if but and row.session == but:
                 continue
             told = self.tell(row)
-            if not told.is_work and not (told.header.get("conversation") and not self._summarises):
+            if not told.is_work and not (told.header.conversation and not self._summarises):
                 continue
-            if not (told.session or told.header.get("notes")):
+            if not (told.session or told.header.notes):
                 by_hand.append(told)
                 continue
             late.append(told)
@@ -182,9 +182,9 @@ class Resuming:
         try:
             header = self.engine.repository().document(row)[0]
         except Damaged:
-            header = {}
+            header = Header({})
         said = row.message if row.message != row.trigger else ""
-        summary = str(header.get("summary") or "") or said or f"v{row.version}"
+        summary = header.summary or said or f"v{row.version}"
         return Told(row, header, redact(clean(summary.split("\n")[0]))[:80])
 
     def brief(self, told: Told, *, tokens: int = briefs.TOKENS, transcript: str = "", exact: bool = False) -> Brief:
@@ -220,8 +220,8 @@ class Resuming:
             checkpoint=told.row.id,
             version=f"v{told.row.version}",
             saved_at=told.row.created_at,
-            branch=str((told.header.get("git") or {}).get("branch") or ""),
-            commit=str((told.header.get("git") or {}).get("commit") or ""),
+            branch=told.header.git.branch if told.header.git is not None else "",
+            commit=told.header.git.commit if told.header.git is not None else "",
             source=source,
         )
 
@@ -234,7 +234,7 @@ class Resuming:
         source = moment.source(repository, told.row, told.header)
         notes, known, cwd = self._then(told, source)
         root = os.fsdecode(self.root)
-        session = told.session or (str(source.header.get("session") or "") if source is not None else "")
+        session = told.session or (source.header.session if source is not None else "")
         notes, known, more = session_files.gathered(
             repository, told.row, root, notes, known, self.engine.settings, session
         )
@@ -249,16 +249,16 @@ class Resuming:
         """Notes and files of that moment, the files as the session knew them, and the root as it was called."""
         if source is not None:
             try:
-                conversation = moment.read(self.engine.repository(), source.kept, struck)
+                conversation = moment.read(self.engine.repository(), source.conversation, struck)
             except KeepfastError:
                 conversation = None
             before = _inherited(source.header)
             notes = taking.take(conversation, before) if conversation is not None else Notes()
             if conversation is not None and not notes.empty:
-                kept = source.header.get("notes")
-                if isinstance(kept, dict) and (kept.get("read_by") or not moment.is_whole(source.kept)):
+                kept = source.header.notes
+                if kept and (kept.get("read_by") or not moment.is_whole(source.conversation)):
                     _take_over(notes, Notes.from_json(kept))
-                root = str(source.kept.get("root") or "") or conversation.cwd
+                root = source.conversation.root or conversation.cwd
                 return _stated(notes, told), _with_inherited(conversation.files.newest_first(), before), root
         notes, known = self._noted(told)
         return notes, known, notes.cwd
@@ -283,16 +283,13 @@ class Resuming:
     def _noted(self, told: Told) -> tuple[Notes, list[WorkingFile]]:
         """What the checkpoint's own notes say, where there is no conversation to be read."""
         root = os.fsdecode(self.root)
-        kept = told.known.get("notes")
-        notes = Notes.from_json(kept) if isinstance(kept, dict) else Notes()
+        notes = Notes.from_json(told.known.notes)
         with_files(notes, _inherited(told.known))
         if not notes.cwd:
             notes.cwd = root
         if not notes.current_task:
             notes.current_task = told.summary if told.is_work or told.row.version > 1 else _beginning(told)
-        paths = [file.path for file in notes.files] or [
-            f"{root}/{name}" for name in told.known.get("active_files") or []
-        ]
+        paths = [file.path for file in notes.files] or [f"{root}/{name}" for name in told.known.active_files]
         known = [WorkingFile(path, touched=len(paths) - number) for number, path in enumerate(paths)]
         return _stated(notes, told), known
 
@@ -307,18 +304,16 @@ class Resuming:
 
     def _sources(self, told: Told, transcript: str) -> list[str]:
         """Where the conversation may be found, best first."""
-        kept = told.known.get("conversation")
         places = [transcript, str(sessions.facts(self.folder, told.session).get("transcript") or "")]
-        if isinstance(kept, dict):
-            places.append(str(kept.get("path") or ""))
+        places.append(str(told.known.conversation.get("path") or ""))
         return [place for place in dict.fromkeys(places) if place and os.path.isfile(place)]
 
     def _kept(self, told: Told) -> bytes:
         """The conversation as the checkpoint itself has it; nothing if it has none."""
-        kept = conversations.checked(told.known.get("conversation"))
-        if kept is None or kept["bytes"] > LARGEST_KEPT:
+        kept = conversations.checked(told.known.conversation)
+        if kept is None or kept.transcript.size > LARGEST_KEPT:
             return b""
-        return b"".join(conversations.load(self.engine.repository(), kept))
+        return b"".join(conversations.load(self.engine.repository(), kept.transcript))
 
     # What changed
 
@@ -403,10 +398,9 @@ def inheritance_of(folder: str, session: str) -> Inheritance | None:
     return Inheritance.from_json(sessions.inherited(folder, session)) if session else None
 
 
-def _inherited(header: dict[str, Any]) -> Inheritance | None:
+def _inherited(header: Header) -> Inheritance | None:
     """The same, as the checkpoint itself has it."""
-    notes = header.get("notes")
-    return Inheritance.from_json(notes.get("inherited")) if isinstance(notes, dict) else None
+    return Inheritance.from_json(header.notes.get("inherited"))
 
 
 def _with_inherited(files: list[WorkingFile], before: Inheritance | None) -> list[WorkingFile]:
@@ -478,10 +472,7 @@ def _take_over(notes: Notes, kept: Notes) -> None:
 
 def _stated(notes: Notes, told: Told) -> Notes:
     """What the agent itself stated with the checkpoint comes before what is inferred."""
-    kept = told.known.get("notes")
-    if not isinstance(kept, dict):
-        return notes
-    said = kept.get("stated")
+    said = told.known.notes.get("stated")
     said = said if isinstance(said, dict) else {}
     stated = {key: [str(one) for one in said.get(key) or []] for key in ("decisions", "next_steps", "blockers")}
     if stated["next_steps"]:

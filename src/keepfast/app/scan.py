@@ -109,8 +109,8 @@ def _crowded(found: Scan, rules: Capture) -> Scan:
     """Let the scan say, and the stat cache know, that the large ones of the ignored folders are left out."""
     found.marks.add(CROWDED)
     found.notices.append(
-        f"With all that is ignored the tree has more than {rules.max_files:,} files:"
-        f" ignored folders of more than {rules.ignored_folder_files:,} files are left out."
+        f"The tree has more than {rules.max_files:,} files including ignored ones:"
+        f" ignored folders of more than {rules.ignored_folder_files:,} files are excluded."
     )
     return found
 

@@ -179,7 +179,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
             header, entries = repository.document(one)
         except KeepfastError:
             continue  # damaged: the conversation and the others tell what they can
-        if header.get("keyframe"):
+        if header.keyframe:
             continue  # it has everything, and says nothing about the work
         found.append(entries[:left])
         left -= len(entries)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
 from posix import open as open_fd
 
 from keepfast.app.scan import all_below, room
 from keepfast.app.workspace_lock import capture_rules
 from keepfast.model.artefacts import PYTHON_FOLDER, is_left_out, way_of
+from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.entry import UNREADABLE as NOT_READ
 from keepfast.workspace import stat_cache
 from keepfast.workspace.capture import GIT, NEVER, OWNS, SUPERVISED
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from keepfast.app.checkpoint import Engine
+    from keepfast.model.entry import Entry
     from keepfast.shell.destruction import Threat
 
     Save = Callable[[tuple[bytes, ...], tuple[bytes, ...]], object]
@@ -29,12 +32,14 @@ MOST_MATCHES = MOST_WORDS = 10_000
 MOST_PATTERNS, DEEPEST_BRACES = 200, 50
 """Beyond these a command means the whole folder that its pattern begins with: nobody waits for all of its words."""
 MOST_LOOKED_AT = 2_000
+STEADY = 2_000_000_000
+"""Nanoseconds for which a file must have been as it is when it was saved, or it may have changed while it was read."""
 TOO_MANY = b"."
 """In the place of a file: there are more than anybody looks at."""
 GIT_FOLDER = "git's own folder, which is not covered"
-NO_ROOM = "there is no room for it where the store is"
+NO_ROOM = "the disk of the store has no space for it"
 UNREADABLE = "it cannot be read"
-SETTINGS = "left out by the setting capture.exclude"
+SETTINGS = "excluded by the setting capture.exclude"
 UNIQUE = "nothing"
 """In the place of a command: no tool makes it again."""
 
@@ -135,18 +140,18 @@ def keep(
     root: bytes,
     workspace: str,
     paths: tuple[bytes, ...],
-    spared: frozenset[bytes],
+    threat: Threat,
     save: Save,
-    vague: bool = False,
 ) -> Losses:
     """Save what the rules leave out at these paths and below, and return what is lost all the same.
 
-    Below those that are `spared`, git's own folders stay as they are. A `vague` command may mean any other path as well: with
-    it, all goes that is left out for its size or an ignore rule, but for what a tool can make again.
+    Below those that are spared, git's own folders stay as they are. A vague command may mean any other path as well: with
+    it, all goes that is left out, but for what a tool can make again. Where git changes only what it tracks, of the folders
+    that are left out by their names only those go in which it may track something.
     """
-    risky = [path for path in paths if path not in spared]
+    risky, vague = [path for path in paths if path not in threat.spared], threat.is_vague
     marks = _save_left_out(engine, workspace, paths, save, vague)
-    losses, others = Losses(), Losses()
+    losses, others, unnamed = Losses(), Losses(), list[bytes]()
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         chooser = Chooser(fd, capture_rules(engine, root))
@@ -162,8 +167,14 @@ def keep(
             elif mark[:1] == NOT_ENTERED and path.rpartition(b"/")[2].lower() == GIT:
                 if _concerns(path, risky):
                     losses.unkept.append((path, GIT_FOLDER))
-            elif mark[:1] == NOT_ENTERED and (named or not _goes_by_name(root, chooser, path)):
-                _judge(engine, root, chooser, path, save, losses if named else others)
+            elif mark[:1] == NOT_ENTERED and named:
+                _judge(engine, root, chooser, path, save, losses)
+            elif mark[:1] == NOT_ENTERED and _may_go(root, chooser, path, threat):
+                unnamed.append(path)
+        # Folders that go by their names come last: they may be large, and time and room may not do for all.
+        for path in sorted(unnamed, key=lambda path: _goes_by_name(root, chooser, path)):
+            if not _is_kept(engine, root, workspace, chooser, path):
+                _judge(engine, root, chooser, path, save, others)
     finally:
         close(fd)
     losses.unkept += others.unkept  # what a tool makes again is told only where a command names it
@@ -216,7 +227,7 @@ def keep_named(
 
 
 def left_out(
-    engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], vague: bool = False
+    engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], threat: Threat
 ) -> tuple[bytes, ...]:
     """What the newest version leaves out at these paths and below, and a save for a command would keep."""
     found = [mark for mark in _marks(engine, workspace) if mark[:1] in (LEFT, NOT_ENTERED)]
@@ -227,7 +238,10 @@ def left_out(
             mark[1:]
             for mark in found
             if mark[1:].rpartition(b"/")[2] != GIT
-            and (_concerns(mark[1:], paths) or (vague and (mark[:1] == LEFT or _may_go(root, chooser, mark[1:]))))
+            and (
+                _concerns(mark[1:], paths)
+                or (threat.is_vague and (mark[:1] == LEFT or _may_go(root, chooser, mark[1:], threat)))
+            )
         ]
     finally:
         close(fd)
@@ -249,11 +263,52 @@ def _judge(engine: Engine, root: bytes, chooser: Chooser, path: bytes, save: Sav
             save((path, *inside), (path,))
 
 
-def _may_go(root: bytes, chooser: Chooser, path: bytes) -> bool:
+def _may_go(root: bytes, chooser: Chooser, path: bytes, threat: Threat) -> bool:
     """Does a command that may mean anything mean this too: is it the user's, and nothing that a tool can make again?"""
-    if _is_ours(root, chooser, path) or _goes_by_name(root, chooser, path):
+    if _is_ours(root, chooser, path) or _made_by(root, chooser, path) != UNIQUE:
         return False
-    return _made_by(root, chooser, path) == UNIQUE
+    return threat.is_boundless or not _goes_by_name(root, chooser, path) or _may_be_tracked(root, path, threat)
+
+
+def _may_be_tracked(root: bytes, path: bytes, threat: Threat) -> bool:
+    """May git, where the command runs it, track anything in this folder? What its index does not tell, it may."""
+    if any((folder + b"/").startswith(path + b"/") for folder in threat.git_folders):
+        return True  # it may hold a repository of its own
+    from keepfast.workspace.git import facts
+    from keepfast.workspace.git_index import may_name
+
+    whole = root + b"/" + path
+    found = facts(whole.rpartition(b"/")[0])
+    if found is None:
+        return True
+    return may_name(found.git_dir, whole[len(found.work_tree.rstrip(b"/")) + 1 :])
+
+
+def _is_kept(engine: Engine, root: bytes, workspace: str, chooser: Chooser, path: bytes) -> bool:
+    """Does a version have all of this folder as it is now? Then that one is not to be dropped for a day."""
+    repository = engine.repository()
+    row = repository.holder(workspace, path)
+    if row is None:
+        return False
+    started = repository.document(row)[0].scan_started
+    known = {entry.path: entry for entry in repository.state(workspace, row.version, path)}
+    inside = {path, *_inside(root, path, chooser)[0]}
+    if known.keys() != inside or not all(_is_same(root, entry, started - STEADY) for entry in known.values()):
+        return False
+    from keepfast.state import rescues
+
+    rescues.note(engine.place.folder(workspace), row.version, engine.clock())
+    return True
+
+
+def _is_same(root: bytes, entry: Entry, before: int) -> bool:
+    """Is this still what was saved: of the same kind and size, and not changed in any way since then?"""
+    try:
+        seen = lstat(root + b"/" + entry.path)
+    except OSError:
+        return False
+    kind = {S_IFREG: FILE, S_IFLNK: LINK, S_IFDIR: FOLDER}.get(S_IFMT(seen.st_mode))
+    return kind == entry.kind and seen.st_ctime_ns < before and (kind != FILE or seen.st_size == entry.size)
 
 
 def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:

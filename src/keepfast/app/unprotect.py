@@ -56,7 +56,7 @@ def around(engine: Engine, folder: bytes, with_former: bool = False) -> Protecte
         return Protected(near[1], near[0], 0, known=False)
     former = _former(engine, folder)
     if former is None:
-        raise NoWorkspace(f"{show(folder)} is not in a workspace.")
+        raise NoWorkspace(f"{show(folder)} is not inside a workspace.")
     if not with_former:
         raise _no_longer(former)
     return former
@@ -78,7 +78,8 @@ def at(engine: Engine, folder: bytes, with_former: bool = False) -> Protected:
                 raise _no_longer(former)
             return former
         raise NoWorkspace(
-            f"{show(folder)} is no workspace.", "Give the folder of one; `keepfast status` there names it."
+            f"{show(folder)} is not a workspace.",
+            ("Give the folder of a workspace; `keepfast status` in it shows the path."),
         )
     return one
 
@@ -111,7 +112,7 @@ def _former(engine: Engine, folder: bytes) -> Protected | None:
 def _no_longer(one: Protected) -> NoWorkspace:
     return NoWorkspace(
         f"{show(one.was)} is no longer protected.",
-        f"`keepfast purge {show(one.was)}` removes its history, `keepfast init` there goes on with it.",
+        f"Run `keepfast purge {show(one.was)}` to delete its history, or `keepfast init` there to continue it.",
     )
 
 
@@ -134,7 +135,7 @@ def unprotect(engine: Engine, one: Protected) -> None:
     On a full disk too, with the reserve: who wants his disk back must not be kept from it by a few bytes.
     """
     folder = engine.place.path if one.known else ""
-    with_reserve(folder, "Ending the protection", partial(_unprotect, engine, one))
+    with_reserve(folder, "Removing the protection", partial(_unprotect, engine, one))
 
 
 def _unprotect(engine: Engine, one: Protected) -> None:
@@ -149,7 +150,7 @@ def _unprotect(engine: Engine, one: Protected) -> None:
             if is_full(error):
                 raise DiskFull(f"{show(one.root)} is still protected: the disk is full.") from None
             raise Failed(
-                f"{show(one.root)} is still protected: {error.strerror}.", "Check who may write there."
+                f"{show(one.root)} is still protected: {error.strerror}.", "Check the write permissions."
             ) from None
     if one.known and one.root:
         engine.register(engine.repository(), one.id, b"", engine.clock())
@@ -180,7 +181,7 @@ def refuse_purge(engine: Engine, chosen: list[Protected]) -> None:
             raise one.apart
         if needed_by_restore(engine.place.path, one.id):
             raise Conflict(
-                f"A restore of {show(one.root or one.was)} was cut off.",
+                f"A restore of {show(one.root or one.was)} was interrupted.",
                 "Run `keepfast restore --continue` or `--abort` first.",
             )
 

@@ -93,7 +93,7 @@ class Watch:
 
     def _poll(self, why: str) -> Source:
         source = Polled(self.engine, self.root, self.rhythm.settle, self.monotonic)
-        self.listener.watching(self.root, f"looking every {_seconds(source.interval)}: {why}")
+        self.listener.watching(self.root, f"polling every {_seconds(source.interval)}: {why}")
         return source
 
     def _run(self, source: Source) -> None:
@@ -123,8 +123,8 @@ class Watch:
             here = False
         if not here:
             raise NoWorkspace(
-                f"{show(self.root)} was moved or removed; it is no longer watched.",
-                "Run `keepfast watch` again where it is now.",
+                f"{show(self.root)} was moved or removed; stopped watching.",
+                "Run `keepfast watch` in its new location.",
             )
         if (own := self.engine.near(self.root)) is not None and own != (self.root, self.workspace):
             raise NoWorkspace(f"{show(self.root)} is another workspace now.", "Run `keepfast watch` again.")
@@ -135,7 +135,7 @@ class Watch:
         try:
             outcome = self.engine.handle(event)
             if outcome.status == OUTSIDE:
-                raise NoWorkspace(f"{show(self.root)} is not in a workspace.")
+                raise NoWorkspace(f"{show(self.root)} is not inside a workspace.")
         except Exception as error:
             # Whatever it is, the next change must find us here.
             self._see_that_it_is_there()
@@ -234,7 +234,7 @@ class Notified:
             # A folder made before the watches were set tells nobody of what is in it. The next save has seen it.
             self._stale = True
             return
-        raise Blind("folders come and go too quickly")
+        raise Blind("folders are created and deleted too quickly")
 
     def _next(self) -> set[tuple[Any, str]]:
         assert self._news is not None
@@ -243,7 +243,7 @@ class Notified:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise Blind(f"the kernel's watches have run out ({str(error).split('(')[0].strip()})") from None
+            raise Blind(f"the kernel's limit of watches is reached ({str(error).split('(')[0].strip()})") from None
         except RuntimeError as error:
             raise Blind(str(error)) from None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.app.checkpoint_save import Aside
     from keepfast.settings import Settings
+    from keepfast.state.pending_events import PendingEvent
     from keepfast.store.rows import WorkspaceRow
 
 SUMMARY, POINT, MOST_POINTS = 80, 200, 8
@@ -83,7 +84,7 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
         try:
             finish(engine, root, workspace)
         except OSError as error:
-            engine.note(root, "failed", "pending", f"Pending events are not done: {error.strerror}.")
+            engine.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
 
 
 def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes], None] | None, own: str) -> None:
@@ -94,10 +95,10 @@ def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes]
             if told is None:
                 continue
             # The tree is what it is now: a second event of the same kind and session would find nothing new in it.
-            key = told["trigger"], told["session"]
+            key = told.trigger, told.session
             if key not in done:
                 done[key] = True
-                if told["session"] != own:
+                if told.session != own:
                     _let_write(engine, told)
                 _finish(engine, root, folder, told, tidy)
             pending.done(folder, name)
@@ -105,11 +106,9 @@ def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes]
     parts.sweep(folder, engine.clock())
 
 
-def _finish(
-    engine: Engine, root: bytes, folder: str, told: dict[str, Any], tidy: Callable[[bytes], None] | None
-) -> None:
+def _finish(engine: Engine, root: bytes, folder: str, told: PendingEvent, tidy: Callable[[bytes], None] | None) -> None:
     try:
-        if told["trigger"] == sessions.CUT_OFF and not moved_on(engine, root, folder, told):
+        if told.trigger == sessions.CUT_OFF and not moved_on(engine, root, folder, told):
             outcome = Outcome(UNCHANGED, root)
         else:
             outcome = save(engine, root, folder, told)
@@ -119,16 +118,16 @@ def _finish(
     except (ImportError, SyntaxError):
         raise  # files of our own are missing: the event stays pending until they are there again
     except Exception as error:
-        engine.note(root, "failed", told["trigger"], sentence(error))
+        engine.note(root, "failed", told.trigger, sentence(error))
         result = {"status": "failed", "id": "", "version": 0}
         _ease(engine, folder, told)
-    if told["trigger"] == sessions.CUT_OFF:
-        _note_cut_off(engine, root, folder, told["session"], result["status"] != "failed")
-    if told["trigger"] == "before_clear":
+    if told.trigger == sessions.CUT_OFF:
+        _note_cut_off(engine, root, folder, told.session, result["status"] != "failed")
+    if told.trigger == "before_clear":
         try:
-            sessions.note_saved(folder, told["client"], told["session"], **result)
+            sessions.note_saved(folder, told.client, told.session, **result)
         except OSError as error:
-            engine.note(root, "failed", "before_clear", f"The cleared session was not noted: {error.strerror}.")
+            engine.note(root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}.")
 
 
 def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:
@@ -137,15 +136,15 @@ def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kep
     try:
         sessions.remember(folder, session, **known)
     except OSError as error:
-        engine.note(root, "failed", sessions.CUT_OFF, f"The crashed session was not noted: {error.strerror}.")
+        engine.note(root, "failed", sessions.CUT_OFF, f"The crashed session was not recorded: {error.strerror}.")
 
 
-def _ease(engine: Engine, folder: str, told: dict[str, Any]) -> None:
+def _ease(engine: Engine, folder: str, told: PendingEvent) -> None:
     """The next event of this kind tries again soon: only a checkpoint that exists claims a long rest."""
-    if not rest_of(told["trigger"]):
+    if not rest_of(told.trigger):
         return
     try:
-        sessions.ease(folder, told["session"], told["trigger"], taken_before(told["trigger"], engine.clock()))
+        sessions.ease(folder, told.session, told.trigger, taken_before(told.trigger, engine.clock()))
     except OSError:
         pass  # then it rests for as long as others
 
@@ -154,35 +153,35 @@ def save(
     engine: Engine,
     root: bytes,
     folder: str,
-    told: dict[str, Any],
+    told: PendingEvent,
     only: tuple[bytes, ...] = (),
     keep: tuple[bytes, ...] = (),
 ) -> Outcome:
     """Make the checkpoint of an event that a hook recorded. Raises what `Engine.handle` raises."""
     event = event_of(engine, root, folder, told, only)
-    event.moved_on = told["trigger"] in CONVERSED and moved_on(engine, root, folder, told)
+    event.moved_on = told.trigger in CONVERSED and moved_on(engine, root, folder, told)
     event.keep = keep
     outcome = engine.handle(event)
     if outcome.status == OUTSIDE:
         event.cwd = root  # the folder that the agent was in is gone
         outcome = engine.handle(event)
     if outcome.status == CREATED and not only:
-        _warn_of_poor(engine, root, outcome, told["trigger"])
+        _warn_of_poor(engine, root, outcome, told.trigger)
     return outcome
 
 
-def record(engine: Engine, root: bytes, folder: str, told: dict[str, Any], aside: Aside) -> Outcome:
+def record(engine: Engine, root: bytes, folder: str, told: PendingEvent, aside: Aside) -> Outcome:
     """Make the checkpoint of what was read before the command, while somebody else was saving. Raises what that raises."""
     return aside.record(event_of(engine, root, folder, told))
 
 
-def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], only: tuple[bytes, ...] = ()) -> Event:
+def event_of(engine: Engine, root: bytes, folder: str, told: PendingEvent, only: tuple[bytes, ...] = ()) -> Event:
     """The event with all that is known of its session: notes, tokens, files, conversation."""
-    known = sessions.facts(folder, told["session"])
+    known = sessions.facts(folder, told.session)
     prompt, answer = known.get("prompt"), known.get("said")
     settings = engine.settings
     notes, said = _notes(engine, root, folder, told)
-    if isinstance(answer, str) and (told["trigger"] == "turn" or not said):
+    if isinstance(answer, str) and (told.trigger == "turn" or not said):
         said = answer or said  # the client told the last words of the turn; at other times the transcript is newer
     task = notes["analysis"]["current_task"] if notes is not None else ""
     summary = _short(task or (prompt if isinstance(prompt, str) else ""))
@@ -192,41 +191,41 @@ def event_of(engine: Engine, root: bytes, folder: str, told: dict[str, Any], onl
         notes = None
     usage = tokens(
         folder,
-        told["session"],
-        told["transcript"],
-        told["model"],
+        told.session,
+        told.transcript,
+        told.model,
         settings["budget.tokens"],
         settings["budget.windows"],
     )
     return Event(
-        told["cwd"].encode("utf-8", "surrogateescape") or root,
-        told["at"],
-        trigger=told["trigger"],
+        told.cwd.encode("utf-8", "surrogateescape") or root,
+        told.at,
+        trigger=told.trigger,
         message=_message(told, summary),
-        session=told["session"][:200],
+        session=told.session[:200],
         created_by="auto",
         only=only,
-        command=told.get("command", ""),
-        agent=told["agent"],
-        transcript=told["transcript"],
+        command=told.command,
+        agent=told.agent,
+        transcript=told.transcript,
         summary=summary,
         tokens_used=usage.used,
         token_budget=usage.budget,
         active_files=_active(folder, told, root, settings["checkpoint.exclude_patterns"]),
         key_points=_points(notes, said),
         notes=notes,
-        named=told.get("named", ()),
-        until=told.get("until", 0),
-        partial=told.get("partial", ()),
+        named=told.named,
+        until=told.until,
+        partial=told.partial,
     )
 
 
-def moved_on(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> bool:
+def moved_on(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> bool:
     """Did the conversation of the event's session go on since the last checkpoint of that session?
 
     It did if the client told of a prompt or an answer since, or if its transcript has more than that checkpoint kept.
     """
-    session, found = told["session"], engine.locate(root)
+    session, found = told.session, engine.locate(root)
     if not session or found is None:
         return False
     from keepfast.store.conversations import latest
@@ -235,11 +234,11 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> 
     repository = engine.repository()
     rows = repository.find(Query(workspace=found[1], session=session, limit=1))
     heard = sessions.facts(folder, session).get("heard")
-    times = [heard if isinstance(heard, int) else 0, told["at"] if told.get("said") else 0]
+    times = [heard if isinstance(heard, int) else 0, told.at if told.said else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
     kept = latest(repository, found[1], session)
-    return _says_more(told["transcript"], told["agent"], kept["bytes"] if kept is not None else 0)
+    return _says_more(told.transcript, told.agent, kept.transcript.size if kept is not None else 0)
 
 
 def _says_more(path: str, agent: str, start: int) -> bool:
@@ -259,18 +258,18 @@ def _says_more(path: str, agent: str, start: int) -> bool:
         return False
 
 
-def _let_write(engine: Engine, told: dict[str, Any]) -> None:
+def _let_write(engine: Engine, told: PendingEvent) -> None:
     """Give another session's client time to write down what it said last: its own worker would wait for that, too."""
-    if told["trigger"] != "turn" or not told["said"]:
+    if told.trigger != "turn" or not told.said:
         return
     from time import sleep
 
-    sleep(min(LAG, max(0.0, (told["at"] - engine.clock()) / 1e9 + LAG)))
+    sleep(min(LAG, max(0.0, (told.at - engine.clock()) / 1e9 + LAG)))
 
 
-def _message(told: dict[str, Any], summary: str) -> str:
+def _message(told: PendingEvent, summary: str) -> str:
     """What `list` shows: of a checkpoint before a command, the command."""
-    command = " ".join(told.get("command", "").split())
+    command = " ".join(told.command.split())
     if command:
         from keepfast.secrets.cuts import head
         from keepfast.secrets.light_redaction import without_secrets
@@ -279,22 +278,22 @@ def _message(told: dict[str, Any], summary: str) -> str:
     return summary
 
 
-def _notes(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+def _notes(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> tuple[dict[str, Any] | None, str]:
     """Task, next steps, decisions, blockers, commands and files of the session, and the first line of what was said last.
 
     Without secrets. The rest of what was said stays sealed.
     """
     settings = engine.settings
-    if told["trigger"] in HASTY:
+    if told.trigger in HASTY:
         return _hasty(folder, told, settings)
-    if not told["transcript"]:
+    if not told.transcript:
         return None, ""
     from keepfast.app.known_secrets import KnownSecrets
     from keepfast.app.resume import extract_of, notes_of
     from keepfast.secrets.cuts import first_line
 
-    session, place = told["session"], engine.locate(root)
-    found = notes_of(told["transcript"], extract_of(folder, session), folder, session)
+    session, place = told.session, engine.locate(root)
+    found = notes_of(told.transcript, extract_of(folder, session), folder, session)
     if found is None:
         return None, ""
     secrets = KnownSecrets(engine.repository(), place[1] if place is not None else "")
@@ -311,15 +310,15 @@ def _notes(engine: Engine, root: bytes, folder: str, told: dict[str, Any]) -> tu
     return kept, secrets.strike(first_line(found.said, LINE))
 
 
-def _hasty(folder: str, told: dict[str, Any], settings: Settings) -> tuple[dict[str, Any] | None, str]:
+def _hasty(folder: str, told: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:
     """The same as far as it is known without reading the conversation: the last prompt, or the work that was resumed."""
     from keepfast.resume.last_words import last_words
     from keepfast.secrets.cuts import first_line
     from keepfast.secrets.light_redaction import without_secrets
 
-    session = told["session"]
+    session = told.session
     task = sessions.facts(folder, session).get("prompt") or sessions.inherited(folder, session).get("task")
-    said = without_secrets(first_line(last_words(told["transcript"]), LINE))
+    said = without_secrets(first_line(last_words(told.transcript), LINE))
     if not isinstance(task, str) or not task or not settings["checkpoint.capture_analysis"]:
         return None, said
     return {"analysis": {"current_task": without_secrets(task)}}, said
@@ -376,9 +375,9 @@ def _is_repeat(one: str, other: str) -> bool:
     return shorter in longer and len(shorter) >= len(longer) * MOSTLY
 
 
-def _note_written(folder: str, told: dict[str, Any]) -> None:
+def _note_written(folder: str, told: PendingEvent) -> None:
     """Note once what the transcript's end says of written files, where hooks have noted none: they came later than the session."""
-    session, transcript = told["session"], told["transcript"]
+    session, transcript = told.session, told.transcript
     if not session or not isfile(transcript) or isfile(sessions.path(folder, session, "touched")):
         return
     from keepfast.agents import transcript as transcripts
@@ -395,14 +394,14 @@ def _note_written(folder: str, told: dict[str, Any]) -> None:
         return
 
 
-def _active(folder: str, told: dict[str, Any], root: bytes, patterns: list[str]) -> tuple[str, ...]:
+def _active(folder: str, told: PendingEvent, root: bytes, patterns: list[str]) -> tuple[str, ...]:
     """The files that tools wrote in this session, the newest first, relative to the root.
 
     Without what the patterns exclude, and what lies in a folder that a checkpoint never looks into.
     """
     _note_written(folder, told)
     start = "w " + root.decode("utf-8", "surrogateescape").rstrip("/") + "/"
-    found = [line[len(start) :] for line in sessions.touched(folder, told["session"]) if line.startswith(start)]
+    found = [line[len(start) :] for line in sessions.touched(folder, told.session) if line.startswith(start)]
     if not found:
         return ()
     from keepfast.model.artefacts import is_made
@@ -423,9 +422,9 @@ def _warn_of_poor(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -
         return
     found = coverage(row)
     if found.files + found.links == 0:
-        engine.note(root, "empty", trigger, f"v{outcome.version} holds no file.")
+        engine.note(root, "empty", trigger, f"v{outcome.version} has no files.")
     elif found.is_poor:
         left = sum(found.left_out.values())
-        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {left:,} entries, more than it holds.")
+        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {left:,} entries, more than it has.")
     for notice in outcome.notices:
         engine.note(root, "noticed", trigger, notice)

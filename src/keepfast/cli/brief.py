@@ -9,18 +9,26 @@ import click
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common, write_json
 
-READ = "Give one of Claude Code (~/.claude/projects/…/SESSION.jsonl) or of Codex (~/.codex/sessions/…/rollout-….jsonl)."
+READ = (
+    "Give a transcript of Claude Code (~/.claude/projects/…/SESSION.jsonl) or Codex "
+    "(~/.codex/sessions/…/rollout-….jsonl)."
+)
 
 
 @click.command()
-@click.option("--transcript", required=True, metavar="FILE", help="The session's transcript, as its client wrote it.")
-@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
-@click.option("--root", metavar="DIR", help="Take file contents from this folder, and say where they differ.")
+@click.option("--transcript", required=True, metavar="FILE", help="Transcript file of the session.")
+@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="Token limit (default 5000).")
+@click.option(
+    "--root",
+    metavar="DIR",
+    help="Read file contents from this folder and report differences (default: rebuild them from the transcript).",
+)
 @common
 def brief(session: Session, transcript: str, tokens: int, root: str | None) -> None:
-    """Build the brief of the session that a transcript of Claude Code or Codex records.
+    """Print the resume brief of a session from its Claude Code or Codex transcript.
 
-    File contents are rebuilt from the transcript unless --root is given. Nothing to tell prints nothing.
+    File contents are rebuilt from the transcript unless --root is given. If there is no content for a brief, nothing
+    is printed.
     """
     from keepfast.agents import transcript as transcripts
     from keepfast.app.session_files import without_excluded, without_sealed
@@ -36,7 +44,7 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     except OSError as error:
         raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
     if not conversation.client and not is_empty:
-        raise Failed(f"{transcript} is no transcript that keepfast can read.", READ)
+        raise Failed(f"{transcript} is not a transcript that keepfast can read.", READ)
     known = conversation.files.newest_first()
     if root is not None:
         known = disk.look(known, root, conversation.cwd)
@@ -50,4 +58,4 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     elif built.text:
         session.print(built.text)
     else:
-        session.remark("The transcript holds nothing to go on with.")
+        session.remark("The transcript has no content for a brief.")

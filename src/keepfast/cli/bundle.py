@@ -28,11 +28,13 @@ SHOWN = 10
 
 @click.command()
 @click.argument("words", metavar="[REF]... FILE", type=REFERENCE, nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All checkpoints of the workspace.")
-@click.option("--since", metavar="REF", default=None, type=REFERENCE, help="All that are newer than REF.")
-@click.option("--with-secrets", is_flag=True, help="Take sealed contents along, and their keys under a passphrase.")
+@click.option("--all", "everything", is_flag=True, help="Export all checkpoints of the workspace.")
+@click.option("--since", metavar="REF", default=None, type=REFERENCE, help="Export all checkpoints newer than REF.")
+@click.option(
+    "--with-secrets", is_flag=True, help="Include sealed contents, with their keys encrypted by a passphrase."
+)
 @passphrase_option
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @common
 def export(
     session: Session,
@@ -43,10 +45,9 @@ def export(
     source: str | None,
     force: bool,
 ) -> None:
-    """Write the checkpoints REF into FILE, with everything they need; `keepfast import` takes them over elsewhere.
+    """Write the checkpoints REF to the bundle FILE, with everything they need; `keepfast import` reads it.
 
-    The file as a whole is not sealed: it holds what the files held. Secret files and conversations are left out of it,
-    unless they go along sealed.
+    FILE is not encrypted. Secret files and conversations are excluded, unless --with-secrets includes them sealed.
     """
     from keepfast import __version__
     from keepfast.present.terminal import plural, size
@@ -54,7 +55,7 @@ def export(
     from keepfast.workspace.marker import show
 
     if not words:
-        raise Usage("Where to? Give the name of the file last.", "keepfast export v5 v6 project.keepfast")
+        raise Usage("No output file given. It is the last argument.", "keepfast export v5 v6 project.keepfast")
     root, row = session.workspace()
     *references, name = words
     chosen = _chosen(session, row, references, everything, since)
@@ -89,7 +90,7 @@ def export(
     if left_out.contents:
         _warn_of_left_out(session, left_out)
     if os.path.realpath(os.fsencode(path)).startswith(root.rstrip(b"/") + b"/"):
-        session.remark("It lies in the workspace itself; the next save may keep it too.")
+        session.remark("The file is inside the workspace; the next save may include it.")
 
 
 def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
@@ -102,7 +103,7 @@ def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
         for number, what in ((len(left_out.files), "secret file"), (left_out.conversations, "conversation"))
         if number
     ]
-    session.warn(f"Left out: {' and '.join(parts)}. `--with-secrets` takes them along, sealed.")
+    session.warn(f"Excluded: {' and '.join(parts)}. `--with-secrets` includes them, sealed.")
     for path in left_out.files:
         session.warn(f"  {show(path)}")
 
@@ -113,28 +114,28 @@ def _chosen(
     from keepfast.store.rows import Query
 
     if sum((bool(references), everything, since is not None)) != 1:
-        raise Usage("Give either references, --all or --since REF.", "keepfast export v5 v6 project.keepfast")
+        raise Usage("Give exactly one of: references, --all, --since REF.", "keepfast export v5 v6 project.keepfast")
     if references:
         found = {one.version: one for one in [session.resolve(row, text) for text in references]}
         return [found[version] for version in sorted(found)]
     oldest = session.resolve(row, since).version if since is not None else 0
     chosen = [one for one in session.repository.find(Query(workspace=row.id))[::-1] if one.version > oldest]
     if not chosen:
-        raise NotFound("There is no such checkpoint to export.")
+        raise NotFound("No checkpoint matches; nothing to export.")
     return chosen
 
 
 @click.command("import")
 @click.argument("file", metavar="FILE")
-@click.option("--into", metavar="DIR", default=None, help="The folder that the checkpoints belong to from now on.")
-@click.option("--here", is_flag=True, help="Add them to the workspace around the current folder.")
+@click.option("--into", metavar="DIR", default=None, help="Attach the checkpoints to the folder DIR.")
+@click.option("--here", is_flag=True, help="Add the checkpoints to the current workspace.")
 @passphrase_option
 @common
 def import_(session: Session, file: str, into: str | None, here: bool, source: str | None) -> None:
-    """Take over the checkpoints in FILE. Everything in it is checked before anything is shown.
+    """Import checkpoints from the bundle FILE, after checking everything in it.
 
-    They come to the workspace they are of, if the store knows it, else as a workspace of their own. No file outside of
-    the store is touched: `keepfast restore` and `keepfast fork` bring files back.
+    They are added to the workspace they came from if it is in the store, else to a new one. Only the store is
+    changed; restore files with `keepfast restore` or `keepfast fork`.
     """
     from keepfast.model.ids import checkpoint_id
     from keepfast.store.bundle import Bundle
@@ -142,7 +143,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     from keepfast.store.bundle_proof import Checked
 
     if into is not None and here:
-        raise Usage("Give either --into DIR or --here.")
+        raise Usage("--into and --here cannot be combined.")
     engine = session.engine
     around = session.workspace()[1] if here else None
     bundle = Bundle(os.path.join(os.fsdecode(session.cwd), file))
@@ -174,7 +175,7 @@ def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
         return ""
     if source is None and (session.json or not sys.stdin.isatty()):
         session.warn(
-            "Its sealed contents stay closed until `keepfast key import` is given this file and its passphrase."
+            "Its sealed contents cannot be read until you run `keepfast key import` with this file and its passphrase."
         )
         return ""
     words = passphrase(session, source)
@@ -203,8 +204,8 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     if known is not None:
         where = f"at {show(known.path)}" if known.path else "without a folder"
         raise Conflict(
-            f"The store has this workspace already, {where}.",
-            "Import without --into, then run `keepfast fork` to make a folder of a checkpoint.",
+            f"This workspace is already in the store, {where}.",
+            "Import without --into, then run `keepfast fork` to create a folder from a checkpoint.",
         )
     return bundle.workspace
 
@@ -228,8 +229,8 @@ def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
         engine.place.list_paths([(known.id, known.path) for known in engine.repository().workspaces()])
     except OSError as error:
         raise Failed(
-            f"The checkpoints are imported, but {show(folder)} cannot be made: {error.strerror}.",
-            "`keepfast fork` with the id of one of them makes another folder.",
+            f"The checkpoints are imported, but {show(folder)} cannot be created: {error.strerror}.",
+            "Run `keepfast fork` with one of their ids to create a folder elsewhere.",
         ) from None
 
 
@@ -262,8 +263,8 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
     if len(rows) > SHOWN:
         session.say(f"  … and {len(rows) - SHOWN} more")
     if bundle.left_out:
-        session.remark(f"Left out by whoever made the file: {plural(bundle.left_out, 'sealed content')}.")
+        session.remark(f"Excluded when the file was exported: {plural(bundle.left_out, 'sealed content')}.")
     if done.skipped:
-        session.say(f"Here already: {plural(len(done.skipped), 'checkpoint')}.")
+        session.say(f"Already in the store: {plural(len(done.skipped), 'checkpoint')}.")
     if rows and not path:
-        session.remark("`keepfast fork` with one of these ids makes a folder of it.")
+        session.remark("Run `keepfast fork` with one of these ids to create a folder from it.")

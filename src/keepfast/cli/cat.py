@@ -49,10 +49,10 @@ def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.argument("path", metavar="PATH", shell_complete=_paths)
 @common
 def cat(session: Session, reference: str, path: str) -> None:
-    """Write the file PATH of the checkpoint REF to standard output, byte for byte.
+    """Print the file PATH of checkpoint REF, unchanged.
 
-    PATH is taken from the current folder, else from the root of the workspace. Of a link, the target is written. With
-    --json the content is in the answer, in base64.
+    PATH is relative to the current folder, else to the root of the workspace. For a symbolic link, print its target.
+    With --json the content is base64.
     """
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
@@ -88,9 +88,9 @@ def _find(session: Session, root: bytes, row: CheckpointRow, path: str) -> Entry
         if entry is None:
             continue
         if entry.kind == FOLDER:
-            raise Usage(f"{show(name)} is a folder in v{row.version}.", "Name a file in it.")
+            raise Usage(f"{show(name)} is a folder in v{row.version}.", "Give a file inside it.")
         if entry.kind in LEFT_OUT:
-            raise NotFound(f"{show(name)} was left out of v{row.version}: {REASONS[entry.kind]}.", "")
+            raise NotFound(f"{show(name)} was excluded from v{row.version}: {REASONS[entry.kind]}.", "")
         return entry
     text = show(path.encode("utf-8", "surrogateescape"))
-    raise NotFound(f"There is no {text} in v{row.version}.", f"`keepfast search {text}` finds versions that have it.")
+    raise NotFound(f"v{row.version} has no {text}.", f"Run `keepfast search {text}` to find versions that have it.")

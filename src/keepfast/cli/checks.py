@@ -26,7 +26,7 @@ POWERFUL = frozenset(
 )
 POWERFUL_STARTS = ("KEEPFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
 PATIENCE = 60
-MEND = "`keepfast verify --repair` heals what can be healed; `forget` what is lost, then `keepfast verify` looks again."
+MEND = "Run `keepfast verify --repair`, forget the versions that are lost, then run `keepfast verify` again."
 OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
 LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
 HOOK = (
@@ -60,7 +60,7 @@ def run(session: Session) -> list[Check]:
         except OSError as error:
             results.append(Check(name, PROBLEM, f"{error.strerror}: {error.filename}."))
         except ImportError as error:
-            results.append(Check(name, PROBLEM, f"The installation is incomplete: {error}.", "Install keepfast again."))
+            results.append(Check(name, PROBLEM, f"The installation is incomplete: {error}.", "Reinstall keepfast."))
     return results
 
 
@@ -75,7 +75,7 @@ def _python(session: Session) -> Found:
 def _libraries(session: Session) -> Found:
     for name in ("click", "blake3", "pyfastcdc"):
         if find_spec(name) is None:
-            yield PROBLEM, f"{name} is missing.", "Install keepfast again."
+            yield PROBLEM, f"{name} is missing.", "Reinstall keepfast."
     try:
         from keepfast.store.compression import native
 
@@ -83,7 +83,7 @@ def _libraries(session: Session) -> Found:
     except ImportError:
         yield PROBLEM, "Zstandard is missing.", "Install backports-zstd."
         return
-    yield FINE, "blake3, Zstandard and the chunker are there"
+    yield FINE, "blake3, Zstandard and the chunker are installed"
 
 
 def _sqlite(session: Session) -> Found:
@@ -94,7 +94,7 @@ def _sqlite(session: Session) -> Found:
     if numbers < OLDEST_SQLITE:
         yield PROBLEM, f"SQLite {version} is too old.", "Use a Python with SQLite 3.31 or newer."
     elif numbers < TRIGRAM:
-        yield NOTE, f"SQLite {version} has no trigram index; search goes row by row."
+        yield NOTE, f"SQLite {version} has no trigram index; search reads row by row and is slower."
     else:
         yield FINE, f"SQLite {version}"
 
@@ -106,9 +106,9 @@ def _accelerator(session: Session) -> Found:
     if stale:
         yield (
             PROBLEM,
-            f"Compiled modules were built from other sources ({', '.join(stale)}): they are not used, and saving takes"
-            " up to five times as long.",
-            "Install keepfast again.",
+            f"Compiled modules were built from other sources ({', '.join(stale)}) and are not used: saving "
+            "takes up to five times as long.",
+            "Reinstall keepfast.",
         )
     missing = [name for name, state in found.items() if state == MISSING]
     if missing:
@@ -116,10 +116,10 @@ def _accelerator(session: Session) -> Found:
             NOTE,
             f"Compiled modules are missing ({', '.join(missing)}): everything works, but saving many new files takes"
             " up to five times as long.",
-            "Install a C compiler, then keepfast again.",
+            "Install a C compiler, then reinstall keepfast.",
         )
     if not stale and not missing:
-        yield FINE, "the compiled modules are there"
+        yield FINE, "the compiled modules are installed"
 
 
 def _compiled(name: str) -> str:
@@ -137,7 +137,9 @@ def _compiled(name: str) -> str:
 
 
 def _saving(session: Session) -> Found:
-    """Whatever stops a save, and if it were a crash, is seen here: in processes of their own, in a folder of their own."""
+    """Whatever stops a save, and if it were a crash, is seen here: in processes of their own, in a folder of their
+    own.
+    """
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="keepfast-doctor-") as scratch:
@@ -148,9 +150,9 @@ def _saving(session: Session) -> Found:
         for words in (["init"], ["save", "-m", "tried"]):
             said = _tried(scratch, folder, words)
             if said:
-                yield PROBLEM, f"A save that was tried in an empty folder failed: {said}", "Install keepfast again."
+                yield PROBLEM, f"A test save in an empty folder failed: {said}", "Reinstall keepfast."
                 return
-    yield FINE, "a save was tried, and works"
+    yield FINE, "a test save succeeded"
 
 
 def _tried(home: str, folder: str, words: list[str]) -> str:
@@ -166,11 +168,11 @@ def _tried(home: str, folder: str, words: list[str]) -> str:
             capture_output=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"`keepfast {words[0]}` did not end."
+        return f"`keepfast {words[0]}` did not finish."
     if done.returncode < 0:
         return f"`keepfast {words[0]}` crashed ({Signals(-done.returncode).name})."
     lines = done.stderr.decode("utf-8", "replace").split("\n")
-    return next((line for line in reversed(lines) if line), "no reason was given.") if done.returncode else ""
+    return next((line for line in reversed(lines) if line), "no reason given.") if done.returncode else ""
 
 
 def _keys(session: Session) -> Found:
@@ -179,30 +181,30 @@ def _keys(session: Session) -> Found:
     except NoWorkspace:
         return
     if find_spec("cryptography") is None:
-        yield PROBLEM, "cryptography is missing: nothing can be sealed.", "Install keepfast again."
+        yield PROBLEM, "The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
     from keepfast.present.terminal import plural
     from keepfast.store.key_use import use_of_keys
 
     listed = [one for one, _ in sealer.keys.sets()]
-    closed = [one for one in use_of_keys(session.repository) if not one["opens"]]
+    closed = [one for one in use_of_keys(session.repository) if not one.opens]
     if sealer.keys.problem():
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for one in closed:
         yield (
-            PROBLEM if one["id"] in listed else NOTE,  # without: a bundle's, whose passphrase was not given
-            f"The key of the key set {one['id']} is not here: {plural(one['contents'], 'content')} cannot be opened.",
-            "Run `keepfast key import` with its backup.",
+            PROBLEM if one.id in listed else NOTE,  # without: a bundle's, whose passphrase was not given
+            f"The key of the key set {one.id} is missing: {plural(one.contents, 'content')} cannot be decrypted.",
+            "Run `keepfast key import` with the backup of the key.",
         )
     if not sealer.keys.is_in_use():
         yield FINE, "nothing is sealed yet"
     elif not sealer.keys.is_backed_up():
         yield (
             NOTE,
-            "There is no backup of the key of what is sealed.",
-            "Run `keepfast key export FILE`; keep it elsewhere.",
+            "The encryption key has no backup.",
+            "Run `keepfast key export FILE` and store FILE on another machine or disk.",
         )
     elif not closed:
-        yield FINE, f"the key opens {plural(len(listed), 'key set')}, which is everything, and there is a backup"
+        yield FINE, f"the key opens all of {plural(len(listed), 'key set')}, and there is a backup"
 
 
 def _bytecode(session: Session) -> Found:
@@ -228,7 +230,7 @@ def _settings(session: Session) -> Found:
         yield NOTE, warning
     if not warnings:
         there = os.path.exists(session.config_path)
-        yield FINE, session.config_path if there else f"defaults; {session.config_path} is not there"
+        yield FINE, session.config_path if there else f"defaults; {session.config_path} does not exist"
 
 
 def _store(session: Session) -> Found:
@@ -239,18 +241,18 @@ def _store(session: Session) -> Found:
         session.engine.refuse_strange(session.cwd)
         above = _first_there(path)
         if not os.access(above, os.W_OK | os.X_OK):
-            yield PROBLEM, f"No store can be made at {path}: you may not write to {above}.", "Set `store.url`."
+            yield PROBLEM, f"No store can be created at {path}: no write permission for {above}.", "Set `store.url`."
         else:
-            yield NOTE, f"There is no store at {path} yet.", "`keepfast init` makes it."
+            yield NOTE, f"No store at {path} yet.", "Run `keepfast init` to create it."
         return
     session.engine.place.refuse_parts()
     seen = os.stat(path)
     if seen.st_uid != os.getuid():
         yield PROBLEM, f"{path} belongs to user {seen.st_uid}, not to you.", "Use a store of your own (`store.url`)."
     elif seen.st_mode & 0o077:
-        yield PROBLEM, f"Others may look into {path} (mode {seen.st_mode & 0o777:o}).", f"Run `chmod 700 {path}`."
+        yield PROBLEM, f"Other users can read {path} (mode {seen.st_mode & 0o777:o}).", f"Run `chmod 700 {path}`."
     elif not os.access(path, os.W_OK | os.X_OK):
-        yield PROBLEM, f"{path} cannot be written.", "Check its permissions and its file system."
+        yield PROBLEM, f"{path} cannot be written.", "Check the permissions and the file system."
     else:
         workspaces = len(session.repository.workspaces())
         yield FINE, f"{path}, format 1, {workspaces} workspace{'' if workspaces == 1 else 's'}"
@@ -270,13 +272,13 @@ def _ground(session: Session) -> Found:
     if is_remote(kind):
         yield (
             PROBLEM,
-            f"The store is on a network file system ({kind}); locks and syncs cannot be relied on.",
+            f"The store is on a network file system ({kind}); locks and syncs are not reliable there.",
             "Set `store.url` to a local folder.",
         )
     elif synced:
         yield (
             PROBLEM,
-            f"The store lies in a synced folder ({synced}), which may tear it.",
+            f"The store is in a synced folder ({synced}); syncing may damage it.",
             "Set `store.url` to a folder that is not synced.",
         )
     else:
@@ -292,20 +294,21 @@ def _space(session: Session) -> Found:
         session.engine.place.id()
     except KeepfastError:  # said already
         level = PROBLEM if free < TOO_LITTLE else NOTE if free < LITTLE else FINE
-        yield level, f"{size(free)} free where the store would be; it is not there"
+        yield level, f"{size(free)} free on the disk where the store would be; there is no store"
         return
     if free < TOO_LITTLE:
-        yield PROBLEM, f"Only {size(free)} are free where the store is.", "Free some space, or run `keepfast forget`."
+        yield PROBLEM, f"Only {size(free)} free on the disk of the store.", "Free some space, or run `keepfast forget`."
     else:
-        yield NOTE if free < LITTLE else FINE, f"{size(free)} free where the store is"
+        yield NOTE if free < LITTLE else FINE, f"{size(free)} free on the disk of the store"
     from keepfast.store.maintenance.space import store_size
 
     used, most = store_size(session.repository), session.settings["retention.max_size"]
     if used > most:
         yield (
             NOTE,
-            f"The store has {size(used)}, over its cap of {size(most)}.",
-            "Raise retention.max_size, or forget what is pinned, named or made by hand: the rest goes by itself.",
+            f"The store takes {size(used)}, over its limit of {size(most)}.",
+            "Raise retention.max_size, or forget pinned, named or manual checkpoints: retention removes "
+            "only the others.",
         )
 
 
@@ -314,18 +317,18 @@ def _verified(session: Session) -> Found:
     from keepfast.present.terminal import age_in_words
     from keepfast.store.maintenance.last_verify import last
 
-    said = last(session.engine.place.path)
-    if said is None:
+    verified = last(session.engine.place.path)
+    if verified is None:
         return
-    age = age_in_words(said["at"], session.now())
-    if not said["problems"]:
-        yield FINE, f"nothing was found damaged when it was last verified, {age}"
+    age = age_in_words(verified.at, session.now())
+    if not verified.problems:
+        yield FINE, f"no damage found by the last verify, {age}"
         return
-    for one in said["found"]:
-        named = f" ({', '.join(one['checkpoints'])})" if one["checkpoints"] else ""
-        yield PROBLEM, f"Found {age} by `keepfast verify`: {one['text']}{named}.", MEND
-    if said["problems"] > len(said["found"]):
-        yield PROBLEM, f"… and {said['problems'] - len(said['found']):,} more.", MEND
+    for one in verified.found:
+        named = f" ({', '.join(one.checkpoints)})" if one.checkpoints else ""
+        yield PROBLEM, f"Found {age} by `keepfast verify`: {one.text}{named}.", MEND
+    if verified.problems > len(verified.found):
+        yield PROBLEM, f"… and {verified.problems - len(verified.found):,} more.", MEND
 
 
 def _workspace(session: Session) -> Found:
@@ -339,26 +342,27 @@ def _workspace(session: Session) -> Found:
         session.engine.refuse_strange(session.cwd)
         yield (
             NOTE,
-            f"{show(session.cwd)} is not in a workspace.",
-            "Run `keepfast init` in the folder that you want to protect.",
+            f"{show(session.cwd)} is not inside a workspace.",
+            "Run `keepfast init` in the folder to protect.",
         )
         return
     root, workspace = found
     other = session.engine.other_store(root)
     if other:
-        named = "a store that is not here" if other == "?" else f"the store {other}"
+        named = "a store that does not exist here" if other == "?" else f"the store {other}"
         yield (
             PROBLEM,
-            f"The marker in {show(root)} names {named}; here the folder is kept apart, by its path.",
-            "Set your variables (HOME, XDG_DATA_HOME) as they were and run `keepfast install claude`;"
-            " `keepfast init --new-store` stays with this store.",
+            f"The marker in {show(root)} names {named}; this store keeps a separate history for the folder, "
+            "by its path.",
+            "Set HOME and XDG_DATA_HOME to their former values and run `keepfast install claude`, or run "
+            "`keepfast init --new-store` to stay with this store.",
         )
     row = session.repository.workspace(workspace)
     if row is None:
         yield (
             NOTE,
-            f"{show(root)} is marked, but this store does not know it yet.",
-            "The next `keepfast save` makes it known.",
+            f"{show(root)} has a marker, but is not registered in this store yet.",
+            "The next `keepfast save` registers it.",
         )
         return
     failed = unsaved(session.engine.place.folder(workspace))
@@ -368,11 +372,15 @@ def _workspace(session: Session) -> Found:
         yield PROBLEM, f"{show(root)} is not saved: {error}", error.hint
         return
     except OSError as error:
-        yield PROBLEM, f"{show(root)} cannot be looked at: {error.strerror}.", "Check who may read it."
+        yield PROBLEM, f"{show(root)} cannot be read: {error.strerror}.", "Check its permissions."
         return
-    if failed is not None and failed["kind"] != TooMany.kind:
-        ago = age_in_words(failed["at"], session.now())
-        yield PROBLEM, f"The last save of {show(root)} failed, {ago}: {failed['text']}", "`keepfast save` tries again."
+    if failed is not None and failed.kind != TooMany.kind:
+        ago = age_in_words(failed.at, session.now())
+        yield (
+            PROBLEM,
+            f"The last save of {show(root)} failed, {ago}: {failed.text}",
+            "Run `keepfast save` to try again.",
+        )
     else:
         yield FINE, f"{show(root)}, {f'newest version v{row.version}' if row.version else 'no checkpoint yet'}"
 
@@ -387,8 +395,8 @@ def _ignoring(session: Session) -> Found:
     there = obstacle(found[0])
     if there:
         is_all = there.endswith(b"/" + MARKER)
-        why = "is not a folder: nothing can be restored there" if is_all else "is a folder, in the place of our file"
-        yield PROBLEM, f"{show(there)} {why}.", "Move it away, then run `keepfast init`."
+        why = "is not a folder: restores cannot work" if is_all else "is a folder, but must be a file"
+        yield PROBLEM, f"{show(there)} {why}.", "Move it elsewhere, then run `keepfast init`."
         return
     path = found[0] + b"/.keepfast/.gitignore"
     try:
@@ -397,9 +405,9 @@ def _ignoring(session: Session) -> Found:
     except FileNotFoundError:
         kept = False
     if kept:
-        yield FINE, ".keepfast keeps itself out of git"
+        yield FINE, "git ignores .keepfast"
     else:
-        yield PROBLEM, f"{show(path)} does not keep the folder out of git.", f"Run `keepfast init {show(found[0])}`."
+        yield PROBLEM, f"{show(path)} does not make git ignore the folder.", f"Run `keepfast init {show(found[0])}`."
 
 
 def _claude(session: Session) -> Found:
@@ -417,11 +425,14 @@ def _claude(session: Session) -> Found:
         launchers.update(filter(None, places))
         lost = [word for command in commands for word in gone(command)]
         if lost:
-            yield PROBLEM, f"{path} names {lost[0]}, which is gone.", "Run `keepfast install claude`."
+            yield PROBLEM, f"{path} names {lost[0]}, which no longer exists.", "Run `keepfast install claude`."
         elif found.disabled and commands:
-            yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Take it out."
+            yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Remove that setting."
         elif not all(places) and not at_home:
-            text = f"Hooks in {path} are of an earlier version, and do not use your folders but those of your passwd entry."
+            text = (
+                f"Hooks in {path} were installed by an earlier version and use the home folder of your passwd "
+                "entry instead of yours."
+            )
             yield PROBLEM, text, "Run `keepfast install claude`."
         elif not all(places):
             yield NOTE, f"Hooks in {path} fail when keepfast is removed or upgraded.", "Run `keepfast install claude`."
@@ -441,18 +452,18 @@ def _supervision(session: Session) -> Found:
 
     found = session.engine.near(session.cwd)
     notices = read(session.engine.notice_folders(*found)) if found is not None else []
-    recent = [notice for notice in notices if notice["at"] >= session.now() - WEEK]
+    recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
-    told = [next((one for one in reversed(recent) if one["kind"] == kind), None) for kind in kinds]
+    told = [next((one for one in reversed(recent) if one.kind == kind), None) for kind in kinds]
     for notice in filter(None, told):
-        yield NOTE, f"{age_in_words(notice['at'], session.now())}: {notice['text']}"
+        yield NOTE, f"{age_in_words(notice.at, session.now())}: {notice.text}"
     if not any(told):
-        yield FINE, "hooks have not stood down for anybody"
+        yield FINE, "hooks were not suspended for a supervisor"
     if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
         yield (
             NOTE,
-            f"{supervision.SUPERVISED} is set here, but we are in no run of a supervisor: hooks do not believe it.",
-            "Unset it, or take it out of the client's settings.",
+            f"{supervision.SUPERVISED} is set, but no supervisor runs this process: hooks ignore it.",
+            "Unset it, or remove it from the client's settings.",
         )
 
 
@@ -472,8 +483,8 @@ def _variables(session: Session) -> Found:
         if names:
             yield (
                 NOTE,
-                f"{path} sets {', '.join(names)} for everything that the client starts; hooks do not believe it.",
-                "docs/hooks.md says which variables nobody can defend against. Take them out unless they are yours.",
+                f"{path} sets {', '.join(names)} for every process of the client; hooks ignore it.",
+                "Remove them unless you set them. docs/hooks.md lists the variables that hooks cannot protect against.",
             )
 
 
@@ -494,12 +505,14 @@ def _launcher(path: str, own: Folders) -> Found:
         yield PROBLEM, f"{wrong}: hooks do nothing.", again
         return
     missing = [file for file in named(read(path).text) if not os.access(file, os.R_OK)]
-    problem = (missing and f"{path} finds no keepfast: {missing[0]} is gone.") or start_of([path])
+    problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_of([path])
     failed = last_failure(path)
     if problem:
         yield PROBLEM, problem, again
     elif folders(read(path).text) is None:
-        text = f"{path} is of an earlier version: hooks go by the home folder of your passwd entry, whatever variables say."
+        text = (
+            f"{path} was written by an earlier version: hooks use the home folder of your passwd entry and ignore HOME."
+        )
         yield (NOTE if own == default_folders() else PROBLEM), text, again
     elif (theirs := folders(read(path).text)) is not None and not _same(theirs, own):
         differing = [
@@ -509,12 +522,13 @@ def _launcher(path: str, own: Folders) -> Found:
         yield (
             PROBLEM,
             text,
-            f"Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its install. If these are right: {again}",
+            "Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its installation. If the current "
+            f"values are right: {again}",
         )
     elif failed is not None:
-        yield NOTE, f"Hooks start now; one did not: {failed['text']}", "In an upgrade that is to be expected."
+        yield NOTE, f"Hooks start now, but one failed to start: {failed.text}", "This is normal during an upgrade."
     else:
-        yield FINE, f"{path} starts the hooks"
+        yield FINE, f"{path} works"
 
 
 def _same(some: Sequence[str], others: Sequence[str]) -> bool:
@@ -526,7 +540,7 @@ def _analysis(session: Session) -> Found:
     settings = session.settings
     how = settings["analysis.llm"]
     if how == "off":
-        yield FINE, "notes are taken by rules, without a model"
+        yield FINE, "notes are made by rules, without a model"
         return
     if how == "anthropic":
         from keepfast.resume.model_client import key_in
@@ -541,9 +555,13 @@ def _analysis(session: Session) -> Found:
     folder = session.engine.place.folder(found[1]) if found is not None else ""
     last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):
-        yield NOTE, f"The last notes by a model ({how}) failed: {last['trouble']}", "Those of our own rules stand."
+        yield (
+            NOTE,
+            (f"The last notes by a model ({how}) failed: {last['trouble']}"),
+            "Notes made by rules are used instead.",
+        )
     else:
-        yield FINE, f"notes by a model ({how}){', the last one was of use' if last else ''}"
+        yield FINE, f"notes by a model ({how}){', the last one was used' if last else ''}"
 
 
 CHECKS: dict[str, Callable[[Session], Found]] = {

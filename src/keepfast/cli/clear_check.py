@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from keepfast.cli.session import Session, common, write_json
-from keepfast.model.entry import CAPTURED
+from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.errors import Failed
 from keepfast.present.live_session import LiveSession, live_session
 
@@ -34,25 +34,27 @@ class Unsaved(NamedTuple):
     added: int
     removed: int
     last: CheckpointRow | None
+    folders: int
+    """Folders that came, went or changed; told only where no file did."""
     talk: bool
-    """Did the conversation of a session that we are not in go on since its last checkpoint?"""
+    """Did the conversation of another session continue since its last checkpoint?"""
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.talk)
+        return bool(self.files or self.folders or self.talk)
 
 
 @click.command()
-@click.option("-m", "--message", default="", metavar="TEXT", help="What the checkpoint says of itself.")
-@click.option("-y", "--yes", "answer", flag_value="y", help="Save without asking.")
-@click.option("--no", "answer", flag_value="n", help="Do not save, without asking.")
+@click.option("-m", "--message", default="", metavar="TEXT", help="Message of the checkpoint.")
+@click.option("-y", "--yes", "answer", flag_value="y", help="Save without asking for confirmation.")
+@click.option("--no", "answer", flag_value="n", help="Clear without saving and without asking.")
 @common
 def clear_check(session: Session, message: str, answer: str | None) -> int:
-    """Say what changed since the last checkpoint, and save it as the settings say, before you clear the conversation.
+    """Show unsaved changes before you clear the conversation, and save them if the settings say so.
 
-    In a session of an agent, what its own prompt has just saved counts as unsaved: nobody has been told of it yet.
-    `hooks.auto_checkpoint_on_clear`: true saves, prompt asks, false stops with exit code 1. Without
-    `hooks.verify_before_clear` nothing is compared first. Where nobody can be asked,
-    the commands to choose from are shown. Exit code 0: clear; 1: do not yet.
+    `hooks.auto_checkpoint_on_clear`: true saves, prompt asks, false exits with code 1. Without
+    `hooks.verify_before_clear` changes are not compared first. Inside an agent's session, a checkpoint made by the
+    current prompt counts as unsaved. If stdin is not a terminal, the commands to choose from are printed. Exit code
+    0: safe to clear; 1: not yet.
     """
     mode, verify = (session.settings[f"hooks.{key}"] for key in ("auto_checkpoint_on_clear", "verify_before_clear"))
     root, row = session.workspace()
@@ -85,7 +87,7 @@ def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, sav
         return _answer(session, live, unsaved, action)
     outcome = save()
     if outcome.checkpoint is None:
-        raise Failed("No checkpoint was made.", "`keepfast status` says why.")
+        raise Failed("No checkpoint was made.", "Run `keepfast status` to see why.")
     return _answer(session, live, unsaved, action, outcome)
 
 
@@ -98,7 +100,9 @@ def _save_the_rest(session: Session, live: LiveSession, unsaved: Unsaved, outcom
 
 def _name_others(session: Session, live: LiveSession) -> None:
     if live.others:
-        session.remark(f"Of {live.others + 1} open sessions this is about {live.name}, which was last heard of.")
+        session.remark(
+            f"There are {live.others + 1} open sessions; this is about the most recently active one, {live.name}."
+        )
 
 
 def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
@@ -114,13 +118,14 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
         else:
             found, _ = pending(session.engine, root, row)
     # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
-    changes = [change for change in found if any(side and side.kind in CAPTURED for side in (change.old, change.new))]
-    diffs = [diff for diff in map(counted, changes) if diff is not None]
-    folder, told = session.engine.place.folder(row.id), live.told("before_clear", os.fsdecode(root), 0)
-    talk = not live.is_around and moved_on(session.engine, root, folder, told)
+    kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in found]
+    files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
+    folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
+    diffs = [diff for change in found if (diff := counted(change)) is not None]
+    folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
+    talk = not live.is_around and moved_on(session.engine, root, folder, event)
     added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
-    # Folders that come or go are changes too, even if no file is in them.
-    return Unsaved(len(diffs) or len(changes), added, removed, last, talk)
+    return Unsaved(files, added, removed, last, folders, talk)
 
 
 def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
@@ -148,8 +153,10 @@ def _show(session: Session, unsaved: Unsaved) -> None:
         session.print("Work changed since last checkpoint:")
         session.print(f"  - {plural(unsaved.files, 'file')} modified")
     session.print(f"  - {plural(unsaved.added, 'line')} added")
+    if unsaved.folders and not unsaved.files:
+        session.print(f"  - {plural(unsaved.folders, 'folder')} made or removed")
     if unsaved.talk:
-        session.print("  - the conversation went on")
+        session.print("  - the conversation has new messages")
     session.print(f"  - Last checkpoint: {last}")
 
 
@@ -158,7 +165,7 @@ def _name_choices(session: Session, live: LiveSession) -> int:
     shell = "! " if live.is_around else ""
     session.print("Save checkpoint before clearing?")
     session.print(f"  {shell}keepfast clear-check -y    save, then clear")
-    session.print(f"  {shell}keepfast clear-check --no  just clear")
+    session.print(f"  {shell}keepfast clear-check --no  clear without saving")
     return 1
 
 
@@ -183,12 +190,12 @@ def _save(
     from keepfast.app.worker import event_of, moved_on
 
     folder = session.engine.place.folder(row.id)
-    told = live.told("before_clear", os.fsdecode(session.cwd), session.now())
-    event = event_of(session.engine, root, folder, told)
+    seen = live.event("before_clear", os.fsdecode(session.cwd), session.now())
+    event = event_of(session.engine, root, folder, seen)
     event.created_by = "user"
     if message:
         event.message = event.summary = message
-    event.moved_on = bool(unsaved) or moved_on(session.engine, root, folder, told)
+    event.moved_on = bool(unsaved) or moved_on(session.engine, root, folder, seen)
     return session.engine.handle(event)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keepfast.agents import launcher
 from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, KeepfastError, Unreachable
 from keepfast.present.environment import Surroundings, default_folders, now_ns
+from keepfast.state.notices import Notice
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
 BACKUP = ".before-keepfast"
@@ -51,7 +53,9 @@ def read(path: str) -> File:
     except FileNotFoundError:
         return File(path, "", False)
     except UnicodeDecodeError as error:
-        raise Failed(f"{path} is not UTF-8 at byte {error.start}.", "Mend it; nothing was changed.") from None
+        raise Failed(
+            f"{path} is not UTF-8 at byte {error.start}.", "Fix it and try again; nothing was changed."
+        ) from None
     except OSError as error:
         raise Failed(f"{path} cannot be read: {error.strerror}.", "Nothing was changed.") from None
 
@@ -86,6 +90,23 @@ def write(settings: File, text: str, backup: str | None) -> None:
         raise Failed(f"{settings.path} cannot be written: {error.strerror}.", "Nothing was changed.") from None
 
 
+def has_first_copy(settings: File) -> bool:
+    """Is there a copy of the file as it was before it had anything of ours?"""
+    return os.path.lexists(settings.path + BACKUP)
+
+
+def is_empty(text: str) -> bool:
+    """Is there no setting in a settings file?"""
+    return not text.strip() or json.loads(text) == {}
+
+
+def remove(settings: File) -> None:
+    try:
+        os.unlink(settings.path)
+    except OSError as error:
+        raise Failed(f"{settings.path} cannot be removed: {error.strerror}.", "Nothing was changed.") from None
+
+
 def _replace(path: str, text: str, mode: int) -> None:
     beside = f"{path}.{os.getpid()}"
     try:
@@ -117,7 +138,7 @@ def interpreter() -> str:
     ):
         if path and os.path.isabs(path) and os.access(path, os.X_OK) and not _is_script(path):
             return path
-    raise Failed("The path of this Python cannot be found out.", "Install keepfast into a virtual environment.")
+    raise Failed("The path of this Python is unknown.", "Install keepfast into a virtual environment.")
 
 
 def _is_script(path: str) -> bool:
@@ -162,7 +183,9 @@ def renew_launcher(session: Session) -> bool:
 
 
 def renew_for_new_name(around: Surroundings, line: str) -> None:
-    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go by."""
+    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go
+    by.
+    """
     print(f"keepfast: {line}", file=sys.stderr)
     session = Session(around, now_ns, 0.0)
     try:
@@ -175,7 +198,9 @@ def renew_for_new_name(around: Surroundings, line: str) -> None:
 
 
 def _folders(session: Session, path: str) -> Sequence[str]:
-    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of it."""
+    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of
+    it.
+    """
     written = launcher.folders(_text_of(path))
     return written if written and session.around.is_agents() else session.around.folders
 
@@ -225,18 +250,18 @@ def not_starting(session: Session) -> str:
         try:
             found = look(read(path).text, path)
         except Failed as error:
-            return f"The client's hooks are in doubt: {error}"
+            return f"The client's hooks could not be checked: {error}"
         if found.disabled and found.commands:
-            return f"Hooks in {path} do not start, so nothing is saved by itself: `disableAllHooks` is set there."
+            return f"Hooks in {path} do not start, so nothing is saved automatically: `disableAllHooks` is set there."
         for command in found.commands:
             wrong = _obstacle(command)
             if wrong:
-                text = f"Hooks in {path} do not start, so nothing is saved by itself: {wrong}."
-                return f"{text} `keepfast install claude` mends it."
+                text = f"Hooks in {path} do not start, so nothing is saved automatically: {wrong}."
+                return f"{text} Run `keepfast install claude` to fix it."
     wrong = _obstacle(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
     if wrong:
-        text = f"The plugin's hooks do not start, so nothing is saved by itself: {wrong}."
-        return f"{text} `keepfast install claude --plugin` mends it."
+        text = f"The plugin's hooks do not start, so nothing is saved automatically: {wrong}."
+        return f"{text} Run `keepfast install claude --plugin` to fix it."
     return ""
 
 
@@ -247,9 +272,7 @@ def about_hooks(session: Session) -> str:
     if PLUGIN in users(session) or any(_commands(path) for path in _own_settings(session)):
         return ""
     own = settings_path(session, "user")
-    return (
-        f"There are no hooks of keepfast in {own}, so nothing is saved by itself: `keepfast install claude` adds them."
-    )
+    return f"{own} has no keepfast hooks, so nothing is saved automatically. Run `keepfast install claude` to add them."
 
 
 @contextmanager
@@ -280,14 +303,14 @@ def _obstacle(command: str) -> str:
     """Why this hook's command starts nothing; empty if it does."""
     place = launcher.place_of(command)
     if place:
-        return harm(place) or "".join(f"{file} is gone" for file in _lacking(place)[:1])
-    return "".join(f"{file} is gone" for file in gone(command)[:1])
+        return harm(place) or "".join(f"{file} no longer exists" for file in _lacking(place)[:1])
+    return "".join(f"{file} no longer exists" for file in gone(command)[:1])
 
 
 def harm(path: str) -> str:
     """What is wrong with the launcher itself; empty if it is whole and can be run."""
     if not os.path.exists(path):
-        return f"{path} is gone"
+        return f"{path} no longer exists"
     if not os.access(path, os.X_OK):
         return f"{path} is not executable"
     return "" if launcher.is_whole(_text_of(path)) else f"{path} is damaged"
@@ -344,11 +367,11 @@ def start_of(command: list[str]) -> str:
     failed = last_failure(command[0])
     # The launcher is silent where Python fails, and remembers it until a hook starts again.
     if failed is not None and os.path.exists(command[0] + launcher.FAILING):
-        return f"The hook does not start: {failed['text']}"
+        return f"The hook does not start: {failed.text}"
     return ""
 
 
-def last_failure(path: str) -> dict[str, Any] | None:
+def last_failure(path: str) -> Notice | None:
     """The last hook that the launcher at `path` could not start, as a notice; None if it could start all."""
     try:
         at = os.stat(path + launcher.LOG).st_mtime_ns
@@ -356,13 +379,7 @@ def last_failure(path: str) -> dict[str, Any] | None:
             lines = file.read(MOST).strip().splitlines()
     except OSError:
         return None
-    return {
-        "at": at,
-        "kind": "failed",
-        "trigger": "hook",
-        "text": f"A hook did not start: {lines[-1] if lines else ''}",
-        "told": False,
-    }
+    return Notice(at, "failed", "hook", f"A hook did not start: {lines[-1] if lines else ''}")
 
 
 def users(session: Session) -> list[str]:

@@ -9,7 +9,7 @@ from keepfast.cli.session import Session, common, write_json
 WHERE = {
     "bash": 'Add to ~/.bashrc: eval "$(keepfast completion bash)"',
     "zsh": 'Add to ~/.zshrc: eval "$(keepfast completion zsh)"',
-    "fish": "Once: keepfast completion fish > ~/.config/fish/completions/keepfast.fish",
+    "fish": "Run once: keepfast completion fish > ~/.config/fish/completions/keepfast.fish",
 }
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from keepfast.settings.file import Written
 
 PROJECT = click.option(
-    "--project", is_flag=True, help="The file of the workspace around us, which may only tighten what the user has set."
+    "--project",
+    is_flag=True,
+    help="Use the settings file of the current workspace, which can only tighten the user's settings.",
 )
 WIDEST = 60
 HOOKS = "hooks."
-DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Only show what would change in the file.")
+DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Show what would change in the file, and change nothing.")
 
 
 def _keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -31,7 +33,7 @@ def _keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
 
 @click.group(cls=Listed)
 def config() -> None:
-    """Show and change settings; the user's file is where `config path` says."""
+    """Show and change settings. `config path` prints where the user's file is."""
 
 
 @config.command("list")
@@ -57,7 +59,7 @@ def list_(session: Session) -> None:
 @click.argument("key", shell_complete=_keys)
 @common
 def get(session: Session, key: str) -> None:
-    """Print one setting."""
+    """Print the value of a setting."""
     from keepfast.model.setting_values import shown
 
     _known(key)
@@ -73,7 +75,7 @@ def get(session: Session, key: str) -> None:
 @click.argument("key", shell_complete=_keys)
 @common
 def explain(session: Session, key: str) -> None:
-    """Say what a setting means, what it may be, and where its value comes from."""
+    """Explain a setting: meaning, allowed values, current value and its origin."""
     _known(key)
     _refuse_broken(session)
     from keepfast.model.schema import CHOICE, TABLE
@@ -85,7 +87,7 @@ def explain(session: Session, key: str) -> None:
         return
     session.print(f"{key}: {setting.meaning}")
     allowed = f" {choices(key)}" if setting.kind == CHOICE else f", {limits(key)}" if setting.allowed else ""
-    session.print(f"Give {setting.kind}{allowed}; the default is {shown(key, setting.default) or 'empty'}.")
+    session.print(f"Expects {setting.kind}{allowed}; the default is {shown(key, setting.default) or 'empty'}.")
     session.print(_who(key))
     session.print(f"Now {shown(key, settings[key]) or 'empty'}, from {_origin(session, key)}.")
     for who, other in (("Hooks", session.hook_settings), ("Commands", session.settings)):
@@ -93,7 +95,7 @@ def explain(session: Session, key: str) -> None:
             session.print(f"{who} have {shown(key, other[key]) or 'empty'}, from {other.origins.get(key, 'default')}.")
     for said_by, value, why in _considered(session, key):
         text = value if isinstance(value, str) else shown(key, value)
-        session.print(f"  {said_by} says {text or 'empty'}{f': not taken, {why}' if why else ''}")
+        session.print(f"  {said_by} says {text or 'empty'}{f': ignored, {why}' if why else ''}")
 
 
 class Negative(click.Command):
@@ -112,7 +114,7 @@ class Negative(click.Command):
 @DRY_RUN
 @common
 def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -> None:
-    """Put a setting into the user's file. A list is given as JSON, or with commas."""
+    """Set a setting in the user's file. Give a list as JSON or separated by commas."""
     _known(key)
     from keepfast.model.setting_values import shown
 
@@ -129,12 +131,12 @@ def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -
 @DRY_RUN
 @common
 def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
-    """Take a setting out of the user's file, so that its default counts again."""
+    """Remove a setting from the user's file, so that its default applies."""
     from keepfast.settings.file import GONE
 
     written = _write(session, {key: GONE}, project, dry_run)
     if _told(session, written, dry_run, {"key": key}):
-        session.say(f"{key} is not in {written.path} any more.")
+        session.say(f"{key} removed from {written.path}.")
         if key in session.settings.values:
             _overruled(session, key)
 
@@ -143,7 +145,7 @@ def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
 @PROJECT
 @common
 def path(session: Session, project: bool) -> None:
-    """Print the path of the settings file, whether it is there or not."""
+    """Print the path of the settings file, even if it does not exist."""
     where = _project_path(session) if project else session.config_path
     if session.json:
         write_json({"path": where, "exists": os.path.exists(where)})
@@ -162,7 +164,8 @@ def _known(key: str) -> None:
     if key not in TABLE:
         near = similar(key)
         raise NotFound(
-            f"There is no setting {key!r}.", f"Did you mean {near}?" if near else "`keepfast config list` shows all."
+            f"There is no setting {key!r}.",
+            f"Did you mean {near}?" if near else ("Run `keepfast config list` to see all settings."),
         )
 
 
@@ -187,7 +190,7 @@ def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
     said = list(_in_force(session, key).considered.get(key, []))
     long, variables = variable(key), session.around.keepfast_variables()
     if key.startswith(HOOKS) and long in variables and long not in ALIASES:
-        said.append((long, variables[long], "hooks do not hear it"))
+        said.append((long, variables[long], "hooks ignore it"))
     return said
 
 
@@ -227,16 +230,15 @@ def _who(key: str) -> str:
 
     setting = TABLE[key]
     names = [name for name, meant in ALIASES.items() if meant == key] or [variable(key)]
-    by = (
-        f"Your file sets it, {names[0]} and --project"
-        if setting.from_environment
-        else "Your file sets it, and --project"
-    )
+    by = f"Set in your file, {names[0]} and --project" if setting.from_environment else "Set in your file and --project"
     if setting.tighter is None:
-        return f"Your file sets it, or {names[0]}." if setting.from_environment else "Only your file sets it."
+        return f"Set in your file or {names[0]}." if setting.from_environment else "Set in your file only."
     if isinstance(setting.tighter, tuple):
-        return f"{by} too; from loose to tight: {', '.join([shown(key, choice) for choice in setting.tighter])}."
-    return f"{by} too; tighter is {setting.tighter}."
+        return (
+            f"{by}; --project can only tighten it, in this order: "
+            f"{', '.join([shown(key, choice) for choice in setting.tighter])}."
+        )
+    return f"{by}; --project can only tighten it: {setting.tighter}."
 
 
 def _proposed(session: Session, key: str, value: str) -> Any:
@@ -262,8 +264,10 @@ def _write(session: Session, values: dict[str, Any], project: bool, dry_run: boo
     loose = tightens_project(_without_project(session), given, "the command line")
     if loose:
         raise Usage(
-            f"{loose[0]} = {shown(loose[0], given[loose[0]])} does not tighten what you have set; a project's file may do no more.",
-            f"`keepfast config explain {loose[0]}` says what is tighter; leave out --project to set it for yourself.",
+            f"{loose[0]} = {shown(loose[0], given[loose[0]])} is looser than your own setting; a project's "
+            "file can only tighten it.",
+            f"Run `keepfast config explain {loose[0]}` to see what is tighter, or omit --project to change "
+            "your own setting.",
         )
     return change_project(session.workspace()[0], values, dry_run=dry_run)
 
@@ -300,6 +304,6 @@ def _overruled(session: Session, key: str) -> None:
     session.forget_settings()
     origin = _in_force(session, key).origins.get(key, "")
     if origin.startswith("KEEPFAST_"):
-        session.remark(f"{origin} is set too, and wins while it is.")
+        session.remark(f"{origin} is also set, and overrides it.")
     elif origin and origin not in (session.config_path, os.path.realpath(session.config_path)):
-        session.remark(f"{origin} has the last word on it here.")
+        session.remark(f"{origin} overrides it here.")

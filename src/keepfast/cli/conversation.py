@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def restore(session: Session, reference: str | None, *, files: bool, launch: bool, dry_run: bool, **how: Any) -> int:
     """Bring the conversation of a checkpoint back, after its files if `files`; return the exit code."""
     if reference is None:
-        raise Usage("Which checkpoint? Give a reference such as v5.", "`keepfast list` shows what there is.")
+        raise Usage("No checkpoint given. Give a reference such as v5.", "Run `keepfast list` to see all checkpoints.")
     if how["go_on"] or how["abort"] or how["patch"]:
-        raise Usage("--continue, --abort and --patch are about files alone.")
+        raise Usage("--continue, --abort and --patch apply to files only.")
     if launch and session.json:
-        raise Usage("--launch hands the terminal to the client; it does not go with --json.")
+        raise Usage("--launch and --json cannot be combined.")
     conversing = _conversing(session, reference)
     if dry_run:
         return _dry_run(session, conversing, reference, files, how)
@@ -52,16 +52,16 @@ def _conversing(session: Session, reference: str) -> Conversing:
 
 
 def _dry_run(session: Session, conversing: Conversing, reference: str, files: bool, how: dict[str, Any]) -> int:
-    told = conversing.told
-    facts = {"agent": told.get("agent"), "session": told["session"], "bytes": told["bytes"]}
+    kept = conversing.kept
+    facts = {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size}
     if not files:
         if session.json:
             write_json({"dry_run": True, "conversation": facts})
         else:
-            session.print(f"Would bring back {size(told['bytes'])} of session {told['session']} as a new session.")
+            session.print(f"Would restore {size(kept.transcript.size)} of session {kept.session} as a new session.")
         return 0
     if not session.json:
-        session.print(f"Would bring back {size(told['bytes'])} of session {told['session']} as a new session.")
+        session.print(f"Would restore {size(kept.transcript.size)} of session {kept.session} as a new session.")
     return bring.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 
@@ -83,7 +83,7 @@ def _facts(made: Resumable) -> dict[str, Any]:
 
 
 def _tell(session: Session, made: Resumable) -> None:
-    session.say(f"The conversation is session {made.id}. Go on with it:")
+    session.say(f"Restored the conversation as session {made.id}. To continue it, run:")
     session.say(f"  cd {join([made.folder])} && {join(made.command)}")
 
 

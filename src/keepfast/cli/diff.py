@@ -33,21 +33,25 @@ class WithPaths(click.Command):
 
 @click.command(cls=WithPaths, options_metavar="[OPTIONS]")
 @click.argument("references", metavar="[A] [B] [-- PATH...]", type=REFERENCE, nargs=-1)
-@click.option("--stat", is_flag=True, help="Count lines per file instead.")
-@click.option("--name-only", is_flag=True, help="Name the files only, each with a letter: A, D, M or T.")
+@click.option("--stat", is_flag=True, help="Print changed lines per file instead of the patch.")
+@click.option(
+    "--name-only",
+    is_flag=True,
+    help="Print only file names, each with a letter: A (added), D (deleted), M (modified) or T (type changed).",
+)
 @common
 def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: bool) -> None:
-    """Show what leads from checkpoint A to checkpoint B.
+    """Show the changes from checkpoint A to checkpoint B.
 
-    Without B to the disk as it is now; without A from the one that the folder
-    was last saved as, or restored to. The patch can be given to `git apply`.
+    Without B, compare with the files on disk. Without A, compare with the checkpoint last saved or restored. `git
+    apply` accepts the patch.
     """
     from keepfast.app.inspect import compare, lies_below
     from keepfast.cli.paths import candidates
     from keepfast.present.patches import without_implied
 
     if len(references) > 2:
-        raise Usage("More than two references were given.", "Put paths after `--`: keepfast diff v1 v2 -- src")
+        raise Usage("More than two references given.", "Put paths after `--`: keepfast diff v1 v2 -- src")
     root, workspace = session.workspace()
     typed: list[str] = click.get_current_context().meta.get(PATHS, [])
     paths = [candidates(path, session.cwd, root)[0] for path in typed]
@@ -79,7 +83,7 @@ def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, version
     from keepfast.workspace.marker import show
 
     states = " nor ".join([f"in v{one.version}" for one in versions] + ["here"] * (len(versions) == 1))
-    session.remark(f"{name} is neither {states}: paths count from the current folder, and this one is {show(path)}.")
+    session.remark(f"{name} is neither {states}. Paths are relative to the current folder; this one is {show(path)}.")
 
 
 def _names(session: Session, changes: list[Change]) -> None:

@@ -19,7 +19,7 @@ SIGNS = {"fine": ("green", "✓"), "note": ("yellow", "!"), "problem": ("bold re
 def doctor(session: Session) -> int:
     """Check the installation, the settings, the store and this workspace.
 
-    Exit code 0 if everything works, notes included; 1 if something must be done.
+    Exit code 0 if everything works, even with notes; 1 if there are problems.
     """
     from keepfast.cli.checks import run
 

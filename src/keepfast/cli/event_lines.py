@@ -11,7 +11,7 @@ from keepfast.present.terminal import size
 
 HIDDEN = frozenset(("sequence", "timestamp", "taskId", "type", "run"))
 FOUND = {
-    "alive": "its agent is running", "over": "its agent has ended", "lost": "its agent was cut off",
+    "alive": "its agent is running", "over": "its agent has ended", "lost": "its agent was interrupted",
     "absent": "its agent was not started",
 }  # fmt: skip
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -132,11 +132,11 @@ _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
     "answered": lambda event: f"answered: {event['id']}",
     "block_refused": lambda event: f"a [{event['block']}] block was not understood: {event['why']}",
     "error": lambda event: f"error ({event['kind']}): {event['message']}",
-    "limit_near": lambda event: f"comes close to its limit ({event['scope']})",
+    "limit_near": lambda event: f"is near its limit ({event['scope']})",
     "budget_exceeded": lambda event: f"has used up its budget of {event['what']}",
-    "silent": lambda event: f"has said nothing for {event['seconds']} s",
-    "stuck": lambda event: f"is stuck: has said nothing for {event['seconds']} s",
+    "silent": lambda event: f"no output for {event['seconds']} s",
+    "stuck": lambda event: f"is stuck: no output for {event['seconds']} s",
     "rebuilt": lambda event: "rebuilt from its documents",
-    "trouble": lambda event: f"trouble: {event['error']}",
-    "notice_failed": lambda event: f"nobody could be told: {event['why']}",
+    "trouble": lambda event: f"error: {event['error']}",
+    "notice_failed": lambda event: f"notification failed: {event['why']}",
 }

@@ -73,8 +73,8 @@ def _explained(error: Exception, session: Session) -> KeepfastError:
             return explain(error, "The command", store)
         return KeepfastError(f"{error.strerror}: {show(name)}." if name else f"{error.strerror}.")
     return shortage(error) or KeepfastError(
-        f"This should not happen: {type(error).__name__}: {error}.",
-        "Please report it; KEEPFAST_DEBUG=1 shows where it happened.",
+        f"Internal error: {type(error).__name__}: {error}.",
+        "Please report it; set KEEPFAST_DEBUG=1 for a traceback.",
     )
 
 

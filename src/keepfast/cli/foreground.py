@@ -37,7 +37,7 @@ def run_client(session: Session, words: list[str]) -> int:
             if os.path.lexists(path):
                 os.unlink(path)
     if limited:
-        raise Limited(f"The agent is limited: {limited}", "Start it again when the limit is over.")
+        raise Limited(f"The agent reached its usage limit: {limited}", "Start it again when the limit has reset.")
     return code
 
 
@@ -116,7 +116,7 @@ def _given(value: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Usage(f"The settings in {OWN} cannot be read: {error}.") from None
     if not isinstance(found, dict):
-        raise Usage(f"The settings in {OWN} are no object.")
+        raise Usage(f"The settings in {OWN} are not a JSON object.")
     return found
 
 

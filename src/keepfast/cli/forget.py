@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from keepfast.store.maintenance.space import Compaction
     from keepfast.store.rows import CheckpointRow
 
-NOTHING_LEFT = "what is left is pinned, named, made by hand or the newest"
+NOTHING_LEFT = "the remaining checkpoints are pinned, named, manual or the newest"
 SHOWN = 20
 WORTH_A_WORD = 64 << 10
 """From so many bytes on it is said that they stay: a few documents always do."""
@@ -22,24 +22,27 @@ WORTH_A_WORD = 64 << 10
 
 @click.command()
 @click.argument("references", metavar="[REF]...", type=REFERENCE, nargs=-1)
-@click.option("--policy", is_flag=True, help="Apply the retention policy; the same as giving no REF.")
+@click.option("--policy", is_flag=True, help="Apply the retention policy (default if no REF is given).")
 @click.option(
-    "--keep-size", default=None, metavar="SIZE", help="Thin until the store fits in SIZE (retention.max_size)."
+    "--keep-size",
+    default=None,
+    metavar="SIZE",
+    help="Forget automatic checkpoints until the store fits in SIZE (default: retention.max_size).",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be forgotten.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be forgotten, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def forget(
     session: Session, references: tuple[str, ...], policy: bool, keep_size: str | None, dry_run: bool, yes: bool
 ) -> int:
-    """Forget the checkpoints REF, or those that the retention policy lets go, and give their space back.
+    """Forget the checkpoints REF, or those that the retention policy selects, and free their space.
 
-    The policy keeps what is pinned, named or made by hand, what was taken before a destructive command within a day,
-    the newest automatic ones of each session, then one an hour, then one a day. If the store is larger than
-    retention.max_size after that, the oldest automatic ones go, those of other workspaces included.
+    The policy keeps checkpoints that are pinned, named or manual, those made before a destructive command in the last
+    day, the newest automatic ones of each session, then one per hour, then one per day. If the store is still larger
+    than retention.max_size, the oldest automatic checkpoints of all workspaces are forgotten.
     """
     if references and (policy or keep_size is not None):
-        raise Usage("Give either references or the policy's options.")
+        raise Usage("References and policy options cannot be combined.")
     _, workspace = session.workspace()
     most = _size(session, keep_size)
     chosen = _named(session, references) if references else _by_policy(session, workspace.id)
@@ -51,7 +54,10 @@ def forget(
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
         if not session.agreed(
-            f"Forget {len(chosen):,} of them for good?" if len(chosen) > 1 else "Forget it for good?", yes
+            f"Forget {len(chosen):,} checkpoints? This cannot be undone."
+            if len(chosen) > 1
+            else "Forget it? This cannot be undone.",
+            yes,
         ):
             raise Failed("Nothing was forgotten.")
     from keepfast.store.maintenance.space import forget as forget_versions
@@ -69,10 +75,12 @@ def forget(
 
 
 @click.command()
-@click.option("--everything", is_flag=True, help="Rewrite every pack that holds something unneeded, however little.")
+@click.option(
+    "--everything", is_flag=True, help="Rewrite every pack with unneeded data, even if little space is freed."
+)
 @common
 def compact(session: Session, everything: bool) -> None:
-    """Give back the space of what no checkpoint needs, and merge small packs."""
+    """Free the space of data that no checkpoint needs, and merge small packs."""
     from keepfast.present.terminal import plural, size
 
     done = _compact(session, everything, must=True)
@@ -83,7 +91,7 @@ def compact(session: Session, everything: bool) -> None:
     session.say(
         f"{plural(done.packs_before, 'pack')} of {size(done.bytes_before)} became"
         f" {plural(done.packs_after, 'pack')} of {size(done.bytes_after)}: "
-        + (f"{size(done.given_back)} given back." if done.given_back else "no space was given back.")
+        + (f"{size(done.given_back)} freed." if done.given_back else "no space freed.")
     )
     _name_left(session, done)
 
@@ -135,7 +143,7 @@ def _compact(session: Session, everything: bool = False, must: bool = False) -> 
         except Busy as busy:
             if must:
                 raise
-            session.remark(f"{busy} The space is given back by a later `keepfast compact`.")
+            session.remark(f"{busy} Run `keepfast compact` later to free the space.")
             return None
 
 
@@ -165,7 +173,7 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
         return
     if chosen:
         _print_chosen(session, chosen, "Would forget")
-        session.print(f"{size(freed)} of contents would no longer be needed.")
+        session.print(f"Would free {size(freed)} of contents.")
         _name_staying(session, staying)
     else:
         session.print("Nothing would be forgotten.")
@@ -178,7 +186,7 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
             for row in thinnable(session.repository, session.engine.place.path)
             if (row.workspace, row.version) not in taken
         ]
-        also = "the oldest automatic ones would be thinned too" if left else NOTHING_LEFT
+        also = "the oldest automatic ones would be forgotten too" if left else NOTHING_LEFT
         session.print(f"The store is {size(over)} over {size(most)}; {also}.")
 
 
@@ -232,18 +240,18 @@ def _answer(
     if not chosen and not thinned:
         session.say("Nothing to forget.")
     if chosen:
-        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents are no longer needed.")
+        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents can be freed.")
         _name_staying(session, staying)
     if done is not None:
-        given_back = f"{size(done.given_back)} were given back" if done.given_back else "No space was given back"
+        given_back = f"{size(done.given_back)} freed" if done.given_back else "No space freed"
         session.say(f"{given_back}: the store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
         _name_left(session, done)
     if thinned:
         count = plural(len(thinned), "oldest automatic checkpoint")
-        has = f" It has {size(now)} now." if now is not None else ""
-        session.say(f"The store was over {size(most)}: the {count} went too.{has}")
+        has = f" Its size is {size(now)} now." if now is not None else ""
+        session.say(f"The store was over {size(most)}: forgot the {count} too.{has}")
     if now is not None and now > most and failed is None and not (chosen and not thinned and done is None):
-        session.warn(f"The store has {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
+        session.warn(f"The store takes {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
 
 
 def _told(session: Session, failed: NotCompacted | None) -> int:
@@ -264,8 +272,8 @@ def _name_staying(session: Session, staying: int) -> None:
 
     if staying:
         session.remark(
-            f"{size(staying)} of the newest one's contents stay until a later save has other files: the next save builds"
-            " on them. `keepfast purge` removes them too."
+            f"{size(staying)} of the newest checkpoint's contents are not freed: the next save builds on "
+            "them. `keepfast purge` removes them too."
         )
 
 
@@ -275,8 +283,8 @@ def _name_left(session: Session, done: Compaction) -> None:
 
     if done.bytes_left >= WORTH_A_WORD:
         session.remark(
-            f"{size(done.bytes_left)} that nothing needs stay for now: they are little of the packs that they lie in."
-            " `keepfast compact --everything` gives them back."
+            f"{size(done.bytes_left)} of unneeded data remain in packs that are mostly in use. Run "
+            "`keepfast compact --everything` to free them."
         )
 
 

@@ -22,14 +22,18 @@ SHOWN = 10
 @click.command()
 @click.argument("reference", metavar="[REF]", type=REFERENCE, required=False)
 @click.argument("folder", metavar="DIR", type=click.Path(), required=False)
-@click.option("--git", "with_git", is_flag=True, help="Make DIR a git repository at the checkpoint's commit.")
+@click.option("--git", "with_git", is_flag=True, help="Make DIR a git repository at the commit of the checkpoint.")
 @click.option(
-    "--privileged", is_flag=True, help="Bring back `security.*` and `trusted.*` attributes, and root's ACLs, too."
+    "--privileged", is_flag=True, help="Also restore `security.*` and `trusted.*` attributes and root's ACLs."
 )
-@click.option("--back", is_flag=True, help="Bring home what was done in the fork DIR, as a patch.")
-@click.option("--patch", metavar="FILE", default=None, help="With --back: write the patch to FILE.")
-@click.option("--branch", metavar="NAME", default=None, help="With --back: say how to fetch DIR's branch as NAME.")
-@click.option("--force", is_flag=True, help="With --patch: replace FILE if it is there.")
+@click.option("--back", is_flag=True, help="Get the changes made in the fork DIR, as a patch.")
+@click.option(
+    "--patch", metavar="FILE", default=None, help="With --back: write the patch to FILE (default: standard output)."
+)
+@click.option(
+    "--branch", metavar="NAME", default=None, help="With --back: print the command that fetches DIR's branch as NAME."
+)
+@click.option("--force", is_flag=True, help="With --patch: overwrite FILE if it exists.")
 @common
 def fork(
     session: Session,
@@ -42,18 +46,18 @@ def fork(
     branch: str | None,
     force: bool,
 ) -> int:
-    """Make the folder DIR with the state of checkpoint REF: a workspace of its own, independent from now on.
+    """Create the folder DIR from checkpoint REF, as an independent workspace.
 
-    Without REF, that of the newest. REF may be the id of any checkpoint or workspace in the store. With --git, your repository is
-    only read. With --back, give DIR alone.
+    REF defaults to the newest checkpoint; it may be the id of any checkpoint or workspace in the store. --git only
+    reads your repository. With --back, give DIR without REF.
     """
     words = [word for word in (reference, folder) if word is not None]
     if len(words) != 1 and (back or not words):
         raise Usage("Give the folder of the fork." if back else "Give a folder, such as ../trial.")
     if not back and (patch is not None or branch is not None):
-        raise Usage("--patch and --branch go with --back.")
+        raise Usage("--patch and --branch need --back.")
     if back and (with_git or (patch is not None and branch is not None)):
-        raise Usage("Give --back with either --patch or --branch.")
+        raise Usage("--patch and --branch cannot be combined.")
     target = os.path.realpath(os.path.join(session.cwd, os.fsencode(words[-1])))
     if privileged:
         session.settings.put("restore.privileged_attributes", True, "--privileged")
@@ -72,11 +76,13 @@ def _newest(session: Session, folder: str) -> str:
         _resolve(session, folder)
     except KeepfastError:
         return "@"
-    raise Usage(f"{folder} is a checkpoint.", f"Give the folder too: `keepfast fork {folder} ../trial`.")
+    raise Usage(f"{folder} is a checkpoint.", f"Give the new folder too: `keepfast fork {folder} ../trial`.")
 
 
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
-    """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a restore."""
+    """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a
+    restore.
+    """
     from keepfast.app.fork import Forking
     from keepfast.workspace.git_clone import Git
     from keepfast.workspace.marker import show
@@ -89,7 +95,7 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
         done = Forking(session.engine, root, row, checkpoint).fork(target, git)
     _report(session, target, checkpoint, done)
     if outer is not None and outer[1] != row.id:
-        session.remark(f"It lies in the workspace {show(outer[0])}, which may keep its files too.")
+        session.remark(f"It is inside the workspace {show(outer[0])}, which may save its files too.")
     return Conflict.exit_code if done.applied.kept else 0
 
 
@@ -153,13 +159,16 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
     if done.branch:
         session.say(f"It is a git repository on the branch {done.branch}.")
     for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:SHOWN]:
-        session.remark(f"  not there: {show(path)}, which {why}")
+        session.remark(f"  skipped {show(path)}: it {why}")
     if len(done.left_out) > SHOWN:
-        session.remark(f"  … and {len(done.left_out) - SHOWN} more that were left out")
+        session.remark(f"  … and {len(done.left_out) - SHOWN} more skipped")
     for path, why in done.applied.kept:
-        session.warn(f"  not as it was: {show(path)}: {why}")
+        session.warn(f"  differs: {show(path)}: {why}")
     if done.differs and not done.applied.kept:
-        session.warn("Its first checkpoint is not the same tree: something changed it, or this disk cannot hold it.")
+        session.warn(
+            "The first checkpoint of the fork differs from the original: files changed meanwhile, or this file "
+            "system cannot represent them."
+        )
 
 
 def _bring_home(session: Session, target: bytes, file: str | None, force: bool) -> None:
@@ -184,11 +193,11 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
         for line in patch.lines:
             write_bytes(line + b"\n")
     else:
-        session.say(f"Wrote a patch of {plural(patch.files, 'file')} to {file}; `git apply` takes it.")
+        session.say(f"Wrote a patch of {plural(patch.files, 'file')} to {file}; apply it with `git apply`.")
     for path, why in patch.omitted:
-        session.warn(f"not in the patch: {show(path)} {why}")
+        session.warn(f"not in the patch: {show(path)}, it {why}")
     if not patch.files and not patch.omitted:
-        session.remark("The fork is as it was at the beginning.")
+        session.remark("The fork has no changes.")
 
 
 def write_patch(path: str, patch: Patch, force: bool) -> None:
@@ -213,11 +222,11 @@ def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) ->
     found = facts(target)
     if found is None or found.work_tree != target:
         raise NotFound(
-            f"{show(target)} is not a git repository.", "`keepfast fork --back` without --branch makes a patch."
+            f"{show(target)} is not a git repository.", "Run `keepfast fork --back` without --branch to get a patch."
         )
     words = ["git", "fetch", os.fsdecode(target), f"{found.branch or 'HEAD'}:{name}"]
     if session.json:
         write_json({"command": words, "branch": found.branch, "commit": found.commit})
         return
     session.print(shlex.join(words))
-    session.remark("Run this in your repository. It brings what is committed in the fork; commit there first.")
+    session.remark("Run this in your repository. It fetches what is committed in the fork, so commit there first.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
     from keepfast.workspace.diff import Hunk
 
-HELP = "y take this hunk · n leave it · a take it and the rest of the file · d leave the rest of the file · q stop choosing"
+HELP = "y restore this hunk · n skip it · a restore it and the rest of the file · d skip the rest of the file · q quit"
 
 
 def choose(
@@ -30,17 +30,17 @@ def choose(
     from keepfast.workspace.diff import apply, compare
 
     if session.json or not sys.stdin.isatty():
-        raise Usage("--patch asks for every hunk, and there is nobody to ask.", "Name paths after `--` instead.")
+        raise Usage("--patch asks about each hunk, but stdin is not a terminal.", "Name paths after `--` instead.")
     changes = compare_states(session.engine, restorer.root, restorer.row, target, None, paths)
     contents: dict[bytes, tuple[Entry, bytes]] = {}
     for change in changes:
         if change.old is None or change.new is None or change.old.kind != "f" or change.new.kind != "f":
-            session.remark(f"{_show(change.path)}: not a change within a file; restore it whole by its path.")
+            session.remark(f"{_show(change.path)}: not a change within a text file; restore it by its path.")
             continue
         now, then = change.new_content() or b"", change.old_content() or b""
         found = compare(now, then)
         if found.binary:
-            session.remark(f"{_show(change.path)}: binary; restore it whole by its path.")
+            session.remark(f"{_show(change.path)}: binary file; restore it by its path.")
             continue
         chosen, stopped = _ask(session, change.path, found.hunks)
         if chosen:
@@ -62,7 +62,7 @@ def _ask(session: Session, path: bytes, hunks: list[Hunk]) -> tuple[set[int], bo
             text = kind + _show(line.rstrip(b"\n"))
             session.print(session.paint(colour, text) if colour else text)
         while True:
-            answer = click.prompt(f"Take hunk {number + 1} of {len(hunks)}? [y,n,a,d,q,?]", default="n", err=True)
+            answer = click.prompt(f"Restore hunk {number + 1} of {len(hunks)}? [y,n,a,d,q,?]", default="n", err=True)
             if answer in tuple("yn"):
                 break
             if answer == "a":

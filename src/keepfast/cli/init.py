@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--moved", is_flag=True, help="The folder was moved here: go on with the history that its marker names.")
-@click.option("--new-store", is_flag=True, help="Begin a new history in this store, whatever became of the one before.")
+@click.option("--moved", is_flag=True, help="The folder was moved here: continue the history that its marker names.")
+@click.option("--new-store", is_flag=True, help="Start a new history in this store, without the previous one.")
 @common
 def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> None:
-    """Protect DIR, by default the current folder; it is made if need be.
+    """Protect DIR (default: the current folder). It is created if missing.
 
-    Checkpoints go to the store, outside of it. Only a small folder .keepfast is added, which keeps itself out of git.
-    A store that has moved is given by --store: if it is the same one, its new path is noted.
+    Checkpoints are saved in the store, outside of DIR. DIR gets only a small folder .keepfast, which git ignores. If
+    the store was moved, give its new path with --store.
     """
     from keepfast.cli.client_files import hooks_in_hint, mend_launcher, renew_launcher
     from keepfast.workspace.adoption import refuse_whole
@@ -35,7 +35,8 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
 
     if moved and session.around.is_agents():
         raise Refused(
-            "A person has to say that a folder was moved, not an agent.", "Run `keepfast init --moved` there yourself."
+            "Only a person can confirm that a folder was moved.",
+            ("Run `keepfast init --moved` in that folder in a terminal."),
         )
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder or ".")))
     with hooks_in_hint(session):
@@ -62,25 +63,27 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
         return
     session.say(_headline(show(root), store, moved, said, known, there))
     if outer is not None and not known:
-        session.remark(f"It lies in the workspace {show(outer[0])}, which keeps its files too.")
+        session.remark(f"It is inside the workspace {show(outer[0])}, which saves its files too.")
     if not known:
         _tell_history(session, engine, there)
     if hooked:
-        session.remark(f"The launcher that {hooked} names is written again; no hook started, because {wrong}.")
+        session.remark(f"Rewrote the launcher that {hooked} names. No hook started before, because {wrong}.")
     _warn_of_keys(session, closed, shared)
 
 
 def _headline(root: str, store: str, moved: bool, said: Marker | None, known: bool, there: int) -> str:
-    """What became of the folder. `said`: its marker before; `known`: that was this workspace; `there`: its checkpoints."""
+    """What became of the folder. `said`: its marker before; `known`: that was this workspace; `there`: its
+    checkpoints.
+    """
     if moved:
-        return f"{root} goes on with its history in the store {store}."
+        return f"{root} continues its history in the store {store}."
     if said is None:
         return f"Protecting {root} in the store {store}."
     if not known and not there:
-        return f"{root} begins a new history in the store {store}."
+        return f"{root} starts a new history in the store {store}."
     if known and said[1] in ("", store):
-        return f"{root} is protected already."
-    return f"{root} is kept in the store {store} from now on."
+        return f"{root} is already protected."
+    return f"{root} now uses the store {store}."
 
 
 def _tell_history(session: Session, engine: Engine, there: int) -> None:
@@ -88,11 +91,12 @@ def _tell_history(session: Session, engine: Engine, there: int) -> None:
     from keepfast.present.terminal import plural
 
     if there:
-        session.remark(f"Its history goes on, with {plural(there, 'checkpoint')}; `keepfast list` shows it.")
+        session.remark(f"It has {plural(there, 'checkpoint')}. Run `keepfast list` to see them.")
         return
     if engine.place.is_successor():
         session.remark(
-            f"The store that was at {engine.place.path} before is not there: what it has of this folder is not in this history."
+            f"The store formerly at {engine.place.path} is missing; its checkpoints of this folder are not "
+            "in this history."
         )
     session.remark("Run `keepfast save` to make the first checkpoint.")
 
@@ -103,15 +107,15 @@ def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
 
     if closed:
         session.warn(
-            f"{plural(len(closed), 'key set')} of this store cannot be opened with your keys: secret files and conversations "
-            "that others sealed are closed to you, and yours to them. To share them, run `keepfast key export FILE` there "
-            "and `keepfast key import FILE` here, before the first save."
+            f"{plural(len(closed), 'key set')} of this store cannot be decrypted with your keys: you cannot "
+            "restore secret files and conversations that others sealed, nor they yours. To share them, run "
+            "`keepfast key export FILE` there and `keepfast key import FILE` here, before the first save."
         )
     elif shared:
         session.warn(
-            "This store was begun from another home. Each home seals secret files and conversations with keys of its own, "
-            "and cannot open those of the other. To share them, run `keepfast key export FILE` in the one that seals first "
-            "and `keepfast key import FILE` in the other."
+            "This store was created from another home folder. Each home folder has its own keys and cannot "
+            "decrypt what the other sealed. To share keys, run `keepfast key export FILE` in one home and "
+            "`keepfast key import FILE` in the other."
         )
 
 
@@ -152,14 +156,16 @@ def _has_moved(session: Session, apart: Elsewhere) -> bool:
 
 
 def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
-    """A folder that another store keeps is given a new history only by somebody who says so: in the store of the settings."""
+    """A folder that another store keeps is given a new history only by somebody who says so: in the store of the
+    settings.
+    """
     try:
         return engine, _adopt(engine, root, anew)
     except (MissingStore, OtherStore) as error:
         if session.json or not sys.stdin.isatty():
             raise
         engine = session.engine_for(None)
-        if not session.agreed(f"{error} {error.hint} Begin a new history in {engine.place.path}?", False):
+        if not session.agreed(f"{error} {error.hint} Start a new history in {engine.place.path}?", False):
             raise
         return engine, _adopt(engine, root, True)
 
@@ -186,5 +192,5 @@ def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
             except OSError:
                 break
         if isinstance(error, OSError) and not isinstance(error, KeepfastError):
-            raise Failed(f"{show(root)} cannot be made: {error.strerror}.") from None
+            raise Failed(f"{show(root)} cannot be created: {error.strerror}.") from None
         raise

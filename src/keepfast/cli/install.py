@@ -13,12 +13,15 @@ from keepfast.cli.client_files import (
     backup_path,
     drop_launcher,
     forget_interpreter,
+    has_first_copy,
     hook_command,
     interpreter_file,
     is_at_home,
+    is_empty,
     launcher_path,
     read,
     record,
+    remove,
     settings_path,
     start_of,
     write,
@@ -40,7 +43,10 @@ _scope = click.option(
     "--scope",
     type=click.Choice(list(SCOPES)),
     default="user",
-    help="Whose settings: yours, this project's, or yours for this project.",
+    help=(
+        "Settings file to change: yours (user), this project's (project), or yours for this project (local). "
+        "Default user."
+    ),
 )
 
 
@@ -50,13 +56,13 @@ class Known(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> str:
         if value not in AGENTS:
             raise Usage(
-                f"There are no hooks for '{printable(str(value))}', only for {' and '.join(AGENTS)}.",
-                "`keepfast watch` saves while any agent works; docs/guides/other-agents.md has more ways.",
+                f"No hooks exist for '{printable(str(value))}', only for {' and '.join(AGENTS)}.",
+                "`keepfast watch` works with any agent; see docs/guides/other-agents.md.",
             )
         return super().convert(value, param, context)
 
 
-_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
+_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 
 
 @click.command()
@@ -64,14 +70,14 @@ _dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would chang
 @_scope
 @_dry
 @click.option(
-    "--statusline", is_flag=True, help="Also show context, limits and the last checkpoint in the status line."
+    "--statusline", is_flag=True, help="Also install a status line with context use, limits and the last checkpoint."
 )
-@click.option("--plugin", is_flag=True, help="Only prepare for the plugin, which brings its own hooks.")
+@click.option("--plugin", is_flag=True, help="Only prepare for the plugin, which has its own hooks.")
 @common
 def install(session: Session, agent: str | None, scope: str, dry_run: bool, statusline: bool, plugin: bool) -> None:
-    """Let an agent's client call keepfast by itself; without a name, list the agents that are known.
+    """Install hooks into an agent's client. Without a name, list the known agents.
 
-    Hooks of others stay as they are, and so does every byte around ours. The file as it was is kept beside it.
+    Other hooks and settings are not changed. A backup of the settings file is saved next to it.
     """
     from keepfast.agents.claude.installer import look, with_hooks, with_status_line
     from keepfast.agents.launcher import hook, status_line
@@ -97,20 +103,21 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 @click.argument("agent", type=Known(AGENTS))
 @_scope
 @_dry
-@click.option("--plugin", is_flag=True, help="Only take back what was prepared for the plugin.")
+@click.option("--plugin", is_flag=True, help="Only remove what was prepared for the plugin.")
 @common
 def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: bool) -> None:
-    """Take keepfast out of an agent's client again. Checkpoints stay."""
-    from keepfast.agents.claude.installer import without_hooks, without_status_line
-
+    """Remove the hooks from an agent's client. Checkpoints are kept."""
     if plugin:
         _leave_plugin(session, dry_run)
         return
 
-    def change(text: str, path: str) -> str:
-        return without_status_line(without_hooks(text, path), path)
+    _change(session, agent, scope, dry_run, _without_ours)
 
-    _change(session, agent, scope, dry_run, change)
+
+def _without_ours(text: str, path: str) -> str:
+    from keepfast.agents.claude.installer import without_hooks, without_status_line
+
+    return without_status_line(without_hooks(text, path), path)
 
 
 def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Callable[[str, str], str]) -> None:
@@ -121,9 +128,12 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     before, after = look(settings.text, settings.path), look(text, settings.path)
     changed = text != settings.text
     is_pristine = not (before.commands or before.statusline)
-    backup = backup_path(settings, is_pristine) if changed and settings.exists else None
+    is_kept = changed and settings.exists and (is_pristine or not is_empty(_without_ours(settings.text, settings.path)))
+    backup = backup_path(settings, is_pristine) if is_kept else None
+    # A file that was there before us has a copy beside it.
+    is_removed = changed and not is_pristine and is_empty(text) and not has_first_copy(settings)
     if not dry_run:
-        _put(session, settings, text, backup, bool(after.commands or after.statusline))
+        _put(session, settings, None if is_removed else text, backup, bool(after.commands or after.statusline))
     if session.json:
         write_json(
             {
@@ -141,9 +151,18 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
         )
         return
     if not changed:
-        session.say(f"Nothing to do: {settings.path} is as it should be.")
+        session.say(f"Nothing to do: {settings.path} is up to date.")
         return
     session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
+    _tell_change(session, before, after)
+    if is_removed:
+        session.say(f"The file holds nothing else and {'would be' if dry_run else 'is'} removed.")
+    if backup:
+        session.say(f"{'Would back it up' if dry_run else 'Backup'}: {backup}")
+    _remarks(session, scope, after)
+
+
+def _tell_change(session: Session, before: Any, after: Any) -> None:
     for sign, kind, names in (
         ("-", "hooks", [event for event in before.events if event not in after.events]),
         ("+", "hooks", [event for event in after.events if event not in before.events]),
@@ -154,19 +173,18 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
             lines = wrap(", ".join(names), 70 - len(kind))
             session.say(f"  {sign} {kind}: " + ("\n" + " " * (6 + len(kind))).join(lines))
     if after.foreign:
-        session.say(f"  {after.foreign} of others kept")
-    if backup:
-        session.say(f"{'It would be kept' if dry_run else 'It is kept'} as it was in {backup}.")
-    _remarks(session, scope, after)
+        session.say(f"  {after.foreign} other hooks unchanged")
 
 
-def _put(session: Session, settings: File, text: str, backup: str | None, is_used: bool) -> None:
-    """The launcher comes before the settings that name it, and goes after them."""
+def _put(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:
+    """The launcher comes before the settings that name it, and goes after them. Without a text the file is removed."""
     if is_used:
         path = write_launcher(session, settings.path)
         _prove([path])
         record(session)
-    if text != settings.text:
+    if text is None:
+        remove(settings)
+    elif text != settings.text:
         write(settings, text, backup)
     if not is_used:
         drop_launcher(session, settings.path)
@@ -186,9 +204,11 @@ def _line_change(before: str, after: str) -> list[tuple[str, str, list[str]]]:
 
 def _remarks(session: Session, scope: str, after: Any) -> None:
     if after.disabled and after.commands:
-        session.remark("`disableAllHooks` is set there: no hook runs until it is gone.")
+        session.remark("`disableAllHooks` is set there: no hook runs until you remove it.")
     if scope == "project" and after.commands:
-        session.remark("The hooks name a file of your home folder; `--scope local` keeps them out of the repository.")
+        session.remark(
+            "The hooks refer to a file in your home folder. Use `--scope local` to keep them out of the repository."
+        )
 
 
 def _list(session: Session) -> None:
@@ -234,11 +254,11 @@ def _prepare_plugin(session: Session, dry_run: bool) -> None:
             {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": found}
         )
         return
-    session.say(f"{'Would write' if dry_run else 'Wrote'} {path}; the plugin finds this keepfast there.")
+    session.say(f"{'Would write' if dry_run else 'Wrote'} {path}, where the plugin looks for keepfast.")
     if not is_at_home(session):
         session.warn(
-            "The plugin does not look there: it goes by the home folder of your passwd entry, and HOME is another one."
-            " `keepfast install claude` writes hooks that do not have to look."
+            "The plugin does not look there: it uses the home folder of your passwd entry, which differs "
+            "from HOME. Use `keepfast install claude` instead."
         )
 
 
@@ -249,4 +269,4 @@ def _leave_plugin(session: Session, dry_run: bool) -> None:
     if session.json:
         write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": None})
         return
-    session.say(f"{'Would take' if dry_run else 'Took'} back what was prepared for the plugin.")
+    session.say(f"{'Would remove' if dry_run else 'Removed'} what was prepared for the plugin.")

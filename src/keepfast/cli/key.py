@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.group(cls=Listed, invoke_without_command=True)
 @click.pass_context
 def key(ctx: click.Context) -> None:
-    """Show where the key lies that opens sealed contents: conversations, and files that are secret."""
+    """Manage the key that decrypts sealed contents: conversations and secret files."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(show)
 
@@ -27,7 +27,7 @@ def key(ctx: click.Context) -> None:
 @key.command()
 @common
 def show(session: Session) -> None:
-    """Show where the key lies, and whether it opens everything."""
+    """Show where the key is, and whether it can decrypt everything."""
     from keepfast.present.terminal import plural
     from keepfast.store.key_use import use_of_keys
 
@@ -42,7 +42,9 @@ def show(session: Session) -> None:
                 "key_file": sealer.keys.key_in_use() or None,
                 "key_files": [{"file": file, "sets": ids} for file, ids in sealer.keys.key_files().items()],
                 "in_use": sealer.keys.is_in_use(),
-                "sets": sets,
+                "sets": [
+                    {"id": one.id, "opens": one.opens, "seals": one.seals, "contents": one.contents} for one in sets
+                ],
                 "backed_up": backed_up,
                 "problem": problem or None,
             }
@@ -50,33 +52,34 @@ def show(session: Session) -> None:
         return
     session.print(f"key     {sealer.keys.key_in_use() or sealer.keys.folder}")
     if not sets:
-        session.print("Nothing is sealed yet; the first secret file or conversation makes the key.")
+        session.print("Nothing is sealed yet; the key is created with the first secret file or conversation.")
     for one in sets:
-        state = "opens" if one["opens"] else "does not open: its key is not here"
-        state += ", seals what is new" if one["seals"] else ""
-        session.print(f"set     {one['id']}  {plural(one['contents'], 'content')}, {state}")
+        state = "opens" if one.opens else "cannot be decrypted: its key is missing"
+        state += ", used for new contents" if one.seals else ""
+        session.print(f"set     {one.id}  {plural(one.contents, 'content')}, {state}")
     if problem:
-        session.warn(f"{problem}; `keepfast verify --repair` brings it back from the copy beside the key.")
+        session.warn(f"{problem}; `keepfast verify --repair` restores it from the copy next to the key.")
     if sets and not backed_up:
         session.remark(
-            "There is no backup: without this file nobody can open what is sealed.\nMake one: `keepfast key export FILE`"
+            "No backup: if this file is lost, sealed contents are lost.\nTo make a backup, run `keepfast "
+            "key export FILE`"
         )
 
 
 @key.command("export")
 @click.argument("file", metavar="FILE")
 @passphrase_option
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @common
 def export(session: Session, file: str, source: str | None, force: bool) -> None:
-    """Write a backup of all keys at hand into FILE, under a passphrase."""
+    """Write a backup of all available keys to FILE, encrypted by a passphrase."""
     from keepfast.fsutil.durable import replace
     from keepfast.model.light_json import dumps
 
     sealer = session.repository.contents.sealer()
     path = os.path.join(os.fsdecode(session.cwd), file)
     if os.path.lexists(path) and not force:
-        raise Conflict(f"{file} is there already.", "Give another name, or --force to replace it.")
+        raise Conflict(f"{file} already exists.", "Give another name, or --force to overwrite it.")
     backup = sealer.keys.backup(passphrase(session, source, new=True))
     try:
         replace(path, dumps(backup).encode("ascii") + b"\n")
@@ -85,7 +88,10 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
         raise Failed(f"{file} cannot be written: {error.strerror}.") from None
     if session.json:
         write_json({"file": path, "sets": len([one for one, opens in sealer.keys.sets() if opens])})
-    session.say(f"Wrote a backup of the keys to {file}. Keep it elsewhere, and its passphrase in another place.")
+    session.say(
+        f"Wrote a backup of the keys to {file}. Store it on another machine or disk, and its passphrase in a "
+        "different place."
+    )
 
 
 @key.command("import")
@@ -93,38 +99,38 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
 @passphrase_option
 @common
 def import_(session: Session, file: str, source: str | None) -> None:
-    """Take over the keys in FILE: a backup, or a bundle that was exported with its secrets."""
+    """Import the keys in FILE: a key backup, or a bundle exported with --with-secrets."""
     backup = _backup_in(os.path.join(os.fsdecode(session.cwd), file))
     new = session.repository.contents.sealer().keys.admit(backup, passphrase(session, source))
     if session.json:
         write_json({"new": new})
-    session.say(f"Took over {new} key set{'' if new == 1 else 's'}." if new else "All of these keys were here already.")
+    session.say(
+        (f"Imported {new} key set{'' if new == 1 else 's'}.") if new else "All of these keys are already present."
+    )
 
 
 @key.command()
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would change; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @common
 def rotate(session: Session, yes: bool, dry_run: bool) -> None:
-    """Seal what is new with new keys, and put a new key file in the place of the old one.
+    """Replace the key file, and seal new contents with new keys.
 
-    The new key opens everything. What was sealed before stays as it is: whoever has an old key file, and what the store
-    or the folder of keys had then, or an old backup, opens that, and nothing that is sealed from now on.
+    The new key decrypts everything. Contents sealed before are not changed: an old key file with the old store, or an
+    old backup, still decrypts them, but nothing sealed from now on.
     """
     sealer = session.repository.contents.sealer()
     if dry_run:
         _show_rotation(session, sealer)
         return
-    if not session.agreed(
-        "Put a new key in the place of the old one? Copies of the old one do not open what is sealed from then on.", yes
-    ):
+    if not session.agreed("Replace the key? Copies of the old key cannot decrypt anything sealed from now on.", yes):
         return
     found = sealer.keys.rotate()
     closed = [one for one, opens in sealer.keys.sets() if not opens]
     if session.json:
         write_json({"key_file": sealer.keys.key_in_use(), "set": found, "closed_sets": closed, "dry_run": False})
-    session.say(f"{sealer.keys.key_in_use()} is a new key; what is new is sealed with the set {found}.")
-    session.remark("Older backups do not open that. Make a new one: `keepfast key export FILE`")
+    session.say(f"{sealer.keys.key_in_use()} is a new key; new contents are sealed with the key set {found}.")
+    session.remark("Older backups cannot decrypt them. To make a new backup, run `keepfast key export FILE`")
     _warn_of_others(session, closed)
 
 
@@ -138,11 +144,11 @@ def _show_rotation(session: Session, sealer: Sealer) -> None:
     if session.json:
         write_json({"key_file": sealer.keys.key_in_use(), "set": None, "closed_sets": closed, "dry_run": True})
         return
+    session.print(f"Would replace the key {sealer.keys.key_in_use()}, and seal new contents with a new key set.")
     session.print(
-        f"Would put a new key in the place of {sealer.keys.key_in_use()}, and seal what is new with a new key set."
+        f"The new key would open the same {plural(len(opened), 'key set')} as the old one; contents do not change."
     )
-    session.print(f"The new key would open the {plural(len(opened), 'key set')} that the old one opens; contents stay.")
-    session.print("Copies and backups of the old key would not open what is sealed from then on.")
+    session.print("Copies and backups of the old key could not decrypt anything sealed from then on.")
     _warn_of_others(session, closed)
 
 
@@ -151,8 +157,9 @@ def _warn_of_others(session: Session, closed: list[str]) -> None:
 
     if closed:
         session.warn(
-            f"{plural(len(closed), 'key set')} of this store {'is' if len(closed) == 1 else 'are'} somebody else's, whose "
-            "keys do not open what you seal from now on; `keepfast key import` of your new backup opens it there."
+            f"{plural(len(closed), 'key set')} of this store {'is' if len(closed) == 1 else 'are'} another "
+            "user's, whose keys cannot decrypt what you seal from now on; that user can run `keepfast key "
+            "import` with your new backup."
         )
 
 
@@ -163,7 +170,7 @@ def _backup_in(path: str) -> Any:
         with open(path, "rb") as file:
             data = file.read(1 << 20)
     except FileNotFoundError:
-        raise NotFound(f"There is no file {path}.", "Give the path of a backup of keys.") from None
+        raise NotFound(f"File {path} not found.", "Give the path of a key backup.") from None
     except OSError as error:
         raise Failed(f"{path} cannot be read: {error.strerror}.") from None
     if data.startswith(b"HFBUND"):
@@ -177,4 +184,4 @@ def _backup_in(path: str) -> Any:
     try:
         return loads(data)
     except ValueError:
-        raise Damaged(f"{path} is no backup of keys, or it is damaged.", "Take another copy of it.") from None
+        raise Damaged(f"{path} is not a key backup, or it is damaged.", "Use another copy of the file.") from None

@@ -13,7 +13,7 @@ from keepfast.model.errors import Usage
 @click.argument("reference", metavar="REF", type=REFERENCE)
 @common
 def pin(session: Session, reference: str) -> None:
-    """Keep the checkpoint REF for good: no policy forgets it."""
+    """Pin the checkpoint REF: retention never forgets it."""
     _pin(session, reference, True)
 
 
@@ -21,17 +21,17 @@ def pin(session: Session, reference: str) -> None:
 @click.argument("reference", metavar="REF", type=REFERENCE)
 @common
 def unpin(session: Session, reference: str) -> None:
-    """Let the checkpoint REF go with the others again."""
+    """Unpin the checkpoint REF, so that retention can forget it."""
     _pin(session, reference, False)
 
 
 @click.command()
 @click.argument("reference", metavar="REF", type=REFERENCE)
 @click.argument("text", metavar="[NAME]", required=False)
-@click.option("--remove", is_flag=True, help="Take its name away.")
+@click.option("--remove", is_flag=True, help="Remove the checkpoint's name.")
 @common
 def name(session: Session, reference: str, text: str | None, remove: bool) -> None:
-    """Give the checkpoint REF a name. Of several with one name, the newest answers to it."""
+    """Name the checkpoint REF. If several have the same name, it refers to the newest."""
     from keepfast.store import labels
     from keepfast.store.references import checked_name
 
@@ -41,11 +41,9 @@ def name(session: Session, reference: str, text: str | None, remove: bool) -> No
     wanted = checked_name(text) if text is not None else ""
     changed = labels.name(session.repository, row, wanted)
     if wanted:
-        _answer(session, row.version, changed, f"v{row.version} is named {wanted}{'' if changed else ' already'}.")
+        _answer(session, row.version, changed, f"v{row.version} is {'now' if changed else 'already'} named {wanted}.")
     else:
-        _answer(
-            session, row.version, changed, f"v{row.version} has no name {'any more' if changed else 'to take away'}."
-        )
+        _answer(session, row.version, changed, f"v{row.version} has no name {'any more' if changed else 'to remove'}.")
 
 
 def _pin(session: Session, reference: str, pinned: bool) -> None:
@@ -54,7 +52,7 @@ def _pin(session: Session, reference: str, pinned: bool) -> None:
     row = session.resolve(session.workspace()[1], reference)
     changed = labels.pin(session.repository, row, pinned)
     if pinned:
-        text = f"Pinned v{row.version}." if changed else f"v{row.version} is pinned already."
+        text = f"Pinned v{row.version}." if changed else f"v{row.version} is already pinned."
     else:
         text = f"Unpinned v{row.version}." if changed else f"v{row.version} is not pinned."
     _answer(session, row.version, changed, text)

@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
 
             near = get_close_matches(args[0], self.table, 1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+            raise click.UsageError(f"Unknown command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

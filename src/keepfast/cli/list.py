@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 
 SHOWN = 50
 OPTIONS = (
-    click.option("--session", "session_id", default="", metavar="ID", help="Only those of this session."),
-    click.option("--task", "task_id", default="", metavar="ID", help="Only those of this task."),
-    click.option("--trigger", default="", metavar="NAME", help="Only those with this trigger, such as manual or auto."),
-    click.option("--tag", default="", metavar="TAG", help="Only those with this tag."),
-    click.option("--limit", type=Whole(0), default=None, metavar="N", help="At most so many; 0 for all."),
-    click.option("--all", "everything", is_flag=True, help="Those too that restores made for safety."),
-    click.option("--all-workspaces", is_flag=True, help="Of every workspace in the store."),
+    click.option("--session", "session_id", default="", metavar="ID", help="Show only checkpoints of this session."),
+    click.option("--task", "task_id", default="", metavar="ID", help="Show only checkpoints of this task."),
+    click.option(
+        "--trigger",
+        default="",
+        metavar="NAME",
+        help=("Show only checkpoints with this trigger, such as manual or auto."),
+    ),
+    click.option("--tag", default="", metavar="TAG", help="Show only checkpoints with this tag."),
+    click.option("--limit", type=Whole(0), default=None, metavar="N", help="Show at most N checkpoints; 0 shows all."),
+    click.option("--all", "everything", is_flag=True, help="Also show safety checkpoints made by restores."),
+    click.option("--all-workspaces", is_flag=True, help="Show checkpoints of every workspace in the store."),
 )
 
 
@@ -40,8 +45,8 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
 def list_(session: Session, limit: int | None, **chosen: Any) -> None:
     """List checkpoints, newest first.
 
-    Without --limit a table shows the newest 50, and --json gives all. Those that a restore makes of what was there before
-    are shown with --all, or by their --trigger.
+    The table shows the newest 50 unless --limit is given; --json prints all. Safety checkpoints made by restores are
+    shown only with --all or --trigger.
     """
     most = limit if limit is not None else 0 if session.json else SHOWN
     rows, homes = _found(session, most + 1 if most else 0, **chosen)
@@ -56,16 +61,16 @@ def list_(session: Session, limit: int | None, **chosen: Any) -> None:
     _as_table(session, rows, homes)
     session.remark_unknown_settings()
     if more:
-        session.remark(f"There are more: `--limit 0` shows all, `--limit {2 * most}` twice as many.")
+        session.remark(f"There are more. Use `--limit 0` to show all, or `--limit {2 * most}` for twice as many.")
 
 
 @click.command()
 @choosing
 @common
 def latest(session: Session, limit: int | None, **chosen: Any) -> None:
-    """Show the newest checkpoint that fits: the first that `list` with the same options shows.
+    """Show the newest checkpoint that matches the filters: the first one that `list` shows with the same options.
 
-    --json gives one object. `show` tells more about it.
+    --json prints one object. `show` prints more about a checkpoint.
     """
     rows, homes = _found(session, 1, **chosen)
     if not rows:
@@ -105,7 +110,7 @@ def _found(
 
 def _none(chosen: dict[str, Any]) -> str:
     limited = any(chosen[key] for key in ("session_id", "task_id", "trigger", "tag"))
-    return "No checkpoint fits." if limited else "There is no checkpoint yet. Run `keepfast save`."
+    return "No checkpoint matches." if limited else "No checkpoint yet. Run `keepfast save`."
 
 
 def _facts(rows: list[CheckpointRow], homes: dict[str, bytes]) -> list[dict[str, Any]]:

@@ -12,14 +12,20 @@ PORT = 8418
 
 
 @click.command()
-@click.option("--http", is_flag=True, help="Serve HTTP on this machine instead of standard input and output.")
-@click.option("--port", type=Whole(0, 65535), default=None, metavar="N", help=f"Port for --http ({PORT}; 0: any).")
-@click.option("--token-file", metavar="FILE", help="File with the token for --http; made if it is not there.")
+@click.option("--http", is_flag=True, help="Serve HTTP on loopback instead of standard input and output.")
+@click.option(
+    "--port",
+    type=Whole(0, 65535),
+    default=None,
+    metavar="N",
+    help=(f"Port for --http (default {PORT}; 0: any free port)."),
+)
+@click.option("--token-file", metavar="FILE", help="File with the token for --http; created if missing.")
 @click.pass_obj
 def mcp(session: Session, http: bool, port: int | None, token_file: str | None) -> int:
-    """Serve checkpoints and recall to an agent, for the workspace around the current folder."""
+    """Serve checkpoints and recall of the current workspace to an agent over MCP."""
     if not http and (port is not None or token_file is not None):
-        raise Usage("--port and --token-file belong to --http.")
+        raise Usage("--port and --token-file need --http.")
     if session.start is None:
         raise Failed("The server cannot be started from here.")
     options = {

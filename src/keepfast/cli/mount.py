@@ -22,13 +22,13 @@ READY = "ready"
 
 @click.command()
 @click.argument("words", metavar="[REF] DIR", type=REFERENCE, nargs=-1)
-@click.option("--background", is_flag=True, help="Return as soon as it is mounted.")
+@click.option("--background", is_flag=True, help="Mount in the background and return.")
 @common
 def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
-    """Show all checkpoints of the workspace as folders in DIR, or the state of REF alone; nothing there can be changed.
+    """Mount all checkpoints of the workspace, or only REF, read-only at DIR.
 
-    DIR has a folder for each version, a link `latest`, and links by name in `names`. It lasts until Ctrl-C, or until it
-    is unmounted. While it lasts, nothing of the store is swept.
+    DIR gets a folder for each version, a link `latest`, and links by name in `names`. Press Ctrl-C or unmount DIR to
+    end it. While it is mounted, the store cannot be compacted.
     """
     from keepfast.app.mount import library, prepare
 
@@ -104,7 +104,7 @@ def _failed(answer: str, folder: bytes) -> KeepfastError:
     kind, _, said = answer.partition("\n")
     message, _, hint = said.partition("\n")
     known = {one.__name__: one for one in (Busy, Unreachable)}
-    return known.get(kind, Failed)(message or f"The mount at {os.fsdecode(folder)} ended at once.", hint)
+    return known.get(kind, Failed)(message or f"The mount at {os.fsdecode(folder)} ended immediately.", hint)
 
 
 def _telling(writing: int) -> Callable[[], None]:
@@ -122,9 +122,9 @@ def _announce(session: Session, row: CheckpointRow | None, folder: bytes, proces
         version = f"v{row.version}" if row is not None else None
         write_json({"mounted": show(folder), "version": version, "pid": process})
         return
-    what = f"v{row.version}" if row is not None else "All versions"
+    what = f"v{row.version}" if row is not None else "all versions"
     way = "Press Ctrl-C" if process == os.getpid() else f"Run `fusermount3 -u {show(folder)}`"
-    session.say(f"{what} can be read at {show(folder)}. {way} to unmount.")
+    session.say(f"Mounted {what} at {show(folder)}. {way} to unmount.")
     sys.stdout.flush()
 
 

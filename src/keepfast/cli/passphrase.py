@@ -18,7 +18,7 @@ passphrase_option = click.option(
     "source",
     metavar="FILE",
     default=None,
-    help="Take the passphrase from the first line of FILE instead of asking.",
+    help="Read the passphrase from the first line of FILE (default: ask).",
 )
 
 
@@ -31,8 +31,8 @@ def passphrase(session: Session, file: str | None, *, new: bool = False) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise Failed(f"The passphrase cannot be read from {file}: {error}.") from None
         if not found:
-            raise Usage(f"{file} has an empty first line.", "Put the passphrase there.")
+            raise Usage(f"{file} has an empty first line.", "Put the passphrase on its first line.")
         return found
     if session.json or not sys.stdin.isatty():
-        raise Usage("This needs a passphrase, and there is nobody to ask.", "Give --passphrase-file FILE.")
+        raise Usage("A passphrase is needed, but stdin is not a terminal.", "Give --passphrase-file FILE.")
     return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))

@@ -20,7 +20,7 @@ def candidates(text: str, cwd: bytes, root: bytes) -> list[bytes]:
     if not inside:
         from keepfast.workspace.marker import show
 
-        raise Usage(f"{show(typed)} lies outside of the workspace {show(root)}.")
+        raise Usage(f"{show(typed)} is outside the workspace {show(root)}.")
     return inside
 
 

@@ -12,10 +12,10 @@ HOUR = 3_600_000_000_000
 
 
 @click.command()
-@click.option("--hours", type=Number(0), metavar="N", default=24.0, show_default=True, help="How far to look back.")
+@click.option("--hours", type=Number(0), metavar="N", default=24.0, show_default=True, help="Report the last N hours.")
 @common
 def report(session: Session, hours: float) -> None:
-    """What ran, waited, cost, changed and needs you since yesterday."""
+    """Report what tasks ran, waited, cost and changed, and what needs you."""
     from keepfast.runner.actions.report import report as make
 
     with ground_of(session) as ground:
@@ -37,7 +37,8 @@ def report(session: Session, hours: float) -> None:
             )
     if found["missing_keys"]:
         session.print(
-            f"Key missing: contents sealed with {', '.join(found['missing_keys'])} do not open (`keepfast key`)."
+            f"Key missing: contents sealed with {', '.join(found['missing_keys'])} cannot be decrypted (see "
+            "`keepfast key`)."
         )
     warned = [(one, warning) for one in found["tasks"] for warning in one["warnings"]]
     if warned:
@@ -45,7 +46,7 @@ def report(session: Session, hours: float) -> None:
         for one, warning in warned:
             session.print(f"  {one['id']}  {one['title']}: {warning['message']}")
     if not found["tasks"]:
-        session.print("No task did anything.")
+        session.print("No task ran.")
         return
     rows = []
     for one in found["tasks"]:
@@ -57,4 +58,4 @@ def report(session: Session, hours: float) -> None:
     head = ["TASK", "STATUS", "RAN", "WAITED", "TOKENS", "FILES", "TITLE"]
     for line in session.paint.table(head, rows, give=6):
         session.print(line)
-    session.print(f"Together: {found['tokens']:,} tokens, ${found['money']:.2f}.")
+    session.print(f"Total: {found['tokens']:,} tokens, ${found['money']:.2f}.")

@@ -16,21 +16,25 @@ from keepfast.model.errors import Usage
 
 @click.command(cls=WithPaths, options_metavar="[OPTIONS]")
 @click.argument("reference", metavar="[REF] [-- PATH...]", type=REFERENCE, required=False)
-@click.option("--files", is_flag=True, help="Bring back files; the default.")
-@click.option("--conversation", is_flag=True, help="Bring back the conversation as a new session.")
-@click.option("--both", is_flag=True, help="Bring back files and conversation.")
-@click.option("--launch", is_flag=True, help="Start the agent's client on that session.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--keep-mine", is_flag=True, help="Leave files that were changed since the last checkpoint.")
-@click.option("--theirs", is_flag=True, help="Overwrite those too; the safety checkpoint has them.")
-@click.option("-p", "--patch", is_flag=True, help="Ask for every hunk of every text file.")
-@click.option("--mtimes", is_flag=True, help="Give rewritten files their recorded times instead of now.")
+@click.option("--files", is_flag=True, help="Restore files (default).")
+@click.option("--conversation", is_flag=True, help="Restore the conversation as a new session.")
+@click.option("--both", is_flag=True, help="Restore files and conversation.")
+@click.option("--launch", is_flag=True, help="Start the agent's client with the restored session.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--keep-mine", is_flag=True, help="Keep files with unsaved changes.")
+@click.option("--theirs", is_flag=True, help="Overwrite files with unsaved changes; the safety checkpoint keeps them.")
+@click.option("-p", "--patch", is_flag=True, help="Ask about each hunk of each text file.")
 @click.option(
-    "--privileged", is_flag=True, help="Bring back `security.*` and `trusted.*` attributes, and root's ACLs, too."
+    "--mtimes",
+    is_flag=True,
+    help=("Set the modification times of restored files to the recorded times (default: now)."),
 )
-@click.option("--continue", "go_on", is_flag=True, help="Finish a restore that was cut off.")
-@click.option("--abort", is_flag=True, help="Take back a restore that was cut off.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--privileged", is_flag=True, help="Also restore `security.*` and `trusted.*` attributes and root's ACLs."
+)
+@click.option("--continue", "go_on", is_flag=True, help="Finish an interrupted restore.")
+@click.option("--abort", is_flag=True, help="Undo an interrupted restore.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def restore(
     session: Session,
@@ -49,10 +53,10 @@ def restore(
     abort: bool,
     yes: bool,
 ) -> int:
-    """Bring files back to how they were in checkpoint REF: everything, or the paths after `--`.
+    """Restore all files, or the paths after `--`, to checkpoint REF.
 
-    What is there now is saved first, always, so `keepfast undo` takes any restore back. The conversation with the agent
-    up to REF becomes a session of its own; the one that goes on is not touched.
+    The current state is always saved first, so `keepfast undo` can revert any restore. --conversation creates a new
+    session with the agent's conversation up to REF; the current session is not changed.
     """
     typed: list[str] = click.get_current_context().meta.get(PATHS, [])
     conflicts = _conflicts(keep_mine, theirs)
@@ -63,10 +67,10 @@ def restore(
         from keepfast.cli import conversation as converse
 
         if typed:
-            raise Usage("A conversation goes back as a whole: no paths.", "Restore those with --files.")
+            raise Usage("A conversation can only be restored as a whole, without paths.", "Restore paths with --files.")
         return converse.restore(session, reference, files=both or files, launch=launch, dry_run=dry_run, **how)
     if launch:
-        raise Usage("--launch goes on with a conversation.", "Add --conversation or --both.")
+        raise Usage("--launch needs a restored conversation.", "Add --conversation or --both.")
     return bring.restore(session, reference, typed, dry_run=dry_run, **how)  # type: ignore[arg-type]
 
 
@@ -74,10 +78,10 @@ def _steps(command: Callable[..., Any]) -> Callable[..., Any]:
     """What `undo` and `redo` take."""
     for option in reversed(
         (
-            click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and do nothing."),
-            click.option("--keep-mine", is_flag=True, help="Leave files that were changed since."),
-            click.option("--theirs", is_flag=True, help="Overwrite those too; they are saved first."),
-            click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+            click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing."),
+            click.option("--keep-mine", is_flag=True, help="Keep files with unsaved changes."),
+            click.option("--theirs", is_flag=True, help="Overwrite files with unsaved changes; they are saved first."),
+            click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
         )
     ):
         command = option(command)
@@ -88,7 +92,7 @@ def _steps(command: Callable[..., Any]) -> Callable[..., Any]:
 @_steps
 @common
 def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
-    """Take back the last restore. Again: the one before it."""
+    """Undo the last restore. Run it again to undo the restore before it."""
     return bring.undo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
 
 
@@ -96,11 +100,11 @@ def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bo
 @_steps
 @common
 def redo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
-    """Take back the last undo."""
+    """Redo the last undone restore."""
     return bring.redo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
 
 
 def _conflicts(keep_mine: bool, theirs: bool) -> str | None:
     if keep_mine and theirs:
-        raise Usage("--keep-mine and --theirs exclude each other.", "Give one of them.")
+        raise Usage("--keep-mine and --theirs cannot be combined.", "Give one of them.")
     return "mine" if keep_mine else "theirs" if theirs else None

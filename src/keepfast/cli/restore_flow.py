@@ -45,15 +45,15 @@ def restore(
     root, restorer = _restorer(session)
     if go_on or abort:
         if reference is not None or (go_on and abort):
-            raise Usage("--continue and --abort go alone.")
+            raise Usage("--continue and --abort cannot be combined with each other or with a checkpoint.")
         if dry_run:
             return _show_end(session, restorer, abort)
         with session.progress("Restoring") as progress:
             session.engine.progress = progress
             done = restorer.resume() if go_on else restorer.abort()
-        return _report(session, done, "Continued: at" if go_on else "Taken back: at")
+        return _report(session, done, "Restore finished at" if go_on else "Restore aborted; back at")
     if reference is None:
-        raise Usage("Which checkpoint? Give a reference such as v5.", "`keepfast list` shows what there is.")
+        raise Usage("No checkpoint given. Give a reference such as v5.", "Run `keepfast list` to see all checkpoints.")
     target = session.resolve(restorer.row, reference)
     paths = [candidates(path, session.cwd, root)[0] for path in typed]
     if b"" in paths:
@@ -64,7 +64,7 @@ def restore(
 
         chosen = choose(session, restorer, target, paths)
         if not chosen:
-            session.say("Nothing was chosen, nothing was changed.")
+            session.say("No hunk chosen; nothing changed.")
             return 0
         return _run(session, lambda _: restorer.restore_parts(target, chosen, mtimes=mtimes), "", True)
     if dry_run:
@@ -96,12 +96,12 @@ def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
     """What ending a restore that was cut off would do; nothing is changed."""
     goal, preview = restorer.outlook(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
-    said = restorer.cut_off() or {}
+    cut = restorer.cut_off()
     if not session.json:
-        end = f"--abort would go back to {what}" if abort else f"--continue would end it at {what}"
+        end = f"--abort would go back to {what}" if abort else f"--continue would finish it at {what}"
         left = len(preview.plan.steps)
         session.print(
-            f"A restore of v{said.get('target', goal.version)} was cut off; {end}: {left:,} of its steps are left."
+            f"A restore of v{cut.target if cut is not None else goal.version} was interrupted; {end}: {left:,} steps left."
         )
     _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
     return 0
@@ -150,7 +150,7 @@ def _step(
             return False
 
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
-            session.remark("Nothing was changed.")
+            session.remark("Nothing changed.")
         return 0
     how = _how(conflicts, yes)
     return _run(
@@ -170,7 +170,7 @@ def _run(
     also: Callable[[], dict[str, Any]] | None = None,
     conflicts: str | None = None,
     missing: Callable[[], list[Missing]] = list,
-    left: Callable[[], list[bytes]] = list,
+    left: Callable[[], list[tuple[bytes, int]]] = list,
     restorer: Restorer | None = None,
 ) -> int:
     """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
@@ -194,19 +194,22 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
-    lost, spared = missing(), restorer.planner.spared if restorer is not None else []
+    lost, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
+    if restorer is not None:
+        spared, not_read = restorer.planner.spared, restorer.planner.not_read
     if session.json:
-        from keepfast.present.json_forms import of_missing
+        from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
-        found = {"missing": of_missing(lost), "left_out": [_path(path) for path in left()]}
-        untouched = [{**_path(path), "why": why} for path, why in spared]
+        found = {"missing": of_missing(lost), "left_out": of_left_out(left())}
+        untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
         write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
     elif said_no:
-        session.say("Nothing was changed.")
+        session.say("Nothing changed.")
     else:
-        session.say("Nothing was changed." if spared else _unchanged(what, left()))
+        session.say("Nothing changed." if spared or not_read else _unchanged(what, left()))
         _tell_spared(session, spared)
+        _tell_not_read(session, what, not_read)
         _tell_missing(session, what, lost)
     return 0
 
@@ -218,21 +221,21 @@ def _show(
     dry_run: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
     missing: Sequence[Missing] = (),
-    left: Sequence[bytes] = (),
+    left: Sequence[tuple[bytes, int]] = (),
 ) -> None:
     """The list of what would be done: conflicts first."""
     if session.json:
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left)
         return
-    from keepfast.model.restore_plan import KEPT
+    from keepfast.model.restore_plan import KEPT, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
-    if not plan.steps and not any(why == KEPT for _, why in plan.untouched):
+    if not plan.steps and not any(why in (KEPT, NOT_READ) for _, why in plan.untouched):
         session.print(_unchanged(what, left))
     if preview.conflicts:
-        session.print(paint("bold", "Changed since the last checkpoint, by whoever it was:"))
+        session.print(paint("bold", "Unsaved changes:"))
         for path in preview.conflicts[:SHOWN]:
             session.print(f"  {paint('red', '!')} {show(path)}")
         session.print("")
@@ -243,7 +246,7 @@ def _show(
         session.print(f"  … and {len(plan.steps) - SHOWN} more")
     kept = [path for path, why in plan.untouched if why == KEPT]
     for path in kept[:SHOWN]:
-        session.print(f"  = {show(path)} is kept as it is")
+        session.print(f"  = {show(path)} (kept)")
     if len(kept) > SHOWN:
         session.print(f"  … and {len(kept) - SHOWN} more")
     # What is not there cannot be left alone: it is named below.
@@ -252,12 +255,14 @@ def _show(
     _tell_missing(session, what, missing)
 
 
-def _write_preview(preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[bytes]) -> None:
-    from keepfast.present.json_forms import of_missing
+def _write_preview(
+    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[tuple[bytes, int]]
+) -> None:
+    from keepfast.present.json_forms import of_left_out, of_missing
 
     conflicts = [_path(path) for path in preview.conflicts]
     found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-    write_json({"dry_run": True, **found, "left_out": [_path(path) for path in left], **more})
+    write_json({"dry_run": True, **found, "left_out": of_left_out(left), **more})
 
 
 def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
@@ -266,38 +271,38 @@ def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
     from keepfast.workspace.marker import show
 
     if alone:
-        text = f"{plural(len(alone), 'path')} left alone: outside of what is captured, then or now."
+        text = f"Skipped {plural(len(alone), 'path')} that are excluded, in the checkpoint or now:"
         session.print(session.paint("dim", text))
     for path, why in alone[:NAMED]:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
-def _unchanged(what: str, left: Sequence[bytes]) -> str:
+def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
     """Of what a version left out nobody knows for sure that it is as it was."""
     if not left:
         # Some paths may have been named: of all others nothing is said.
-        return f"What was asked for is as in {what}; nothing to do."
+        return f"Already at {what}."
     from keepfast.workspace.marker import show
 
-    names = ", ".join([show(path) for path in left[:NAMED]])
+    names = ", ".join([show(path) + (f" (v{held} has it)" if held else "") for path, held in left[:NAMED]])
     more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
-    return f"All that {what} holds is as it was then; nothing to do. Left out then: {names}{more}."
+    return f"Already at {what}. Excluded from it: {names}{more}."
 
 
 def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
-    """Name what no restore brings back, because it was left out, and the command that makes it again."""
+    """Name what this restore cannot bring back, because it was left out, and the version or the command that does."""
     if not missing:
         return
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
     session.warn(
-        f"{plural(len(missing), 'path')} left out of {what}, and missing here or not as it was; it cannot be brought back:"
+        f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
     for one in missing[:SHOWN]:
-        way = f"; `{one.command}` makes it again" if one.command else ""
+        way = one.holder_named() or (f"run `{one.command}` to recreate it" if one.command else "")
         state = one.state if one.state == "missing" else f"{one.state} now"
-        session.warn(f"  {show(one.path)} ({state}): {one.why}{way}")
+        session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
     if len(missing) > SHOWN:
         session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
 
@@ -307,14 +312,38 @@ def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
     from keepfast.workspace.marker import show
 
     for path, why in spared:
+        session.warn(f"  skipped {show(path)}: it {why}")
+
+
+def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
+    """Name what a version has in folders that are left out now, and how it comes back."""
+    from keepfast.workspace.marker import show
+
+    for path, why in not_read[:SHOWN]:
         session.warn(f"  left {show(path)}: it {why}")
+    if not_read:
+        session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
+
+
+def _tell_untouched(session: Session, done: Restored) -> None:
+    """Name what stays as it is although it is not as the target has it."""
+    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
+    from keepfast.workspace.git_pointers import POINTS_IN
+    from keepfast.workspace.marker import show
+
+    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
+        session.warn(f"  skipped {show(path)}: it {why}")
+    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
+    _tell_not_read(
+        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
+    )
+    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
+        session.remark(f"  skipped {show(path)}: it {why}")
 
 
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Say what was done; exit code 14 if something is not as it was asked for."""
     from keepfast.model.errors import Conflict
-    from keepfast.model.restore_plan import KEPT, OUTSIDE
-    from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
     applied, way = done.applied, done.taken_back_by
@@ -335,16 +364,12 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, modes)]
     counts = ", ".join(f"{number} {what}" for number, what in parts if number) or "nothing to do"
     session.say(f"{word} v{done.target}: {counts} ({session.milliseconds()}ms)")
-    session.say(f"Before it: v{done.before}." + (f" `keepfast {way}` takes it back." if way else ""))
+    session.say(f"Previous state saved as v{done.before}." + (f" Run `keepfast {way}` to revert." if way else ""))
     for path, why in applied.kept:
         session.warn(f"  kept {show(path)}: {why}")
-    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
-        session.warn(f"  left {show(path)}: it {why}")
-    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
-    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
-        session.remark(f"  left {show(path)}: it {why}")
+    _tell_untouched(session, done)
     for path in applied.filled:
-        session.remark(f"  left the folder {show(path)}: it holds something that is not captured")
+        session.remark(f"  kept the folder {show(path)}: it contains excluded files")
     for path, where in applied.aside:
         session.warn(f"  {show(path)} was moved to {show(where)}")
     _tell_missing(session, f"v{done.target}", done.missing)

@@ -26,26 +26,26 @@ BEGINS = ("session_start", "prompt")
 
 @click.command()
 @click.argument("reference", required=False, type=REFERENCE)
-@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="At most so many (5000).")
-@click.option("--copy", is_flag=True, help="Put it into the clipboard.")
-@click.option("--launch", is_flag=True, help="Start the agent's client with it.")
+@click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="Token limit (default 5000).")
+@click.option("--copy", is_flag=True, help="Copy the brief to the clipboard.")
+@click.option("--launch", is_flag=True, help="Start the agent's client with the brief.")
 @common
 def resume(session: Session, reference: str | None, tokens: int, copy: bool, launch: bool) -> int:
-    """Tell what an agent must know to go on: from the newest checkpoint and the disk now, or from checkpoint REFERENCE.
+    """Print a resume brief from the newest checkpoint and the current files, or from checkpoint REFERENCE.
 
-    A checkpoint that is named is told as it was: with its own conversation, and with the files that it holds.
-    Sessions with hooks are told by themselves; this is for all others, and for people.
+    With REFERENCE, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
+    automatically; this command is for other agents and for people.
     """
     from keepfast.app.resume import Resuming
     from keepfast.model.age import ago
 
     if copy and launch:
-        raise Usage("--copy and --launch do not go together.")
+        raise Usage("--copy and --launch cannot be combined.")
     root, row = session.workspace()
     resuming = Resuming(session.engine, root, row.id)
     told = resuming.tell(session.resolve(row, reference)) if reference is not None else resuming.newest()
     if told is None:
-        raise NotFound("There is no checkpoint to go on from.", "Run `keepfast save` first.")
+        raise NotFound("No checkpoint to resume from.", "Run `keepfast save` first.")
     if reference is not None:
         built, of = resuming.own(told, tokens=tokens)
         sources = {"conversation": of or None, "files": f"v{told.row.version}"}
@@ -68,7 +68,7 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
 @click.command()
 @common
 def keep(session: Session) -> None:
-    """Keep the checkpoint that the last clear left; it is kept without an answer, too."""
+    """Keep the checkpoint made by the last clear. It is also kept if you do not answer."""
     row = _left(session)
     for client, _ in _questions(session, row.workspace):
         sessions.settle(session.engine.place.folder(row.workspace), client)
@@ -80,7 +80,7 @@ def keep(session: Session) -> None:
 @click.command()
 @common
 def drop(session: Session) -> None:
-    """Forget the checkpoint that a clear has just asked about. After an answer, a turn or another clear it is kept."""
+    """Forget the checkpoint made by the last clear. Not possible after an answer, a turn or another clear."""
     from keepfast.store.maintenance.space import forget
 
     session.workspace()
@@ -90,7 +90,9 @@ def drop(session: Session) -> None:
         (client, row) for client, known in _questions(session, left.workspace) if (row := _open(session, left, known))
     ]
     if len(found) != 1:
-        raise NotFound("There is nothing to drop.", f"`keepfast forget v{left.version}` forgets what was kept.")
+        raise NotFound(
+            "No checkpoint to drop.", (f"Run `keepfast forget v{left.version}` to forget the kept checkpoint.")
+        )
     client, row = found[0]
     forget(session.repository, row.workspace, [row.version], "dropped", session.engine.place.path)
     sessions.settle(folder, client)
@@ -125,7 +127,7 @@ def _left(session: Session) -> CheckpointRow:
     _, workspace = session.workspace()
     rows = session.repository.find(Query(workspace=workspace.id, trigger="before_clear", limit=1))
     if not rows:
-        raise NotFound("No clear has left a checkpoint here.")
+        raise NotFound("No checkpoint was made by a clear in this workspace.")
     return rows[0]
 
 
@@ -135,12 +137,12 @@ def _copy(text: str) -> None:
         if program is not None:
             subprocess.run([program, *words[1:]], input=text.encode("utf-8", "replace"), check=False)
             return
-    raise Failed("There is no clipboard here.", "Install wl-copy, xclip or xsel; or leave out --copy.")
+    raise Failed("No clipboard found.", "Install wl-copy, xclip or xsel, or omit --copy.")
 
 
 def _launch(root: bytes, text: str) -> int:
     program = shutil.which(AGENT)
     if program is None:
-        raise Failed(f"{AGENT} is not installed, or not on the search path.", "Leave out --launch, and paste the text.")
+        raise Failed(f"{AGENT} is not installed or not on the PATH.", "Omit --launch, and paste the text.")
     os.chdir(root)
     os.execv(program, [program, text])

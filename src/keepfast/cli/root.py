@@ -21,49 +21,49 @@ HERE = "keepfast.cli."
 TABLE = {
     "init": Entry(HERE + "init", "init", "Protect a folder."),
     "save": Entry(HERE + "save", "save", "Make a checkpoint of the workspace."),
-    "checkpoint": Entry(HERE + "save", "checkpoint", "The same as `save`; `checkpoint list` is `list`."),
+    "checkpoint": Entry(HERE + "save", "checkpoint", "Alias of `save`; `checkpoint list` is `list`."),
     "list": Entry(HERE + "list", "list_", "List checkpoints, newest first."),
-    "latest": Entry(HERE + "list", "latest", "Show the newest checkpoint that fits."),
-    "show": Entry(HERE + "show", "show", "Show one checkpoint: why, what changed, what was left out."),
-    "diff": Entry(HERE + "diff", "diff", "Show what differs between two checkpoints, or one and the disk now."),
-    "cat": Entry(HERE + "cat", "cat", "Write a file as it was to standard output."),
+    "latest": Entry(HERE + "list", "latest", "Show the newest checkpoint that matches a filter."),
+    "show": Entry(HERE + "show", "show", "Show a checkpoint: trigger, changes and excluded paths."),
+    "diff": Entry(HERE + "diff", "diff", "Show changes between checkpoints, or a checkpoint and the disk."),
+    "cat": Entry(HERE + "cat", "cat", "Print a file from a checkpoint."),
     "search": Entry(HERE + "search", "search", "Find checkpoints by message, name, tag or path."),
-    "restore": Entry(HERE + "restore", "restore", "Bring files back to how they were."),
-    "undo": Entry(HERE + "restore", "undo", "Take back the last restore."),
-    "redo": Entry(HERE + "restore", "redo", "Take back the last undo."),
-    "fork": Entry(HERE + "fork", "fork", "Make a new folder with the state of a checkpoint."),
-    "export": Entry(HERE + "bundle", "export", "Write checkpoints into one file, to take them along."),
-    "import": Entry(HERE + "bundle", "import_", "Take over checkpoints from such a file."),
-    "mount": Entry(HERE + "mount", "mount", "Browse checkpoints as folders, read-only."),
-    "watch": Entry(HERE + "watch", "watch", "Save whenever the tree settles after changes."),
-    "serve": Entry(HERE + "serve", "serve", "Show every checkpoint in a browser, and steer from there."),
-    "hook": Entry(HERE + "hook", "hook", "What an agent's client runs at its events."),
-    "brief": Entry(HERE + "brief", "brief", "What an agent must know to go on, from a transcript."),
-    "resume": Entry(HERE + "resume", "resume", "Tell what an agent must know to go on from a checkpoint."),
-    "keep": Entry(HERE + "resume", "keep", "Keep the checkpoint that the last clear left."),
-    "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint that a clear has just asked about."),
-    "status": Entry(HERE + "status", "status", "Say how this workspace is protected right now."),
-    "task": Entry(HERE + "task", "task", "Agents that work while nobody watches."),
-    "run": Entry(HERE + "run", "run", "Run one command under supervision."),
-    "report": Entry(HERE + "report", "report", "What tasks did since yesterday, and what needs you."),
-    "service": Entry(HERE + "service", "service", "Let the supervisor start with the machine."),
-    "supervise": Entry(HERE + "supervise", "supervise", "Run tasks until told to stop."),
-    "pin": Entry(HERE + "label", "pin", "Keep a checkpoint for good."),
-    "unpin": Entry(HERE + "label", "unpin", "Let a checkpoint go with the others again."),
-    "name": Entry(HERE + "label", "name", "Give a checkpoint a name."),
-    "forget": Entry(HERE + "forget", "forget", "Forget checkpoints, by reference or by the policy."),
-    "unprotect": Entry(HERE + "unprotect", "unprotect", "Stop protecting a folder; its history stays."),
-    "purge": Entry(HERE + "unprotect", "purge", "Remove the history of a workspace, or of all, for good."),
-    "compact": Entry(HERE + "forget", "compact", "Give back the space of what no checkpoint needs."),
-    "verify": Entry(HERE + "verify", "verify", "Check everything that is stored; heal what can be healed."),
-    "rebuild": Entry(HERE + "verify", "rebuild", "Make the ledger again from packs and logs."),
-    "key": Entry(HERE + "key", "key", "Show, back up or rotate the key of what is sealed."),
-    "install": Entry(HERE + "install", "install", "Let an agent's client call keepfast by itself."),
-    "uninstall": Entry(HERE + "install", "uninstall", "Take keepfast out of an agent's client again."),
-    "statusline": Entry(HERE + "statusline", "statusline", "One line for the client's status line."),
+    "restore": Entry(HERE + "restore", "restore", "Restore files from a checkpoint."),
+    "undo": Entry(HERE + "restore", "undo", "Undo the last restore."),
+    "redo": Entry(HERE + "restore", "redo", "Redo the last undone restore."),
+    "fork": Entry(HERE + "fork", "fork", "Create a new folder from a checkpoint."),
+    "export": Entry(HERE + "bundle", "export", "Write checkpoints to a bundle file."),
+    "import": Entry(HERE + "bundle", "import_", "Import checkpoints from a bundle."),
+    "mount": Entry(HERE + "mount", "mount", "Mount checkpoints as read-only folders."),
+    "watch": Entry(HERE + "watch", "watch", "Save automatically when files change."),
+    "serve": Entry(HERE + "serve", "serve", "Serve the web page and run tasks."),
+    "hook": Entry(HERE + "hook", "hook", "Handle an event of an agent's client (run by its hooks)."),
+    "brief": Entry(HERE + "brief", "brief", "Print a resume brief from a transcript."),
+    "resume": Entry(HERE + "resume", "resume", "Print a resume brief from a checkpoint."),
+    "keep": Entry(HERE + "resume", "keep", "Keep the checkpoint made by the last clear."),
+    "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint made by the last clear."),
+    "status": Entry(HERE + "status", "status", "Show the last checkpoint, unsaved changes and problems."),
+    "task": Entry(HERE + "task", "task", "Manage unattended tasks."),
+    "run": Entry(HERE + "run", "run", "Run one command as a supervised task."),
+    "report": Entry(HERE + "report", "report", "Report what tasks did since yesterday and what needs you."),
+    "service": Entry(HERE + "service", "service", "Start the supervisor at login (systemd, launchd)."),
+    "supervise": Entry(HERE + "supervise", "supervise", "Run the supervisor of unattended tasks."),
+    "pin": Entry(HERE + "label", "pin", "Protect a checkpoint from retention."),
+    "unpin": Entry(HERE + "label", "unpin", "Remove the pin of a checkpoint."),
+    "name": Entry(HERE + "label", "name", "Name a checkpoint."),
+    "forget": Entry(HERE + "forget", "forget", "Forget checkpoints, by reference or by retention policy."),
+    "unprotect": Entry(HERE + "unprotect", "unprotect", "Stop protecting a folder; keep its checkpoints."),
+    "purge": Entry(HERE + "unprotect", "purge", "Delete all checkpoints of a workspace, or the whole store."),
+    "compact": Entry(HERE + "forget", "compact", "Free the space of data that no checkpoint needs."),
+    "verify": Entry(HERE + "verify", "verify", "Check the store for damage; with --repair, repair it."),
+    "rebuild": Entry(HERE + "verify", "rebuild", "Rebuild the ledger from packs and logs."),
+    "key": Entry(HERE + "key", "key", "Show, back up or rotate the encryption key."),
+    "install": Entry(HERE + "install", "install", "Install hooks into an agent's client."),
+    "uninstall": Entry(HERE + "install", "uninstall", "Remove the hooks from an agent's client."),
+    "statusline": Entry(HERE + "statusline", "statusline", "Print a line for the client's status line."),
     "doctor": Entry(HERE + "doctor", "doctor", "Check the installation, the store and this workspace."),
     "clear-check": Entry(
-        HERE + "clear_check", "clear_check", "Say what is unsaved, before you clear the conversation."
+        HERE + "clear_check", "clear_check", "Show unsaved changes before you clear the conversation."
     ),
     "mcp": Entry(HERE + "mcp", "mcp", "Serve checkpoints and recall to an agent (MCP)."),
     "config": Entry(HERE + "config", "config", "Show and change settings."),
@@ -72,12 +72,12 @@ TABLE = {
 
 
 SECTIONS = {
-    "Keep": "init save checkpoint watch pin unpin name",
-    "Look": "status list show diff cat search mount serve",
-    "Bring back": "restore undo redo fork export import",
+    "Save": "init save checkpoint watch pin unpin name",
+    "Inspect": "status list show diff cat search mount serve",
+    "Restore and copy": "restore undo redo fork export import",
     "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook",
-    "While nobody watches": "task run report supervise service",
-    "Upkeep": "forget unprotect purge compact verify rebuild key doctor config completion",
+    "Unattended tasks": "task run report supervise service",
+    "Maintenance": "forget unprotect purge compact verify rebuild key doctor config completion",
 }
 
 
@@ -87,12 +87,17 @@ class Root(LazyGroup):
 
 
 @click.command(NAME, cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--config", metavar="FILE", help="Use this settings file.")
-@click.option("-C", "folder", metavar="DIR", help="Run as if started in this folder.")
-@click.option("--store", metavar="DIR", help="Use the store in this folder.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on success.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="When to use colour.")
-@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+@click.option("--config", metavar="FILE", help="Read settings from FILE instead of the default file.")
+@click.option("-C", "folder", metavar="DIR", help="Run as if started in DIR.")
+@click.option("--store", metavar="DIR", help="Use the store in DIR.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on success.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="When to use colour (default auto: on a terminal).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.version_option(__version__, "--version", prog_name=NAME, message="%(prog)s %(version)s")
 @click.pass_context
 def root(
@@ -104,7 +109,7 @@ def root(
     color: str,
     as_json: bool,
 ) -> None:
-    """Every state of your workspace can come back."""
+    """Save checkpoints of a workspace, and restore any of them."""
     session: Session = ctx.obj
     session.use(config=config, folder=folder, store=store, quiet=quiet, color=color, as_json=as_json)
 

@@ -17,21 +17,26 @@ from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.rows import Hold
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Hold, Task
 
 SHORT = ("-p", "--print")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--no-wait", is_flag=True, help="At a limit, end with exit code 75 instead of waiting.")
-@click.option("--input", "given", metavar="FILE", type=click.File(), help="What the command reads; - is our own input.")
+@click.option("--no-wait", is_flag=True, help="At a usage limit, exit with code 75 instead of waiting.")
+@click.option(
+    "--input",
+    "given",
+    metavar="FILE",
+    type=click.File(),
+    help=("Standard input of the command; - passes on the input of `keepfast run`."),
+)
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
 @common
 def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[str, ...]) -> int:
-    """Run one command as a task: checkpoints, limits waited for, crashes tried again.
+    """Run one command as a supervised task: save checkpoints, wait at usage limits, retry after crashes.
 
-    `claude` without -p keeps the terminal to itself: nothing is between you and it but its hooks.
+    `claude` without -p runs interactively in this terminal, with its hooks only.
     """
     words = list(command)
     if os.path.basename(words[0]) == "claude" and not any(word in SHORT for word in words):
@@ -57,7 +62,7 @@ def _spec(words: list[str], given: str | None) -> dict[str, Any]:
         agent = {"command": words, "completes_on": "exit", "input": "none" if given is None else "brief"}
         return {"title": title, "brief": given or title, "agent": agent}
     if given is not None:
-        raise Usage("The prompt of claude is given with -p.")
+        raise Usage("`claude` needs its prompt with -p.")
     rest, prompt = words[1:], ""
     kept: list[str] = []
     while rest:
@@ -73,15 +78,15 @@ def _spec(words: list[str], given: str | None) -> dict[str, Any]:
         else:
             kept.append(word)
     if not prompt:
-        raise Usage("Give the prompt with -p.", "For example: keepfast run -- claude -p 'Mend the tests'")
+        raise Usage("Give the prompt with -p.", "For example: keepfast run -- claude -p 'Fix the tests'")
     agent = {"kind": "claude", "command": [words[0]], "arguments": kept, "completes_on": "exit"}
     return {"brief": prompt, "agent": agent}
 
 
 def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
     """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
+    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
-    from keepfast.runner.scheduler.wake import wake
 
     stop = Flag()
     troubles: list[KeepfastError] = []
@@ -107,7 +112,10 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
                 break
             if hold is not None:
                 if (hold.kind == "rate_limit" and (no_wait or hold.human)) or (hold.account and no_wait):
-                    raise Limited(f"The agent is limited: {hold.reason}", f"`keepfast task try-now {task.id}`.")
+                    raise Limited(
+                        f"The agent reached its usage limit: {hold.reason}",
+                        (f"Run `keepfast task try-now {task.id}` to try again."),
+                    )
                 if hold.human:
                     return _leave_to_person(session, ground, task.id, hold)
                 told = _tell_wait(session, hold, told)
@@ -143,7 +151,7 @@ def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) ->
 def _tell_wait(session: Session, hold: Hold, told: str) -> str:
     """Say how long the task waits: on a terminal at every second, else once for each reason. Return what is told by now."""
     left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
-    text = f"keepfast: {hold.kind}, goes on in {clock(left)}"
+    text = f"keepfast: {hold.kind}, continues in {clock(left)}"
     if text != told and sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
         sys.stderr.flush()
@@ -161,7 +169,9 @@ def _await_cancelled(ground: Ground, task: str) -> None:
 
 def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
     """What came since: the agent's own output, as its log has it."""
-    for one in ground.tables.runs("task = ?", task):
+    from keepfast.runner.db import queries
+
+    for one in queries.runs_of(ground.tables, task):
         for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
             path = f"{one.folder}/{name}"
             try:

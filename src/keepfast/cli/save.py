@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 NAMED = 5
 """Files that are too large, by name."""
 OPTIONS = (
-    click.option("-m", "--message", default=None, metavar="TEXT", help="What this state is."),
-    click.option("--name", default="", metavar="NAME", help="A name to find it by; it is then kept for good."),
-    click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be given several times."),
-    click.option("--pin", "pinned", is_flag=True, help="Keep it for good."),
-    click.option("--session", "session_id", default="", metavar="ID", help="The agent's session that it belongs to."),
-    click.option("--task", "task_id", default="", metavar="ID", help="The task that it belongs to."),
-    click.option("--auto", is_flag=True, help="For hooks: silent, and only if something changed."),
+    click.option("-m", "--message", default=None, metavar="TEXT", help="Message of the checkpoint."),
+    click.option(
+        "--name",
+        default="",
+        metavar="NAME",
+        help=("Name of the checkpoint; retention never forgets named checkpoints."),
+    ),
+    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag of the checkpoint; can be repeated."),
+    click.option("--pin", "pinned", is_flag=True, help="Pin the checkpoint: retention never forgets it."),
+    click.option("--session", "session_id", default="", metavar="ID", help="Record the agent's session ID."),
+    click.option("--task", "task_id", default="", metavar="ID", help="Record the task ID."),
+    click.option("--auto", is_flag=True, help="For hooks: save only if something changed, and print nothing."),
 )
 
 
@@ -38,7 +43,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 @options
 @common
 def save(session: Session, **given: Any) -> int:
-    """Make a checkpoint of the workspace around the current folder."""
+    """Save a checkpoint of the current workspace."""
     return _save(session, **given)
 
 
@@ -46,7 +51,7 @@ def save(session: Session, **given: Any) -> int:
 @options
 @common
 def checkpoint(session: Session, **given: Any) -> int:
-    """Make a checkpoint, as `save` does; `checkpoint list` lists them."""
+    """Save a checkpoint, like `save`; `checkpoint list` lists checkpoints."""
     if click.get_current_context().invoked_subcommand is not None:
         return 0
     return _save(session, **given)
@@ -99,7 +104,7 @@ def _save(
         session.engine.progress = progress
         outcome = session.engine.handle(event)
     if outcome.status == "outside":
-        raise NoWorkspace(f"{show(event.cwd)} is not in a workspace.")
+        raise NoWorkspace(f"{show(event.cwd)} is not inside a workspace.")
     _tidy(session, outcome)
     _announce(session, outcome)
     return 0
@@ -116,7 +121,9 @@ def _ask_about_a_move(session: Session) -> None:
         try:
             session.settle_move(apart)
         except Elsewhere:
-            session.remark(f"{apart} This begins a history of its own; if you moved it, run `keepfast init --moved`.")
+            session.remark(
+                f"{apart} This starts a separate history. If you moved the folder, run `keepfast init --moved`."
+            )
 
 
 def _save_quietly(session: Session, event: Event) -> int:
@@ -180,9 +187,9 @@ def _announce(session: Session, outcome: Outcome) -> None:
     took = f"{duration}ms" if duration < 10_000 else f"{duration / 1000:.1f}s"
     session.say(f"Created v{outcome.version}{title} ({took})")
     if outcome.version == 1 or outcome.notices:
-        session.remark(f"Kept {kept(found)}.")
+        session.remark(f"Saved {kept(found)}.")
         if found.left_out:
-            session.remark(f"Left out: {left_out(found)}; `keepfast show --left-out` names them.")
+            session.remark(f"Excluded: {left_out(found)}. Run `keepfast show --excluded` to list them.")
     _name_large(session, outcome.checkpoint)
     for notice in [*outcome.notices, *large]:
         session.warn(notice)
@@ -214,21 +221,21 @@ def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
     if large:
         names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:NAMED]])
         more = f" and {len(large) - NAMED:,} more" if len(large) > NAMED else ""
-        session.warn(f"Not kept, because larger than capture.max_file_size: {names}{more}.")
+        session.warn(f"Excluded, larger than capture.max_file_size: {names}{more}.")
 
 
 def _warn_of_poor(session: Session, found: Coverage, reasons: dict[str, str]) -> None:
     paint = session.warning_paint
     if found.files + found.links == 0:
-        why = " Everything was left out." if found.left_out else " The folder is empty."
-        session.warn(paint("bold yellow", "Warning: no file was captured.") + why)
+        why = " Everything was excluded." if found.left_out else " The folder is empty."
+        session.warn(paint("bold yellow", "Warning: no file was saved.") + why)
     elif found.is_poor:
         left = sum(found.left_out.values())
         worst = max(found.left_out, key=lambda kind: found.left_out[kind])
         session.warn(
             paint(
                 "bold yellow",
-                f"Warning: {left:,} entries were left out, more than the {found.files + found.links:,} captured;",
+                f"Warning: {left:,} entries were excluded, more than the {found.files + found.links:,} saved;",
             )
             + f" most of them: {reasons[worst]}."
         )

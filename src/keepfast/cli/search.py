@@ -10,12 +10,12 @@ from keepfast.cli.session import Session, common, write_json
 
 @click.command()
 @click.argument("text", metavar="TEXT")
-@click.option("--limit", type=Whole(1), default=50, metavar="N", help="At most so many hits (50).")
+@click.option("--limit", type=Whole(1), default=50, metavar="N", help="Show at most N matches (default 50).")
 @common
 def search(session: Session, text: str, limit: int) -> None:
-    """Find TEXT in messages, names, tags and paths, letters in either case.
+    """Search messages, names, tags and paths for TEXT, ignoring case.
 
-    Every character stands for itself. For a path, the newest version that has it is given.
+    TEXT is literal, not a pattern. For a path, the newest version that has it is shown.
     """
     from keepfast.present.json_forms import of_checkpoint, of_path
     from keepfast.present.terminal import age, one_line
@@ -32,7 +32,7 @@ def search(session: Session, text: str, limit: int) -> None:
         write_json(listed)
         return
     if not hits:
-        session.remark("Nothing was found.")
+        session.remark("No match.")
         return
     now = session.now()
     rows = [

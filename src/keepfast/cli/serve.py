@@ -15,19 +15,21 @@ ROLES = ("viewer", "approver", "operator")
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where to listen (web.host): loopback unless you know better.")
-@click.option("--port", type=Whole(0, 65535), metavar="N", help="Port (web.port); 0 takes any that is free.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on (default: web.host, loopback).")
+@click.option(
+    "--port", type=Whole(0, 65535), metavar="N", help=("Port to listen on (default: web.port); 0 uses any free port.")
+)
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option(
-    "--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate, for other addresses than loopback."
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False),
+    help=("TLS certificate; required for addresses other than loopback."),
 )
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its key.")
-@click.option("--link", is_flag=True, help="Print a link that lets another browser in, once, and end.")
-@click.option(
-    "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="What that browser may do."
-)
-@click.option("--no-tasks", is_flag=True, help="Do not run tasks; `keepfast supervise` may do that elsewhere.")
-@click.option("--no-page", is_flag=True, help="Run tasks only.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key of the TLS certificate.")
+@click.option("--link", is_flag=True, help="Print a one-time sign-in link for another browser, and exit.")
+@click.option("--role", type=click.Choice(ROLES), default="operator", show_default=True, help="Role of that browser.")
+@click.option("--no-tasks", is_flag=True, help="Do not run tasks.")
+@click.option("--no-page", is_flag=True, help="Run tasks without the web page.")
 @common
 def serve(
     session: Session,
@@ -41,14 +43,14 @@ def serve(
     no_tasks: bool,
     no_page: bool,
 ) -> int:
-    """Show every checkpoint in a browser, steer from there, and run tasks."""
+    """Serve the web page, which shows checkpoints and controls tasks, and run tasks."""
     if no_page:
         from keepfast.cli.supervise import until_told
 
         until_told(session)
         return 0
     if session.start is None:
-        raise Failed("The page cannot be started from here.", "Run `keepfast serve` in a terminal.")
+        raise Failed("The web page cannot be started from here.", "Run `keepfast serve` in a terminal.")
     settings = session.settings
     desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
     options = {
@@ -71,4 +73,4 @@ def serve(
         with nullcontext() if link or no_tasks else supervising(session):
             return session.start("serve", options, session.around, session.now)
     except ModuleNotFoundError as error:
-        raise Failed(f"The page needs {error.name}.", extra("serve")) from None
+        raise Failed(f"The web page needs the package {error.name}.", extra("serve")) from None

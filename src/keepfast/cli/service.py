@@ -45,15 +45,15 @@ class Unit(NamedTuple):
 
 @click.group(cls=Listed)
 def service() -> None:
-    """Tasks go on after a restart of the machine."""
+    """Start the supervisor at login, so that tasks continue after a reboot."""
 
 
 @service.command("install")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be written.")
-@click.option("--no-start", is_flag=True, help="Write the file, do not start anything.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--no-start", is_flag=True, help="Write the service file, but do not start the supervisor.")
 @common
 def install(session: Session, dry_run: bool, no_start: bool) -> None:
-    """Start the supervisor with your session, and again if it ends."""
+    """Install a user service that starts the supervisor at login and restarts it if it ends."""
     unit = unit_of(session.around)
     if not dry_run:
         try:
@@ -73,13 +73,13 @@ def install(session: Session, dry_run: bool, no_start: bool) -> None:
     else:
         session.say(f"Wrote {unit.path}" + (" and started it." if started else "."))
         if unit.kind == "systemd":
-            session.remark("`loginctl enable-linger` lets it run while you are not logged in.")
+            session.remark("Run `loginctl enable-linger` to keep it running while you are not logged in.")
 
 
 @service.command("status")
 @common
 def status(session: Session) -> None:
-    """Is it installed, and does a supervisor run?"""
+    """Show whether the service is installed and a supervisor is running."""
     from keepfast.runner.scheduler.lock import trouble_of
     from keepfast.runner.scheduler.service import FOLDER
 
@@ -94,13 +94,13 @@ def status(session: Session) -> None:
     session.print(f"{unit.path}: {'installed' if installed else 'not installed'}")
     session.print("A supervisor is running." if running else "No supervisor is running.")
     if trouble:
-        session.warn(f"It cannot do its work now: {trouble}")
+        session.warn(f"The supervisor cannot work: {trouble}")
 
 
 @service.command("uninstall")
 @common
 def uninstall(session: Session) -> None:
-    """Do not start it with the machine any more; running agents live on."""
+    """Remove the service. Running agents continue."""
     unit = unit_of(session.around)
     was_there = os.path.exists(unit.path)
     if was_there:
@@ -110,7 +110,7 @@ def uninstall(session: Session) -> None:
     if session.json:
         write_json({"kind": unit.kind, "path": unit.path, "removed": was_there})
     else:
-        session.say(f"Removed {unit.path}." if was_there else "It was not installed.")
+        session.say(f"Removed {unit.path}." if was_there else "The service was not installed.")
 
 
 def unit_of(around: Surroundings, platform: str = sys.platform) -> Unit:

@@ -98,7 +98,7 @@ class Session:
         try:
             return current_folder()
         except FileNotFoundError:
-            raise NoWorkspace("The current folder is gone.", "Change to a folder that is there.") from None
+            raise NoWorkspace("The current folder no longer exists.", "Change to an existing folder.") from None
 
     @property
     def given_config(self) -> str | None:
@@ -160,7 +160,9 @@ class Session:
         return load(self.config_path, self.around.keepfast_variables(), cwd, hook=True, data=self.around.data)
 
     def following(self, here: bool = False) -> Following:
-        """The same for a process that stays and serves many folders: no project's file counts, or that of this folder."""
+        """The same for a process that stays and serves many folders: no project's file counts, or that of this
+        folder.
+        """
         from keepfast.settings.live import Following
 
         try:
@@ -232,11 +234,13 @@ class Session:
 
             renewed, self.engine.renewed = show(self.engine.renewed), b""
             self.remark(
-                f"The marker in {renewed} was that of another folder. It is written again, and the history goes on."
+                f"The marker in {renewed} belonged to another folder. It was rewritten, and the history continues."
             )
 
     def settle_move(self, apart: Elsewhere) -> None:
-        """Ask whether the folder was moved here; it goes on with its history, or is one of its own. Raises `apart` else."""
+        """Ask whether the folder was moved here; it goes on with its history, or is one of its own. Raises `apart`
+        else.
+        """
         if apart.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
             raise apart
         if self.agreed(f"{apart} Was it moved here?", False):
@@ -272,7 +276,9 @@ class Session:
         return Paint(self._coloured(sys.stderr), None)
 
     def print(self, text: str = "") -> None:
-        """A result: standard output. What a store, a bundle, a transcript or a file name has put into it does no harm."""
+        """A result: standard output. What a store, a bundle, a transcript or a file name has put into it does no
+        harm.
+        """
         sys.stdout.write(self._harmless(text, "paint") + "\n")
 
     def _harmless(self, text: str, paint: str) -> str:
@@ -329,7 +335,7 @@ class Session:
             return True
         if self.json or not sys.stdin.isatty():
             raise Usage(
-                "This asks before it acts, and there is nobody to ask.", "Add -y to agree, or --dry-run to see."
+                "Confirmation needed, but stdin is not a terminal. Use -y.", "--dry-run shows what would change."
             )
         import click
 
@@ -376,7 +382,7 @@ def common(command: Command) -> Command:
     import click
 
     command = click.option(
-        "--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Answer in JSON."
+        "--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Print the result as JSON."
     )(command)
     return click.pass_obj(command)  # type: ignore[return-value]
 

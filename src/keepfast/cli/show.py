@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from keepfast.app.inspect import Change
+    from keepfast.model.document import Git, Header
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
@@ -24,14 +25,16 @@ TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_fi
 
 @click.command()
 @click.argument("reference", metavar="[REF]", type=REFERENCE, default="latest")
-@click.option("--left-out", "all_left_out", is_flag=True, help="Name everything that was left out, and nothing else.")
-@click.option("--all", "everything", is_flag=True, help="Name every changed path.")
+@click.option("--excluded", "all_left_out", is_flag=True, help="List only the excluded paths.")
+@click.option("--left-out", "former_option", is_flag=True, hidden=True)
+@click.option("--all", "everything", is_flag=True, help="List every changed path.")
 @common
-def show(session: Session, reference: str, all_left_out: bool, everything: bool) -> None:
-    """Show a checkpoint, by default the newest: why it was made, what changed, what was left out."""
+def show(session: Session, reference: str, all_left_out: bool, former_option: bool, everything: bool) -> None:
+    """Show a checkpoint (default: the newest): trigger, changes, and excluded paths."""
     from keepfast.app.inspect import Coverage, as_compared, compare, not_covered
     from keepfast.store.bases import previous
 
+    all_left_out = all_left_out or former_option
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
     header, own = session.repository.document(row)
@@ -41,7 +44,7 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
     entries: Iterable[Entry] = session.repository.state(workspace.id, row.version) if all_left_out else own
     odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
     git = not_covered(session.repository, row)
-    coverage = Coverage(header["counts"])
+    coverage = Coverage(header.counts)
     if session.json:
         from keepfast.present.json_forms import of_change, of_checkpoint, of_coverage, of_path
 
@@ -54,9 +57,9 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
                 **of_checkpoint(row),
                 **_of_work(session, row, header, root),
                 "stored": row.added,
-                "cwd": header.get("cwd", ""),
-                "git": header.get("git"),
-                "tool": header.get("tool"),
+                "cwd": header.cwd,
+                "git": header.members.get("git"),
+                "tool": header.members.get("tool"),
                 "tree": row.tree,
                 "previous": f"v{before.version}" if before is not None else None,
                 "coverage": of_coverage(coverage),
@@ -64,7 +67,7 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
                 "left_out": [_odd_as_json(entry) for entry in odd],
                 "not_covered": [of_path(path) for path in git],
                 "notices": _notices(session, row, header, root),
-                **{key: header[key] for key in TOLD if key in header},
+                **{key: header.members[key] for key in TOLD if key in header.members},
                 "conversation": _conversation(header),
             }
         )
@@ -79,32 +82,27 @@ def show(session: Session, reference: str, all_left_out: bool, everything: bool)
     _print_odd(session, coverage, odd, all_left_out)
 
 
-def _of_work(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> dict[str, Any]:
+def _of_work(session: Session, row: CheckpointRow, header: Header, root: bytes) -> dict[str, Any]:
     """What the checkpoint tells of the agent's work, and its state as a document."""
     from keepfast.app.state_document import state
-    from keepfast.present.json_forms import of_work
-    from keepfast.present.terminal import rfc3339
+    from keepfast.present.json_forms import of_state, of_work
     from keepfast.workspace.marker import show as show_path
 
     found = state(session.repository, row, header, show_path(root), session.settings)
-    for file in found.document["files"].values() if found.document is not None else ():
-        file["last_modified"] = rfc3339(file["last_modified"])
     told = {**of_work(row, header), "state_left_out": found.left_out}
-    return {**told, "state": found.document} if found.document is not None else told
+    return {**told, "state": of_state(found.document)} if found.document is not None else told
 
 
-def _notices(session: Session, row: CheckpointRow, header: dict[str, Any], root: bytes) -> list[str]:
+def _notices(session: Session, row: CheckpointRow, header: Header, root: bytes) -> list[str]:
     """Those that were kept with the checkpoint, and what the settings of now leave out of its description."""
     from keepfast.app.state_document import too_large
     from keepfast.workspace.marker import show as show_path
 
     large = too_large(session.repository, row, header, show_path(root), session.settings)
-    return [*(header.get("notices") or []), *large]
+    return [*header.notices, *large]
 
 
-def _print_head(
-    session: Session, row: CheckpointRow, header: dict[str, Any], git: list[bytes], notices: list[str]
-) -> None:
+def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[bytes], notices: list[str]) -> None:
     from keepfast.app.inspect import Coverage
     from keepfast.present.json_forms import git_folders, kept, title
     from keepfast.present.terminal import age_in_words, local, printable, size
@@ -112,31 +110,30 @@ def _print_head(
     session.print(session.paint("bold", title(row)))
     for line in row.message.splitlines()[1:]:
         session.print("  " + printable(line))
-    where = header.get("git")
     facts = [
         ("id", row.id),
         ("name", row.name),
         ("tags", ", ".join(row.tags.split("\n"))),
         ("pinned", "yes" if row.pinned else ""),
-        ("made", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
-        ("why", f"{row.trigger}, by {row.created_by}"),
-        ("command", printable(" ".join(str(header.get("command") or "").split()))),
+        ("created", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
+        ("trigger", f"{row.trigger}, by {row.created_by}"),
+        ("command", printable(" ".join(header.command.split()))),
         ("session", row.session),
         ("task", row.task),
-        ("folder", str(header.get("cwd") or "")),
-        ("git", _git(where) if isinstance(where, dict) else ""),
-        ("agent", header.get("agent") or ""),
+        ("folder", header.cwd),
+        ("git", _git(header.git) if header.git is not None else ""),
+        ("agent", header.agent),
         ("tokens", _tokens(header)),
-        ("talk", _talk(header)),
-        ("kept", kept(Coverage(header["counts"]))),
-        ("not kept", git_folders(git)),
-        ("stored", f"{size(row.added)} for what was new"),
+        ("conversation", _talk(header)),
+        ("saved", kept(Coverage(header.counts))),
+        ("not saved", git_folders(git)),
+        ("stored", f"{size(row.added)} of new contents"),
     ]
     for name, value in facts:
         if value:
-            session.print(f"{name:<8} {value}")
+            session.print(f"{name:<12} {value}")
     for notice in notices:
-        session.print(f"{'notice':<8} {printable(notice)}")
+        session.print(f"{'notice':<12} {printable(notice)}")
 
 
 def _print_changes(
@@ -149,7 +146,7 @@ def _print_changes(
     after = made_after(row, before, len(changes))
     session.print()
     if after:
-        session.print(f"{plural(row.changed, 'change')} since v{after}, which came directly before.")
+        session.print(f"{plural(row.changed, 'change')} since v{after}, the version directly before.")
     session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
     for change in changes if everything else changes[:SHOWN]:
         letter, text = changed_line(change)
@@ -164,40 +161,43 @@ def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: 
 
     if not coverage.left_out and not odd:
         if all_left_out:
-            session.print("Nothing was left out.")
+            session.print("Nothing was excluded.")
         return
     if coverage.left_out:
-        session.print(f"Left out: {left_out(coverage)}.")
+        session.print(f"Excluded: {left_out(coverage)}.")
     for entry in odd if all_left_out else odd[:SHOWN]:
         session.print(f"  {show_path(entry.path)}: {_why(entry)}")
     named = sum(entry.kind in LEFT_OUT for entry in odd[:SHOWN])
     if not all_left_out and named < sum(coverage.left_out.values()):
-        session.print("  `keepfast show --left-out` names all of them.")
+        session.print("  Run `keepfast show --excluded` to list all of them.")
 
 
-def _conversation(header: dict[str, Any]) -> dict[str, Any] | None:
+def _conversation(header: Header) -> dict[str, Any] | None:
     from keepfast.store.conversations import checked
 
-    told = checked(header.get("conversation"))
-    return {key: told.get(key) for key in ("agent", "session", "bytes", "last")} if told is not None else None
+    kept = checked(header.conversation)
+    if kept is None:
+        return None
+    return {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size, "last": kept.last}
 
 
-def _talk(header: dict[str, Any]) -> str:
+def _talk(header: Header) -> str:
     from keepfast.present.terminal import size
+    from keepfast.store.conversations import checked
 
-    told = _conversation(header)
-    return f"{size(told['bytes'])}, sealed; `keepfast restore --both` goes back to it" if told is not None else ""
-
-
-def _tokens(header: dict[str, Any]) -> str:
-    used, budget = header.get("tokens_used"), header.get("token_budget")
-    return f"{used:,} of {budget:,}" if isinstance(used, int) and isinstance(budget, int) else ""
+    kept = checked(header.conversation)
+    if kept is None:
+        return ""
+    return f"{size(kept.transcript.size)}, sealed; `keepfast restore --both` restores it"
 
 
-def _git(git: dict[str, Any]) -> str:
-    where = git.get("branch") or "detached"
-    commit = f" at {str(git['commit'])[:12]}" if git.get("commit") else ", no commit yet"
-    return f"{where}{commit}" + (f", {git['in_progress']} in progress" if git.get("in_progress") else "")
+def _tokens(header: Header) -> str:
+    return f"{header.tokens_used:,} of {header.token_budget:,}" if header.tokens_used and header.token_budget else ""
+
+
+def _git(git: Git) -> str:
+    commit = f" at {git.commit[:12]}" if git.commit else ", no commit yet"
+    return f"{git.branch or 'detached'}{commit}" + (f", {git.in_progress} in progress" if git.in_progress else "")
 
 
 def _why(entry: Entry) -> str:
@@ -210,7 +210,7 @@ def _losses(entry: Entry) -> list[str]:
     if entry.flags & UNSTEADY and entry.kind not in LEFT_OUT:
         losses.append("changed while it was read")
     if entry.flags & ATTRIBUTES and b'"xattr_lost"' in entry.extra:
-        losses.append("extended attributes too large, lost")
+        losses.append("extended attributes too large, not saved")
     return losses
 
 

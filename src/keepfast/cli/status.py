@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,11 @@ from keepfast.present.supervision import NOT_BELIEVED, STOOD_DOWN
 
 if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
+    from keepfast.app.restore import Unfinished
     from keepfast.model.budget import Usage
+    from keepfast.state.notices import Notice
+    from keepfast.state.pending_events import PendingEvent
+    from keepfast.state.workers import LivingWorker
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 SHOWN, NOTICES = 20, 5
@@ -35,15 +39,15 @@ class Standing:
     coverage: Coverage
     not_covered: list[bytes]
     """Git's own folders."""
-    notices: list[dict[str, Any]]
+    notices: list[Notice]
     size: int
     versions: int
     forgotten: int
     """Versions that the retention policy, the size cap or a person let go."""
-    restore: dict[str, Any] | None
+    restore: Unfinished | None
     """A restore that was cut off, or is under way."""
-    workers: list[dict[str, Any]]
-    pending: list[dict[str, Any]]
+    workers: list[LivingWorker]
+    pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
     usage: Usage | None
     """How full the session is that was last heard of."""
@@ -52,7 +56,7 @@ class Standing:
 @click.command()
 @common
 def status(session: Session) -> None:
-    """Say what protects this workspace: last checkpoint, changes since, what is left out, what went wrong."""
+    """Show the last checkpoint of this workspace, unsaved changes, excluded paths and problems."""
     standing = _look(session)
     if session.json:
         _as_json(session, standing)
@@ -62,6 +66,7 @@ def status(session: Session) -> None:
 
 def _look(session: Session) -> Standing:
     from keepfast.app.inspect import not_covered
+    from keepfast.app.restore import Restorer
     from keepfast.cli.client_files import hooks_in_hint, last_failure, launcher_path, not_starting
     from keepfast.state.notices import read
     from keepfast.store.maintenance.space import store_size
@@ -82,19 +87,19 @@ def _look(session: Session) -> Standing:
     since = session.now() - WEEK
     notices = read(session.engine.notice_folders(root, row.id))
     failed = last_failure(launcher_path(session))
-    notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice["at"])
-    found.notices = [notice for notice in notices if notice["at"] >= since]
+    notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice.at)
+    found.notices = [notice for notice in notices if notice.at >= since]
     found.size = store_size(session.repository)
     found.versions = session.repository.count(row.id)
     found.forgotten = max(0, row.version - found.versions)
-    found.restore = _restore(session, root, row)
+    found.restore = Restorer(session.engine, root, row).unfinished()
     _look_at_hooks(session, found)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
             found.changes, found.remarks = _changes(session, root, row, found.base)
         except KeepfastError as error:
-            found.changes, found.remarks = None, [f"What changed is not known: {error}"]
+            found.changes, found.remarks = None, [f"Unsaved changes are unknown: {error}"]
     found.remarks = [*found.remarks, *_keys(session), *filter(None, [not_starting(session)])]
     return found
 
@@ -106,7 +111,7 @@ def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -
     if base is None or (base.workspace, base.version) == (row.id, row.version):
         return coverage(row)
     try:
-        return Coverage(session.repository.document(base)[0]["counts"])
+        return Coverage(session.repository.document(base)[0].counts)
     except KeepfastError:
         return coverage(row)  # `verify` says what is wrong with that document
 
@@ -129,9 +134,9 @@ def _keys(session: Session) -> list[str]:
         if not sealer.keys.is_in_use():
             return []
         if any(not opens for _, opens in sealer.keys.sets()):
-            return ["Some contents are sealed with a key that is not here: `keepfast key`."]
+            return ["Some contents are sealed with a key that is missing here: see `keepfast key`."]
         if not sealer.keys.is_backed_up():
-            return ["There is no backup of the key to what is sealed: `keepfast key export FILE`."]
+            return ["The encryption key has no backup: run `keepfast key export FILE`."]
     except KeepfastError as error:
         return [str(error)]
     return []
@@ -159,20 +164,18 @@ def _look_at_hooks(session: Session, found: Standing) -> None:
     found.usage = usage if usage.used else None
 
 
-def _restore(session: Session, root: bytes, row: WorkspaceRow) -> dict[str, Any] | None:
-    from keepfast.app.restore import Restorer
-
-    restorer = Restorer(session.engine, root, row)
-    try:
-        said = restorer.cut_off()
-    except KeepfastError as error:
-        return {"state": "damaged", "target": None, "before": None, "text": f"{error} {error.hint}"}
-    if said is None:
-        running = {"state": "running", "target": None, "before": None, "text": "A restore is under way."}
-        return running if restorer.is_running() else None
-    target, before = f"v{said['target']}", f"v{said['before']}"
-    text = f"A restore of {target} was cut off: `keepfast restore --continue` ends it, `--abort` goes back to {before}."
-    return {"state": "cut off", "target": target, "before": before, "text": text}
+def _about(restore: Unfinished) -> str:
+    """What to know, and to do, about a restore that has not come to its end."""
+    if restore.error is not None:
+        return f"{restore.error} {restore.error.hint}"
+    cut = restore.cut
+    if cut is None:
+        return "A restore is in progress."
+    target, before = f"v{cut.target}", f"v{cut.before}"
+    return (
+        f"The restore of {target} was interrupted. Run `keepfast restore --continue` to finish it, or `--abort` "
+        f"to go back to {before}."
+    )
 
 
 def _way_in(session: Session) -> str:
@@ -185,14 +188,14 @@ def _way_in(session: Session) -> str:
     try:
         root = root_for(session.cwd, b"", session.settings["adopt"], session.engine.home)
     except Refused as error:
-        return f"Hooks pass it over: {error} {error.hint}"
+        return f"Hooks do not protect it: {error} {error.hint}"
     if session.engine.is_unprotected(root or session.cwd):
-        return "Its protection was ended by `keepfast unprotect`; `keepfast init` goes on with it."
+        return "It was unprotected by `keepfast unprotect`. Run `keepfast init` to protect it again."
     if root is None:
-        return f"Run `keepfast init {show(folder)}`; the setting `adopt` keeps hooks from doing it."
+        return f"Run `keepfast init {show(folder)}`. The setting `adopt` keeps hooks from doing it."
     if dead := about_hooks(session):
         return f"Run `keepfast init {show(root)}`. {dead}"
-    return f"Run `keepfast init {show(root)}`; hooks do it by themselves at their first event."
+    return f"Run `keepfast init {show(root)}`, or let hooks do it at their first event."
 
 
 def _as_json(session: Session, standing: Standing) -> None:
@@ -203,6 +206,7 @@ def _as_json(session: Session, standing: Standing) -> None:
         of_notice,
         of_path,
         of_pending,
+        of_unfinished,
         of_usage,
         of_worker,
     )
@@ -224,7 +228,9 @@ def _as_json(session: Session, standing: Standing) -> None:
             "not_covered": [of_path(path) for path in standing.not_covered],
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
-            "restore": standing.restore,
+            "restore": {**of_unfinished(standing.restore), "text": _about(standing.restore)}
+            if standing.restore
+            else None,
             "warnings": session.settings.warnings,
             "workers": [of_worker(worker) for worker in standing.workers],
             "pending": [of_pending(event) for event in standing.pending],
@@ -243,7 +249,7 @@ def _as_text(session: Session, standing: Standing) -> None:
     most: int = session.settings["retention.max_size"]
     text = f"{session.engine.place.path}, {size(standing.size)}"
     if standing.size > most:
-        text += paint("bold yellow", f", over its cap of {size(most)} (retention.max_size)")
+        text += paint("bold yellow", f", over its limit of {size(most)} (retention.max_size)")
     session.print(f"Store      {text}")
     if last is None:
         session.print("Last       " + paint("yellow", "no checkpoint yet; run `keepfast save`"))
@@ -253,22 +259,20 @@ def _as_text(session: Session, standing: Standing) -> None:
         )
         base = standing.base
         if standing.restore is not None:
-            session.print(
-                "At         " + paint("bold yellow", "neither one state nor another: a restore is unfinished")
-            )
+            session.print("At         " + paint("bold yellow", "unfinished restore"))
         elif base is not None and (base.workspace, base.version) != (last.workspace, last.version):
             session.print(f"At         {title(base)}, restored")
         if standing.forgotten:
-            text = f"{standing.versions:,}; {standing.forgotten:,} more were thinned by retention or forgotten by hand"
+            text = f"{standing.versions:,}; {standing.forgotten:,} more were forgotten, by retention or by hand"
             session.print(f"Versions   {text}")
-        session.print(f"Kept       {kept(standing.coverage)}")
+        session.print(f"Saved      {kept(standing.coverage)}")
         if standing.coverage.left_out:
             text = left_out(standing.coverage)
-            session.print("Left out   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
+            session.print("Excluded   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
         if standing.not_covered:
-            session.print("Not kept   " + git_folders(standing.not_covered))
+            session.print("Not saved  " + git_folders(standing.not_covered))
     if standing.restore is not None:
-        session.print("Restore    " + paint("bold yellow", standing.restore["text"]))
+        session.print("Restore    " + paint("bold yellow", _about(standing.restore)))
     _print_hooks(session, standing)
     _print_changes(session, standing)
     _print_notices(session, standing)
@@ -281,29 +285,29 @@ def _print_hooks(session: Session, standing: Standing) -> None:
 
     session.print("Workers    " + (", ".join([_worker(session, worker) for worker in standing.workers]) or "none"))
     if standing.pending:
-        names = ", ".join(dict.fromkeys([event["trigger"] for event in standing.pending]))
-        since = age_in_words(standing.pending[0]["at"], session.now())
+        names = ", ".join(dict.fromkeys([event.trigger for event in standing.pending]))
+        since = age_in_words(standing.pending[0].at, session.now())
         session.print(
-            "Under way  " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
+            "Pending    " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
         )
     usage = standing.usage
     if usage is None:
         return
     if usage.budget:
-        text = f"{usage.used:,} of {usage.budget:,} ({usage.reached}%); used as {usage.used_from} says,"
-        session.print(f"Tokens     {text} budget as {usage.budget_from} says")
+        text = f"{usage.used:,} of {usage.budget:,} ({usage.reached}%); used according to {usage.used_from},"
+        session.print(f"Tokens     {text} budget according to {usage.budget_from}")
     else:
-        session.print(f"Tokens     {usage.used:,} as {usage.used_from} says; of how many is not known")
+        session.print(f"Tokens     {usage.used:,} according to {usage.used_from}; limit unknown")
 
 
-def _worker(session: Session, worker: dict[str, Any]) -> str:
+def _worker(session: Session, worker: LivingWorker) -> str:
     from keepfast.present.terminal import age_in_words
 
-    if worker["kind"] == "hooks":
-        return f"saving for hooks, pid {worker['pid']}"
-    saved = worker["last_save"]
-    last = f"last save v{worker['version']} {age_in_words(saved, session.now())}" if saved else "nothing saved yet"
-    return f"watch, pid {worker['pid']}, {last}"
+    if worker.kind == "hooks":
+        return f"saving events of hooks, pid {worker.pid}"
+    saved = worker.last_save
+    last = f"last save v{worker.version} {age_in_words(saved, session.now())}" if saved else "nothing saved yet"
+    return f"watch, pid {worker.pid}, {last}"
 
 
 def _print_changes(session: Session, standing: Standing) -> None:
@@ -313,12 +317,12 @@ def _print_changes(session: Session, standing: Standing) -> None:
     changes, base = standing.changes or [], standing.base
     if changes or (base is not None and standing.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
-        session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"Nothing changed {since}.")
+        session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"No changes {since}.")
     for change in changes[:SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
     if len(changes) > SHOWN:
-        session.print(f"  … and {len(changes) - SHOWN:,} more; `keepfast diff --name-only` names them.")
+        session.print(f"  … and {len(changes) - SHOWN:,} more; run `keepfast diff --name-only` to list them.")
     for remark in standing.remarks:
         session.print(session.paint("yellow", remark))
 
@@ -328,12 +332,12 @@ def _print_notices(session: Session, standing: Standing) -> None:
 
     if not standing.notices:
         return
-    session.print(session.paint("bold yellow", "In the last week:"))
+    session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
     for notice in reversed(standing.notices[-NOTICES:]):
-        became = "" if notice["kind"] == "noticed" else f" {notice['kind']}"
-        told = " (told then)" if notice["told"] else ""
-        age = age_in_words(notice["at"], session.now())
-        what = f"{age}, a checkpoint ({notice['trigger']}){became}" if notice["kind"] not in ABOUT_HOOKS else age
-        session.print(printable(f"  {what}: {notice['text']}{told}"))
+        became = "" if notice.kind == "noticed" else f" {notice.kind}"
+        told = " (already reported)" if notice.told else ""
+        age = age_in_words(notice.at, session.now())
+        what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
+        session.print(printable(f"  {what}: {notice.text}{told}"))
     if len(standing.notices) > NOTICES:
-        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; `keepfast status --json` has them.")
+        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; run `keepfast status --json` to list them.")

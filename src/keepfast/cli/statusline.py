@@ -8,12 +8,12 @@ from keepfast.cli.session import Session
 
 
 @click.command()
-@click.option("--then", metavar="COMMAND", help="Your own status line, shown behind ours; it reads the same input.")
+@click.option("--then", metavar="COMMAND", help="Run COMMAND with the same input, and append its output.")
 @click.pass_obj
 def statusline(session: Session, then: str | None) -> int:
-    """Read a status line's payload from standard input; write context used, limits and the last checkpoint.
+    """Print context use, limits and the last checkpoint, from a status line payload on standard input.
 
-    The figures are kept for the session's hooks. `keepfast install claude --statusline` sets it up.
+    The figures are also stored for the session's hooks. Run `keepfast install claude --statusline` to set it up.
     """
     assert session.start is not None
     return session.start("statusline", then)

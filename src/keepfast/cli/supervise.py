@@ -22,16 +22,16 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
-@click.option("--until-idle", is_flag=True, help="End when nothing goes on without a person.")
+@click.option("--until-idle", is_flag=True, help="Exit when every task is done or waits for a person.")
 @common
 def supervise(session: Session, until_idle: bool) -> None:
-    """Run tasks until Ctrl-C; agents live on and are found again by the next supervisor."""
+    """Run tasks until Ctrl-C. Agents keep running; the next supervisor continues with them."""
     until_told(session, until_idle)
 
 
 def until_told(session: Session, until_idle: bool = False) -> None:
+    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run
-    from keepfast.runner.scheduler.wake import wake
 
     stop = Flag()
     with ground_of(session, stays=True) as ground:
@@ -41,7 +41,7 @@ def until_told(session: Session, until_idle: bool = False) -> None:
             wake(ground.folder)
 
         before = {number: signal.signal(number, end) for number in ENDING}
-        session.remark("Supervising. Press Ctrl-C to end; agents live on.")
+        session.remark("Supervisor running. Press Ctrl-C to stop it; agents keep running.")
         try:
             _say_found(session, ground)
             run(
@@ -56,10 +56,10 @@ def _say_found(session: Session, ground: Ground) -> None:
     """The tasks that were begun before, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 
-    for one in Tasks(ground).listing():
+    for one in Tasks(ground).views.listing():
         if one["state"] in ("queued", "active", "review"):
             hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
-            session.say(f"Found {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
+            session.say(f"Resumed {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
 
 
 def _tell(session: Session, event: dict[str, Any]) -> None:

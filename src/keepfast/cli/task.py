@@ -14,7 +14,7 @@ from keepfast.cli.lazy import Listed
 
 @click.group(cls=Listed)
 def task() -> None:
-    """Agents that work while nobody watches; `keepfast supervise` runs them."""
+    """Manage unattended tasks. `keepfast supervise` runs them."""
 
 
 for verb in (

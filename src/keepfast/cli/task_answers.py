@@ -13,22 +13,24 @@ from keepfast.cli.task_session import REF, goes_on, say, tasks_of
 @click.command("approve")
 @REF
 @click.option(
-    "--anyway", is_flag=True, help="Although the verification fails, or the workspace changed since the review began."
+    "--anyway",
+    is_flag=True,
+    help=("Approve even if the verification fails or the workspace changed since the review began."),
 )
 @common
 def approve(session: Session, ref: str, anyway: bool) -> None:
-    """Let a reviewed phase pass."""
+    """Approve a phase that waits for review."""
     with tasks_of(session, "approve") as tasks:
-        say(session, tasks, done := tasks.approve(ref, anyway=anyway), f"Approved; {done.id} is {done.state}.")
+        say(session, tasks, done := tasks.answers.approve(ref, anyway=anyway), f"Approved. {done.id} is {done.state}.")
 
 
 @click.command("accept")
 @REF
 @common
 def accept(session: Session, ref: str) -> None:
-    """Call a task done although its last checkpoint failed; `task resume` saves it again instead."""
+    """Accept a task as done although its last checkpoint failed. To save it again instead, use `task resume`."""
     with tasks_of(session, "accept") as tasks:
-        say(session, tasks, done := tasks.accept(ref), f"Accepted; {done.id} is {done.state}.")
+        say(session, tasks, done := tasks.accept(ref), f"Accepted. {done.id} is {done.state}.")
 
 
 @click.command("reject")
@@ -40,30 +42,32 @@ def accept(session: Session, ref: str) -> None:
     metavar="PATH[:LINE] TEXT",
     type=(str, str),
     multiple=True,
-    help="A comment on a file, or a line of it.",
+    help="Comment on a file or on a line of it; can be repeated.",
 )
 @common
 def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str], ...]) -> None:
-    """Ask for changes; the comments are what the agent is told."""
+    """Request changes. The agent gets the comments."""
     from keepfast.runner.domain.reviews import remark
 
     remarks = [remark(where, text) for where, text in at]
     with tasks_of(session, "reject") as tasks:
-        say(session, tasks, done := tasks.reject(ref, comments, remarks), f"{done.id} is asked for changes.")
+        say(session, tasks, done := tasks.answers.reject(ref, comments, remarks), f"Requested changes from {done.id}.")
 
 
 @click.command("answer")
 @click.argument("question", metavar="QUESTION")
 @click.argument("text", metavar="ANSWER")
-@click.option("--exactly", is_flag=True, help="Take the answer to the letter, also if it is nearly one of the options.")
+@click.option("--exactly", is_flag=True, help="Use the answer literally, even if it is similar to one of the options.")
 @common
 def answer(session: Session, question: str, text: str, exactly: bool) -> None:
-    """Answer a question by its id, or the only open one of a task: with an option, its number, or words of your own."""
+    """Answer a question, given by its id or by its task if that has only one. ANSWER is an option, its number, or
+    free text.
+    """
     with tasks_of(session, "answer") as tasks:
-        done, warning = tasks.answer(question, text, exactly=exactly)
+        done, warning = tasks.answers.answer(question, text, exactly=exactly)
         if warning:
             session.remark(warning)
-        say(session, tasks, done, f"Answered; {done.id} {goes_on(tasks.describe(done))}.")
+        say(session, tasks, done, f"Answered. {done.id} {goes_on(tasks.views.describe(done))}.")
 
 
 @click.command("secret")
@@ -71,10 +75,10 @@ def answer(session: Session, question: str, text: str, exactly: bool) -> None:
 @click.argument("name", metavar="NAME")
 @common
 def secret(session: Session, ref: str, name: str) -> None:
-    """Provide a value, read from standard input or asked for without showing it; it is sealed."""
+    """Provide a secret value, from standard input or a hidden prompt. It is stored sealed."""
     value = click.prompt(name, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     with tasks_of(session, "secret") as tasks:
-        done = tasks.secret(ref, name, value)
-        shown = tasks.describe(done)
+        done = tasks.answers.secret(ref, name, value)
+        shown = tasks.views.describe(done)
         more = f" It {goes_on(shown)}." if shown["asks"] or shown["limit"] else ""
         say(session, tasks, done, f"{name} is sealed; {done.id} gets it at its next start.{more}")

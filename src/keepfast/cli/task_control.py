@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @click.command("pause")
 @REF
-@click.option("--now", is_flag=True, help="Do not wait for the next tool boundary.")
+@click.option("--now", is_flag=True, help="Stop at once instead of after the current tool call.")
 @common
 def pause(session: Session, ref: str, now: bool) -> None:
-    """Stop at the next tool boundary; nothing is lost."""
+    """Pause a task after its current tool call, with a checkpoint."""
     with tasks_of(session) as tasks:
         say(
             session,
@@ -35,37 +35,39 @@ def pause(session: Session, ref: str, now: bool) -> None:
 @REF
 @common
 def freeze(session: Session, ref: str) -> None:
-    """Stop every process of the agent where it stands, for a short look; `task resume` lets it go on."""
+    """Freeze every process of the agent. To continue, use `task resume`."""
     with tasks_of(session) as tasks:
         say(session, tasks, done := tasks.freeze(ref), f"{done.id} is being frozen.")
 
 
 @click.command("resume")
 @REF
-@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="A tool that it may use from now on.")
+@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="Allow the agent to use TOOL from now on.")
 @common
 def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
-    """Let a paused, frozen or stopped task go on; save a complete one whose last checkpoint failed."""
+    """Resume a paused, frozen or stopped task, or retry the failed last checkpoint of a complete one."""
     with tasks_of(session, "resume") as tasks:
         done = tasks.resume(ref, allow=allowed)
-        text = "is done" if done.state == "done" else goes_on(tasks.describe(done))
+        text = "is done" if done.state == "done" else goes_on(tasks.views.describe(done))
         say(session, tasks, done, f"{done.id} {text}.")
 
 
 @click.command("restore")
 @REF
 @click.argument("checkpoint", metavar="CHECKPOINT")
-@click.option("--files", "only_files", is_flag=True, help="Leave the conversation; a fresh session is told a brief.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done to the files, and do nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--files", "only_files", is_flag=True, help=("Restore files only; a new session starts with a resume brief.")
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Show which files would change, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_run: bool, yes: bool) -> None:
-    """Bring the task's files and conversation back to a checkpoint and go on from there."""
+    """Restore a task's files and conversation to a checkpoint, and continue from there."""
     if dry_run:
         from keepfast.cli import restore_flow as bring
 
         with tasks_of(session) as tasks:
-            folder = tasks.find(ref).workspace
+            folder = tasks.views.find(ref).workspace
         bring.preview(session, os.fsencode(folder), checkpoint)
         return
 
@@ -76,14 +78,14 @@ def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_r
         done = tasks.restore(ref, checkpoint, conversation=not only_files, ask=ask)
         if done is None:
             raise click.Abort
-        say(session, tasks, done, f"{done.id} goes on from {checkpoint}.")
+        say(session, tasks, done, f"{done.id} continues from {checkpoint}.")
 
 
 @click.command("cancel")
 @REF
 @common
 def cancel(session: Session, ref: str) -> None:
-    """End a task for good."""
+    """Cancel a task."""
     with tasks_of(session, "cancel") as tasks:
         say(
             session,
@@ -95,10 +97,10 @@ def cancel(session: Session, ref: str) -> None:
 
 @click.command("retry")
 @REF
-@click.option("--history", is_flag=True, help="Go on with its session instead of a fresh one that is told a brief.")
+@click.option("--history", is_flag=True, help="Continue its session instead of starting a new one with a resume brief.")
 @common
 def retry(session: Session, ref: str, history: bool) -> None:
-    """Begin a failed or cancelled task again at its phase, with what is on disk."""
+    """Retry a failed or cancelled task from its current phase, with the files as they are."""
     with tasks_of(session) as tasks:
         say(session, tasks, done := tasks.retry(ref, history=history), f"Queued {done.id} again.")
 
@@ -110,27 +112,27 @@ def retry(session: Session, ref: str, history: bool) -> None:
 @click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running; 0 is without limit.")
 @common
 def budget(session: Session, ref: str, tokens: int | None, money: float | None, minutes: float | None) -> None:
-    """Change what a task may use."""
+    """Change the budget of a task."""
     if tokens is None and money is None and minutes is None:
         raise Usage("Give --tokens, --money or --minutes.")
     with tasks_of(session, "budget") as tasks:
-        done = tasks.budget(ref, tokens=tokens, money=money, minutes=minutes)
-        say(session, tasks, done, f"{done.id} has another budget.")
+        done = tasks.answers.budget(ref, tokens=tokens, money=money, minutes=minutes)
+        say(session, tasks, done, f"Changed the budget of {done.id}.")
 
 
 @click.command("try-now")
 @REF
 @common
 def try_now(session: Session, ref: str) -> None:
-    """Do not wait for the limit or the back-off any longer."""
+    """Try again now instead of waiting for a limit or a back-off."""
     with tasks_of(session, "try_now") as tasks:
-        say(session, tasks, done := tasks.try_now(ref), f"{done.id} tries again.")
+        say(session, tasks, done := tasks.try_now(ref), f"{done.id} is trying again.")
 
 
 @click.command("archive")
 @REF
 @common
 def archive(session: Session, ref: str) -> None:
-    """Put an ended task out of sight."""
+    """Hide an ended task from lists."""
     with tasks_of(session) as tasks:
         say(session, tasks, done := tasks.archive(ref), f"{done.id} is archived.")

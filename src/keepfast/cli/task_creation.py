@@ -15,44 +15,54 @@ from keepfast.model.errors import Usage
 
 @click.command("new")
 @click.argument("brief", metavar="[BRIEF]", required=False)
-@click.option("--file", "path", metavar="FILE", help="Take the task, or several, from a JSON or TOML file.")
-@click.option("--title", metavar="TEXT", help="What it is called; the brief's first line if not given.")
-@click.option(
-    "--type", "kind", type=click.Choice(["create_app", "modify_app", "custom"]), help="What kind of task it is."
-)
-@click.option("--workspace", metavar="DIR", help="Where it works; the current folder if not given.")
-@click.option("--phase", "phases", metavar="PROMPT", multiple=True, help="A phase and what is to be done in it.")
-@click.option("--verify", metavar="COMMAND", help="Every phase must pass this command.")
-@click.option("--no-review", is_flag=True, help="Phases that pass need nobody's approval.")
+@click.option("--file", "path", metavar="FILE", help="Read one or more tasks from a JSON or TOML file.")
+@click.option("--title", metavar="TEXT", help="Title (default: the first line of the brief).")
+@click.option("--type", "kind", type=click.Choice(["create_app", "modify_app", "custom"]), help="Kind of task.")
+@click.option("--workspace", metavar="DIR", help="Folder to work in (default: the current folder).")
+@click.option("--phase", "phases", metavar="PROMPT", multiple=True, help="Prompt of a phase; can be repeated.")
+@click.option("--verify", metavar="COMMAND", help="Command that every phase must pass.")
+@click.option("--no-review", is_flag=True, help="Do not require approval of phases that pass.")
 @click.option("--agent", metavar="COMMAND", help="Run this command instead of Claude Code; the prompt is its input.")
-@click.option("--model", metavar="NAME", help="The model that Claude Code uses.")
-@click.option("--permission-mode", metavar="MODE", help="What Claude Code may do unasked.")
-@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="A tool that may be used unasked.")
+@click.option("--model", metavar="NAME", help="Model for Claude Code.")
+@click.option("--permission-mode", metavar="MODE", help="Permission mode of Claude Code.")
+@click.option(
+    "--allow",
+    "allowed",
+    metavar="TOOL",
+    multiple=True,
+    help=("Tool that the agent may use without asking; can be repeated."),
+)
 @click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens.")
 @click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars.")
 @click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running.")
-@click.option("--priority", type=click.Choice(["critical", "high", "normal", "low"]), help="Who comes first.")
-@click.option("--after", metavar="TASK", multiple=True, help="Begin when this task is done.")
-@click.option("--secret", "secrets", metavar="NAME", multiple=True, help="A variable that must be provided first.")
-@click.option("--draft", is_flag=True, help="Do not start it yet.")
+@click.option("--priority", type=click.Choice(["critical", "high", "normal", "low"]), help="Priority.")
+@click.option("--after", metavar="TASK", multiple=True, help="Start after this task is done; can be repeated.")
+@click.option(
+    "--secret",
+    "secrets",
+    metavar="NAME",
+    multiple=True,
+    help=("Environment variable whose value must be provided before the start; can be repeated."),
+)
+@click.option("--draft", is_flag=True, help="Create the task without starting it.")
 @common
 def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
-    """Make a task of a BRIEF, or of a file, and start it."""
+    """Create a task from BRIEF or a file, and start it."""
     from keepfast.runner.actions import taskfile
 
     if path is not None:
         if any(value for value in flags.values()):
-            raise Usage("Give a file, or flags, not both.")
+            raise Usage("--file cannot be combined with other options.")
         specs = taskfile.read(path)
     else:
         specs = [taskfile.check(_described(flags), os.fsdecode(session.cwd))]
     with tasks_of(session) as tasks:
         made = tasks.new_all(specs, start=not draft)
         if session.json:
-            write_json([tasks.describe(one) for one in made])
+            write_json([tasks.views.describe(one) for one in made])
             return
         for one in made:
-            session.say(f"{'Made' if draft else 'Queued'} {one.id}: {one.title}")
+            session.say(f"{'Created' if draft else 'Queued'} {one.id}: {one.title}")
         if not draft:
             remark_unsupervised(session)
 
@@ -62,7 +72,7 @@ def _described(flags: dict[str, Any]) -> dict[str, Any]:
 
     brief = flags["brief"] or ""
     if not brief and not flags["phases"]:
-        raise Usage("Say what is to be done.", 'For example: keepfast task new "Translate the README" --minutes 30')
+        raise Usage("The brief is missing.", 'For example: keepfast task new "Translate the README" --minutes 30')
     agent: dict[str, Any] = {}
     if flags["agent"]:
         agent["command"] = shlex.split(flags["agent"])
@@ -103,12 +113,12 @@ def start(session: Session, ref: str) -> None:
 @REF
 @click.argument("folder", metavar="DIR")
 @click.option(
-    "--git", is_flag=True, help="Make DIR a git repository at the checkpoint's commit, for a branch of its own."
+    "--git", is_flag=True, help="Make DIR a git repository at the commit of the checkpoint, with its own branch."
 )
-@click.option("--start", "begin", is_flag=True, help="Start it at once.")
+@click.option("--start", "begin", is_flag=True, help="Start the new task immediately.")
 @common
 def fork(session: Session, ref: str, folder: str, git: bool, begin: bool) -> None:
-    """A task of its own in a fork of the workspace; `task diff` and `task apply` bring back what it does."""
+    """Create a task in a fork of the workspace. Use `task diff` and `task apply` to get its changes back."""
     with tasks_of(session) as tasks:
         done = tasks.fork(ref, os.path.join(os.fsdecode(session.cwd), folder), git=git, start=begin)
-        say(session, tasks, done, f"Made {done.id} in {done.workspace}.")
+        say(session, tasks, done, f"Created {done.id} in {done.workspace}.")

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @click.command("diff")
 @REF
-@click.option("--patch", "file", metavar="FILE", help="Write the patch to FILE.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--patch", "file", metavar="FILE", help="Write the patch to FILE (default: standard output).")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @common
 def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
-    """What a forked task has done, as a patch."""
+    """Show the changes of a forked task as a patch."""
     from keepfast.cli.fork import write_patch
 
     with tasks_of(session) as tasks:
@@ -30,7 +30,7 @@ def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
         if session.json:
             write_json({"files": patch.files, "file": file})
         else:
-            session.say(f"Wrote a patch of {patch.files} files to {file}; `git apply` takes it.")
+            session.say(f"Wrote a patch of {patch.files} files to {file}; apply it with `git apply`.")
         return
     if session.json:
         write_json({"files": patch.files, "patch": _text(patch).decode("utf-8", "replace")})
@@ -40,11 +40,13 @@ def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
 
 @click.command("apply")
 @REF
-@click.option("-n", "--dry-run", is_flag=True, help="Only say whether it would go in.")
-@click.option("--branch", metavar="NAME", help="Say how to fetch the fork's own branch as NAME, instead.")
+@click.option("-n", "--dry-run", is_flag=True, help="Check whether the patch applies, and change nothing.")
+@click.option(
+    "--branch", metavar="NAME", help=("Print the command that fetches the fork's branch as NAME, and change nothing.")
+)
 @common
 def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None:
-    """Bring what a forked task has done into the folder it came from; a checkpoint is taken first."""
+    """Apply the changes of a forked task to the original workspace, after saving a checkpoint."""
     import subprocess
 
     from keepfast.cli.fork import say_branch
@@ -55,11 +57,11 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
     with tasks_of(session) as tasks:
         if branch is not None:
             _, row = session.engine.root(os.fsencode(tasks.home(ref).workspace))
-            say_branch(session, row, os.fsencode(tasks.find(ref).workspace), branch)
+            say_branch(session, row, os.fsencode(tasks.views.find(ref).workspace), branch)
             return
         patch, home = _patch(session, tasks, ref), tasks.home(ref)
         if not patch.lines:
-            session.say("There is nothing to bring back.")
+            session.say("The fork has no changes.")
             return
         # Outside any repository of ours: `git apply` then touches files only, and reads no index.
         git = Git(session.around.text("PATH"), os.fsencode(home.workspace))
@@ -82,8 +84,8 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
         )
         if done.returncode:
             raise Conflict(
-                f"The patch does not go in: {done.stderr.decode('utf-8', 'replace').strip()}",
-                "`keepfast task diff` shows it.",
+                f"The patch does not apply: {done.stderr.decode('utf-8', 'replace').strip()}",
+                "Run `keepfast task diff` to see it.",
             )
         if session.json:
             write_json({"files": patch.files, "applied": not dry_run, "workspace": home.workspace})
@@ -98,6 +100,6 @@ def _text(patch: Any) -> bytes:
 def _patch(session: Session, tasks: Tasks, ref: str) -> Any:
     from keepfast.app.fork_patch import bring_home
 
-    found, home = tasks.find(ref), tasks.home(ref)
+    found, home = tasks.views.find(ref), tasks.home(ref)
     _, row = session.engine.root(os.fsencode(home.workspace))
     return bring_home(session.engine, row, os.fsencode(found.workspace))

@@ -15,7 +15,7 @@ from keepfast.cli.session import Session, write_json
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.tasks import Tasks
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 REF = click.argument("ref", metavar="TASK")
 
@@ -56,7 +56,7 @@ def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
 def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
     """What became of a task: as JSON, or in words."""
     if session.json:
-        write_json(tasks.describe(done))
+        write_json(tasks.views.describe(done))
     else:
         session.say(text)
 
@@ -68,9 +68,9 @@ def goes_on(shown: dict[str, Any]) -> str:
     hold = shown["hold"]
     limit = shown["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
     if limit is not None and limit["until"]:
-        return f"goes on when the limit ends, {local(limit['until'])}"
+        return f"continues when the limit resets, {local(limit['until'])}"
     if limit is not None:
-        return f"waits for its limit, which needs you: {limit['reason'] or ''}".rstrip(": ")
+        return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
         return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
     return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
@@ -92,7 +92,7 @@ def clock(seconds: int) -> str:
 def remark_unsupervised(session: Session) -> None:
     """Say why nothing begins, if no supervisor runs."""
     if trouble(session) is None:
-        session.remark("No supervisor is running; `keepfast supervise` starts one.")
+        session.remark("No supervisor is running. Run `keepfast supervise` to start one.")
 
 
 def trouble(session: Session) -> str | None:

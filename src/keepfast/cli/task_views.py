@@ -22,20 +22,20 @@ LABEL = 9
 
 
 @click.command("list")
-@click.option("--state", metavar="STATE", default="", help="Only tasks in this state.")
-@click.option("--all", "archived", is_flag=True, help="Archived ones too.")
+@click.option("--state", metavar="STATE", default="", help="Show only tasks in this state.")
+@click.option("--all", "archived", is_flag=True, help="Also show archived tasks.")
 @common
 def list_(session: Session, state: str, archived: bool) -> None:
-    """List tasks, and what each waits for."""
+    """List tasks and what each is waiting for."""
     with tasks_of(session) as tasks:
-        found = tasks.listing(state=state, archived=archived)
-        if not found and not tasks.is_any():
+        found = tasks.views.listing(state=state, archived=archived)
+        if not found and not tasks.views.is_any():
             _say_lost(session)
         if session.json:
             write_json(found)
             return
         if not found:
-            session.remark("There are no tasks.")
+            session.remark("No tasks.")
             return
         rows = [
             [one["id"], one["status"], _phase(one), f"{one['progress']}%", _why(one), one["title"]] for one in found
@@ -46,7 +46,7 @@ def list_(session: Session, state: str, archived: bool) -> None:
             remark_unsupervised(session)
         why = trouble(session)
         if why:
-            session.warn(f"The supervisor cannot do its work now: {why}")
+            session.warn(f"The supervisor cannot work: {why}")
 
 
 def _goes_on(one: dict[str, Any]) -> bool:
@@ -65,8 +65,8 @@ def _say_lost(session: Session) -> None:
         if found:
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             session.warn(
-                f"The task database knows no tasks, but there are documents of some in {', '.join(found[:SHOWN])}{more}."
-                " `keepfast rebuild` brings them back."
+                f"The task database has no tasks, but task documents were found in {', '.join(found[:SHOWN])}{more}."
+                " Run `keepfast rebuild` to restore them."
             )
 
 
@@ -90,7 +90,7 @@ def _why(one: dict[str, Any]) -> str:
 def show(session: Session, ref: str) -> None:
     """Show a task: why it waits, its runs, questions and checkpoints."""
     with tasks_of(session) as tasks:
-        one = tasks.show(ref)
+        one = tasks.views.show(ref)
     if session.json:
         write_json(one)
         return
@@ -107,7 +107,9 @@ def show(session: Session, ref: str) -> None:
                 session.print(line)
             all_of_them = len(runs) if head[0] == "RUN" else one["checkpoints_total"]
             if all_of_them > len(rows):
-                session.print(f"… and {all_of_them - len(rows)} older ones (`keepfast task show {one['id']} --json`)")
+                session.print(
+                    f"… and {all_of_them - len(rows)} older ones (run `keepfast task show {one['id']} --json`)"
+                )
     session.print()
     session.print(f"you can: {', '.join(one['actions'])}")
 
@@ -116,7 +118,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     """What a task is at, a line each: a label and its text."""
     hold, used, found = one["hold"], one["used"], []
     if one["frozen"]:
-        found.append(("frozen", "every process of its agent stands still until `keepfast task resume`"))
+        found.append(("frozen", "the agent's processes are stopped until `keepfast task resume`"))
     elif hold is not None:
         left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
         found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
@@ -126,7 +128,12 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
         failed = one["save_failed"]
         found.append(("not saved", f"{failed['reason']}: {failed['error']}"))
     if one["missing_keys"]:
-        found.append(("no key", f"contents sealed with {', '.join(one['missing_keys'])} do not open (`keepfast key`)"))
+        found.append(
+            (
+                "no key",
+                (f"contents sealed with {', '.join(one['missing_keys'])} cannot be decrypted (see `keepfast key`)"),
+            )
+        )
     found += [("warning", text) for text in dict.fromkeys([warning["message"] for warning in one["warnings"]])]
     if one["phase"]:
         found.append(("phase", f"{one['phase']} of {len(one['phases'])}, {one['phases'][one['phase'] - 1]}"))
@@ -149,17 +156,17 @@ def _age(session: Session, moment: str) -> str:
 
 @click.command("log")
 @REF
-@click.option("-f", "--follow", is_flag=True, help="Go on until the task ends.")
-@click.option("--output", is_flag=True, help="What the agent printed, instead of what happened.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the task ends.")
+@click.option("--output", is_flag=True, help="Show the agent's output instead of events.")
 @common
 def log(session: Session, ref: str, follow: bool, output: bool) -> None:
-    """Show what happened, in order."""
+    """Show the events of a task."""
     import json
 
     from keepfast.cli.event_lines import logged
 
     with tasks_of(session) as tasks:
-        found = tasks.find(ref)
+        found = tasks.views.find(ref)
         if output:
             run = tasks.tables.last_run(found.id)
             if run is None:
@@ -172,14 +179,14 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
             return
         since = 0
         while True:
-            for event in tasks.log(found.id, since):
+            for event in tasks.views.log(found.id, since):
                 since = event["sequence"]
                 if session.json:
                     write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 else:
                     session.print(logged(event))
             sys.stdout.flush()
-            if not follow or tasks.find(found.id).state in ("done", "failed", "cancelled"):
+            if not follow or tasks.views.find(found.id).state in ("done", "failed", "cancelled"):
                 return
             sleep(0.5)
 
@@ -187,13 +194,13 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
 @click.command("inbox")
 @common
 def inbox(session: Session) -> None:
-    """Everything that waits for you, the most urgent first."""
+    """List everything that needs you, most urgent first."""
     with tasks_of(session) as tasks:
-        found = tasks.inbox()
+        found = tasks.views.inbox()
     if session.json:
         write_json(found)
         return
     for one in found:
         session.print(f"{one['id'] or one['task']}  {one['hold'] or one['kind']}  {one['title']}: {_asked(one)}")
     if not found:
-        session.remark("Nothing waits for you.")
+        session.remark("Nothing needs you.")

@@ -18,18 +18,18 @@ SHOWN = 20
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every workspace of the store.")
-@click.option("--purge", "with_history", is_flag=True, help="Remove the history too, as `keepfast purge` does.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--all", "everything", is_flag=True, help="Unprotect every workspace of the store.")
+@click.option("--purge", "with_history", is_flag=True, help="Also delete its checkpoints, like `keepfast purge`.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def unprotect(
     session: Session, folder: str | None, everything: bool, with_history: bool, dry_run: bool, yes: bool
 ) -> int:
-    """Stop protecting the workspace DIR, by default the one around the current folder.
+    """Stop protecting the workspace DIR (default: the current workspace).
 
-    Its marker goes, and hooks leave the folder alone until `keepfast init` protects it again, which goes on with its
-    history. Nothing that was kept is removed, except with --purge.
+    Its marker is removed, and hooks ignore the folder until `keepfast init` protects it again and continues its
+    history. Checkpoints are kept, unless --purge is given.
     """
     if with_history:
         return _purge(session, folder, everything, dry_run, yes)
@@ -41,16 +41,16 @@ def unprotect(
         _answer(session, chosen, dry_run=True)
         return 0
     if everything and chosen:
-        _show(session, chosen, "Stopping to protect" if yes else "Would stop protecting")
+        _show(session, chosen, "Stop protecting" if yes else "Would stop protecting")
         if not session.agreed("Stop protecting all of them?", yes):
-            raise Failed("Everything is protected as before.")
+            raise Failed("Nothing changed.")
     for one in chosen:
         departure.unprotect(session.engine, one)
     _answer(session, chosen)
     for one in chosen:
         verb = "stays" if one.known and one.versions == 1 else "stay"
         what = (
-            "; the history that its marker named is another folder's"
+            "; its marker named the history of another folder, which is kept"
             if one.apart
             else f"; {_checkpoints(one)} {verb} in the store"
         )
@@ -63,16 +63,16 @@ def unprotect(
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--all", "everything", is_flag=True, help="The whole store, with its keys.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be removed.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--all", "everything", is_flag=True, help="Delete the whole store, including its keys.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def purge(session: Session, folder: str | None, everything: bool, dry_run: bool, yes: bool) -> int:
-    """Remove every checkpoint of the workspace DIR for good, and stop protecting it.
+    """Delete every checkpoint of the workspace DIR (default: the current workspace) and stop protecting it. This
+    cannot be undone.
 
-    Without DIR it is the one around the current folder. One that is no longer protected is given by the folder that it
-    was, or by its id as --all --dry-run shows it. The files in it are not touched. With --all the store is removed
-    as a whole; settings, the hooks of agents' clients and tasks stay.
+    DIR is a workspace, the former folder of one that is no longer protected, or an id that --all --dry-run shows. The
+    files in it are not changed. --all deletes the whole store; settings, hooks of agents' clients and tasks are kept.
     """
     return _purge(session, folder, everything, dry_run, yes)
 
@@ -88,15 +88,15 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
     if dry_run:
         _answer(session, chosen, dry_run=True, purged=True, everything=everything)
         return 0
-    what = f"the store {path} with everything in it" if everything else "all of it"
-    if not session.agreed(f"Remove {what}, for good?", yes):
+    what = f"the store {path} and everything in it" if everything else "all of it"
+    if not session.agreed(f"Delete {what}? This cannot be undone.", yes):
         raise Failed("Nothing was removed.")
     if everything:
         left = departure.purge_everything(session.engine, chosen)
         _answer(session, chosen, purged=True, everything=True, store_removed=True, left_in_store=left)
         session.say(f"Removed the store {path} and its keys.")
         if left:
-            session.remark(f"Left in {path}, because it is not ours: {', '.join(left)}.")
+            session.remark(f"Kept in {path}, not created by keepfast: {', '.join(left)}.")
     else:
         from keepfast.present.terminal import size
 
@@ -111,7 +111,7 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
         session.say(f"The store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
     _name_left(session, chosen)
     for text in _stays(session, everything):
-        session.remark(f"Stays: {text}.")
+        session.remark(f"Kept: {text}.")
     return 0
 
 
@@ -120,7 +120,7 @@ def _chosen(session: Session, folder: str | None, everything: bool, with_folder:
 
     if everything:
         if folder is not None:
-            raise Usage("Give either DIR or --all.")
+            raise Usage("DIR and --all cannot be combined.")
         return departure.every(session.engine, with_folder)
     if folder is None:
         return [departure.around(session.engine, session.cwd, not with_folder)]
@@ -203,4 +203,4 @@ def _name_left(session: Session, chosen: list[Protected]) -> None:
     for one in chosen:
         if one.left:
             names = ", ".join([show(name) for name in one.left])
-            session.remark(f"Left in {_name(one)}/.keepfast, because it is yours: {names}.")
+            session.remark(f"Kept in {_name(one)}/.keepfast, not created by keepfast: {names}.")

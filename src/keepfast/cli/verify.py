@@ -18,16 +18,16 @@ CHECKPOINTS = 10
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Look at structure only; contents are not read.")
-@click.option("--repair", is_flag=True, help="Heal what can be healed, and name what cannot.")
+@click.option("--quick", is_flag=True, help="Check the structure only, without reading contents.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired, and list what cannot.")
 @common
 def verify(session: Session, quick: bool, repair: bool) -> int:
-    """Read everything in the store, of all workspaces, and compare it with its digests.
+    """Read all data in the store and check it against its digests.
 
-    The exit code is 13 if anything is damaged, and each checkpoint concerned is named.
+    Affected checkpoints are listed. Exit code 13 if anything is damaged.
     """
     if quick and repair:
-        raise Usage("Give either --quick or --repair.")
+        raise Usage("--quick and --repair cannot be combined.")
     return _repair(session) if repair else _verify(session, quick)
 
 
@@ -35,9 +35,10 @@ def verify(session: Session, quick: bool, repair: bool) -> int:
 @click.argument("folders", nargs=-1, metavar="[DIR]...")
 @common
 def rebuild(session: Session, folders: tuple[str, ...]) -> None:
-    """Make the ledger again from packs and logs, and lost tasks from their workspaces.
+    """Rebuild the ledger from packs and logs, and lost tasks from their workspaces.
 
-    Tasks are looked for below each DIR, below `supervisor.roots` and in every known workspace; they come back held for you.
+    Tasks are searched below each DIR, below `supervisor.roots` and in every known workspace. Restored tasks wait for
+    you to resume them.
     """
     from keepfast.present.terminal import plural
     from keepfast.store.maintenance.verify import rebuild as make_again
@@ -60,8 +61,7 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
         write_json({**facts, "tasks": found})
         return
     session.say(
-        f"The ledger was made again: {plural(report.checkpoints, 'checkpoint')}"
-        f" of {plural(report.workspaces, 'workspace')}."
+        f"Ledger rebuilt: {plural(report.checkpoints, 'checkpoint')} of {plural(report.workspaces, 'workspace')}."
     )
     for notice in report.notices:
         session.warn(notice)
@@ -105,7 +105,7 @@ def _verify(session: Session, quick: bool) -> int:
     with session.progress("Verifying") as progress:
         report = check(session.repository, session.engine.place.path, quick=quick, progress=progress)
     if report.is_read_only:
-        session.remark("The store cannot be written: it is not noted there that it was verified.")
+        session.remark("The store is not writable: the result of this verify was not recorded.")
     else:
         keep(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
     if session.json:
@@ -121,7 +121,7 @@ def _verify(session: Session, quick: bool) -> int:
         return Damaged.exit_code if report.problems else 0
     what = f"{plural(report.checkpoints, 'checkpoint')}, {plural(report.blobs, 'blob')}, {size(report.bytes)}"
     if not report.problems:
-        session.say(f"All is well: {what}{'; contents were not read' if quick else ''}.")
+        session.say(f"No problems found: {what}{'; contents were not read' if quick else ''}.")
         return 0
     session.print(f"{plural(len(report.problems), 'problem')} in {what}:")
     _print_problems(session, report.problems)
@@ -142,11 +142,11 @@ def _repair(session: Session) -> int:
         write_json({"healed": report.healed, "lost": [_problem(problem) for problem in report.lost]})
         return Damaged.exit_code if report.lost else 0
     for text in report.healed:
-        session.say(f"Healed: {text}")
+        session.say(f"Repaired: {text}")
     if not report.lost:
-        session.say("All is well." if not report.healed else "Everything could be healed.")
+        session.say("No problems found." if not report.healed else "Everything was repaired.")
         return 0
-    session.print(f"{plural(len(report.lost), 'problem')} could not be healed:")
+    session.print(f"{plural(len(report.lost), 'problem')} could not be repaired:")
     _print_problems(session, report.lost)
     return Damaged.exit_code
 

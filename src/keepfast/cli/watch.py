@@ -29,21 +29,21 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default=SETTLE,
     type=Number(0.1),
     metavar="SECONDS",
-    help="Save after so long without a change.",
+    help="Save after SECONDS without a change.",
 )
 @click.option(
     "--at-most",
     default=AT_MOST,
     type=Number(0.1),
     metavar="SECONDS",
-    help="One save in this time at most; no change waits longer.",
+    help="Save at most once in SECONDS; no change waits longer.",
 )
-@click.option("--poll", is_flag=True, help="Look by ourselves instead of being told by the kernel.")
+@click.option("--poll", is_flag=True, help="Poll the files instead of using kernel notifications.")
 @common
 def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
-    """Save whenever the tree settles after changes, until Ctrl-C: for agents without hooks.
+    """Save a checkpoint whenever files change, until Ctrl-C. Meant for agents without hooks.
 
-    Dependency and cache folders (capture.exclude) are not watched. At the end, what is not saved yet is saved.
+    Excluded folders (capture.exclude) are not watched. Unsaved changes are saved at the end.
     """
     from keepfast.app.watch import Watch
     from keepfast.model.save_schedule import Rhythm
@@ -55,7 +55,7 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
         try:
             watching.run(poll)
         except OSError as error:
-            raise Failed(f"Watching ended: {error.strerror or error}.") from None
+            raise Failed(f"Stopped watching: {error.strerror or error}.") from None
         finally:
             teller.clear()
     teller.ended()
@@ -94,9 +94,9 @@ class _Teller:
         from keepfast.workspace.marker import show
 
         self.clear()
-        self.session.say(f"Watching {show(root)}. Press Ctrl-C to end.")
+        self.session.say(f"Watching {show(root)}. Press Ctrl-C to stop.")
         if how:
-            self.session.warn(f"Without news from the kernel, {how}.")
+            self.session.warn(f"No kernel notifications: {how}.")
         sys.stdout.flush()
 
     def saved(self, outcome: Outcome, seconds: float) -> None:
@@ -115,7 +115,7 @@ class _Teller:
     def tick(self, waiting: bool) -> None:
         if not self.live:
             return
-        text = self._standing() + (" · changes are waiting for the tree to settle" if waiting else "")
+        text = self._standing() + (" · waiting for changes to settle" if waiting else "")
         if text != self.shown:
             sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()
@@ -125,7 +125,7 @@ class _Teller:
         from keepfast.present.terminal import age, plural
 
         if self.last is None or self.last.checkpoint is None:
-            return "Nothing changed so far"
+            return "No changes yet"
         row = self.last.checkpoint
         return f"v{row.version}, {plural(row.files, 'file')}, {age(row.created_at, self.session.now())}"
 
@@ -136,7 +136,7 @@ class _Teller:
             self.shown = ""
 
     def ended(self) -> None:
-        self.session.say("No longer watched.")
+        self.session.say("Stopped watching.")
 
 
 class _Lines:

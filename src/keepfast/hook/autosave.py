@@ -76,9 +76,12 @@ def tidy(engine: Engine, cwd: bytes) -> int:
         thinned, over = tidy_up(engine, found[1])
         if thinned:
             count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
-            engine.note(cwd, "thinned", "size", f"The store was over its cap: {count} went.")
+            engine.note(cwd, "thinned", "size", f"The store was over retention.max_size: forgot {count}.")
         if over:
-            text = "The store is {:,} bytes over retention.max_size: what is left is pinned, named, made by hand or the newest."
+            text = (
+                "The store is {:,} bytes over retention.max_size: the remaining checkpoints are pinned, named, "
+                "manual or the newest."
+            )
             engine.note(cwd, "over_size", "size", text.format(over))
     return 0
 

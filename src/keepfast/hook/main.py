@@ -78,9 +78,9 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
         return True
     kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
     text = (
-        f"Hooks stand down: the supervisor saves for run {around.text(supervision.RUN)}."
+        f"Hooks are inactive: the supervisor saves for run {around.text(supervision.RUN)}."
         if folder
-        else f"{SUPERVISED} is set, but no supervisor runs this client: hooks go on working."
+        else f"{SUPERVISED} is set, but no supervisor runs this client: hooks stay active."
     )
     try:
         cwd = client.read(payload, {}).cwd or current_folder()

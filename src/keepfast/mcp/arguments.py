@@ -36,7 +36,7 @@ class ClosedTool(Tool):
         known = list(self.parameters.get("properties", {}))
         sentences = [_sentence(one, known) for one in errors[:MOST_ERRORS]]
         if len(errors) > MOST_ERRORS:
-            sentences.append(f"{len(errors) - MOST_ERRORS:,} more are wrong.")
+            sentences.append(f"{len(errors) - MOST_ERRORS:,} more errors.")
         return " ".join(sentences)
 
 

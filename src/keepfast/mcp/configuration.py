@@ -40,10 +40,14 @@ Others = Annotated[
 
 def checkpoint_configure(
     visits: Visits,
-    auto_checkpoint_on_clear: Annotated[Tristate, Field(description="Keep a checkpoint at /clear")] = None,
-    auto_resume_on_start: Annotated[Tristate, Field(description="Tell a new session where the last one was")] = None,
-    checkpoint_threshold: Annotated[Percent, Field(description="Percent of the token budget for a checkpoint")] = None,
-    checkpoint_threshold_percent: Annotated[Percent, Field(description="The same, by the answer's name")] = None,
+    auto_checkpoint_on_clear: Annotated[Tristate, Field(description="Save a checkpoint at /clear")] = None,
+    auto_resume_on_start: Annotated[
+        Tristate, Field(description=("Give a new session the resume brief of the last one"))
+    ] = None,
+    checkpoint_threshold: Annotated[
+        Percent, Field(description=("Percent of the token budget at which a checkpoint is saved"))
+    ] = None,
+    checkpoint_threshold_percent: Annotated[Percent, Field(description="Alias, by the name used in the result")] = None,
     verify_before_clear: Annotated[Flag, Field(description="Compare with the last checkpoint at /clear")] = None,
     settings: Annotated[Others, Field(description="Other settings by their keys, such as capture.ignored")] = None,
 ) -> answers.Configured:
@@ -80,16 +84,20 @@ def _prepared(visits: Visits, root: bytes, now: Settings, key: str, value: Any) 
     above = _above(now, key, value, project)
     found = []
     if project in above:
-        why = f"{is_now}, from the project's file {project}, which wins over the user's; only the user may loosen it."
+        why = f"{is_now}, from the project's file {project}, which overrides the user's; only the user can loosen it."
         if now.origins.get(key, "") != project:
             there = f"the project's file {project} says {shown(key, above[project]) or 'empty'}"
-            why = f"{is_now}; {there} beside that, and wins over the user's. Only the user may loosen it."
+            why = f"{is_now}; {there} as well, which overrides the user's. Only the user can loosen it."
         words = ["config", "unset", "--project", key]
         found.append(answers.Prepared(command=command(visits, words, root), why=why))
     others = [f"{by} says {shown(key, one) or 'empty'}" for by, one in above.items() if by != project]
-    last = f"{is_now}; {' and '.join(others)}, which has the last word" if others else ""
+    last = f"{is_now}; {' and '.join(others)}, which takes precedence" if others else ""
     if _users(visits, key) != value or not above:
-        why = f"{last}: this counts once that is gone." if last else f"{is_now}; an agent may only tighten."
+        why = (
+            (f"{last}: this value takes effect when that is removed.")
+            if last
+            else f"{is_now}; an agent can only tighten it."
+        )
         found.append(
             answers.Prepared(
                 command=command(visits, ["config", "set", key, *_text(key, value)]), why=why + _unheard(now, key)
@@ -97,7 +105,10 @@ def _prepared(visits: Visits, root: bytes, now: Settings, key: str, value: Any) 
         )
     elif last:
         # The user's file is as it should be: no command of ours changes what the environment says.
-        why = f"{last}. The user's file says {shown(key, value) or 'empty'} already; it counts once that is gone."
+        why = (
+            f"{last}. The user's file says {shown(key, value) or 'empty'} already, which takes effect when that "
+            "is removed."
+        )
         found.append(answers.Prepared(command=command(visits, ["config", "explain", key], root), why=why))
     return found
 
@@ -119,7 +130,7 @@ def _unheard(now: Settings, key: str) -> str:
     """Say which variable agents and hooks do not hear, but a person's commands do."""
     name = variable(key)
     is_set = any(by == name and name not in ALIASES for by, _, _ in now.considered.get(key, []))
-    return f" {name} is set, too, and wins in commands of a shell that has it." if is_set else ""
+    return f" {name} is also set, and overrides it in shells that have the variable." if is_set else ""
 
 
 def _users(visits: Visits, key: str) -> Any:
@@ -148,7 +159,7 @@ def _joined(given: list[tuple[str, str, object]], settings: object) -> dict[str,
         result = checked(key, value, ORIGIN)
         before, known = found.setdefault(key, (name, result))
         if known != result:
-            raise Usage(f"{before} and {name} are the same setting, with two values.", "Give one of them.")
+            raise Usage(f"{before} and {name} are the same setting with two different values.", "Give one of them.")
     return {key: value for key, (_, value) in found.items()}
 
 
@@ -159,7 +170,7 @@ def _others(settings: object) -> list[tuple[str, str, object]]:
         raise Usage("settings must be an object of keys and values.", 'Give {"capture.ignored": "all"}, for example.')
     for key in settings:
         if key not in TABLE:
-            raise Usage(f"settings: there is no setting {key[:100]!r}.", _known(key))
+            raise Usage(f"settings: unknown setting {key[:100]!r}.", _known(key))
     return [(f"settings.{key}", key, value) for key, value in settings.items()]
 
 

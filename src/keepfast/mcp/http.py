@@ -78,7 +78,7 @@ def token_in(path: str) -> str:
         with open(fd, "r+") as file:
             status = os.fstat(fd)
             if status.st_mode & 0o077 or status.st_uid != os.geteuid():
-                raise Failed(f"Others may read the token in {path}.", f"Run `chmod 600 {path}`, or remove it.")
+                raise Failed(f"Other users can read the token in {path}.", f"Run `chmod 600 {path}`, or remove it.")
             token = file.read(1_000).strip()
             if not token:
                 token = token_urlsafe(32)
@@ -88,5 +88,7 @@ def token_in(path: str) -> str:
             f"The token file {path} cannot be used: {error.strerror}.", "Give another with --token-file."
         ) from None
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable():
-        raise Failed(f"The token in {path} is too short or odd.", "Remove the file; a new one is made.")
+        raise Failed(
+            (f"The token in {path} is too short or has invalid characters."), "Remove the file; a new one is created."
+        )
     return token

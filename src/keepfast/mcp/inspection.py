@@ -16,6 +16,7 @@ from keepfast.model.errors import NotFound, Usage
 from keepfast.present.patches import patch, without_implied
 from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import MOST_LINE, told
+from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import by_name
 from keepfast.store.bases import previous
 from keepfast.store.rows import Query
@@ -51,12 +52,12 @@ Question = Annotated[
     ),
 ]
 Path = Annotated[str, Field(max_length=4_000)]
-Paths = Annotated[list[Path], Field(max_length=50, description="Only these and what lies below")]
+Paths = Annotated[list[Path], Field(max_length=50, description="Only these paths and what is below them")]
 
 
 def checkpoint_list(
     visits: Visits,
-    limit: Annotated[Count, Field(ge=0, le=MOST_LISTED, description="0: as many as the user has set")] = 0,
+    limit: Annotated[Count, Field(ge=0, le=MOST_LISTED, description="0: the limit that the user has set")] = 0,
     before: Annotated[Count, Field(ge=0, le=MOST_VERSION, description="Only versions below this number")] = 0,
     session: Annotated[str, Field(max_length=200, description="Only of this session id")] = "",
     trigger: Annotated[str, Field(max_length=100)] = "",
@@ -102,22 +103,22 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
         before = previous(visit.repository, row)
         (row,) = as_compared(visit.repository, [row])
         changes = compare(visit.engine, visit.root, visit.row, before, row)
-        git = header.get("git") or {}
+        git = header.git
         return answers.Shown(
             checkpoint=telling.checkpoint(row, visit.now()),
-            summary=telling.told(header.get("summary") or ""),
-            working_directory=telling.told(header.get("cwd") or ""),
-            git_branch=git.get("branch"),
-            git_commit=git.get("commit"),
-            tokens_used=header.get("tokens_used"),
-            token_budget=header.get("token_budget"),
-            key_points=telling.texts(header.get("key_points")),
-            notes=telling.tidy(header.get("notes") or {}),
-            active_files=telling.texts(header.get("active_files")),
+            summary=telling.told(header.summary),
+            working_directory=telling.told(header.cwd),
+            git_branch=git.branch or None if git is not None else None,
+            git_commit=git.commit or None if git is not None else None,
+            tokens_used=header.tokens_used or None,
+            token_budget=header.token_budget or None,
+            key_points=telling.texts(header.key_points),
+            notes=telling.tidy(header.notes),
+            active_files=telling.texts(header.active_files),
             previous=f"v{before.version}" if before is not None else None,
             changes=telling.changed(changes, MOST_CHANGES, with_lines=False),
             changes_left_out=max(0, len(changes) - MOST_CHANGES),
-            notices=telling.texts(header.get("notices")),
+            notices=telling.texts(header.notices),
         )
 
 
@@ -126,7 +127,7 @@ def checkpoint_diff(
     old: Reference = "@",
     new: Annotated[str, Field(max_length=200, description="Empty: the disk as it is now")] = "",
     paths: Paths = [],  # noqa: B006  the schema shows it
-    with_patch: Annotated[bool, Field(description="Give the patch, not only counts")] = True,
+    with_patch: Annotated[bool, Field(description="Include the patch, not only counts")] = True,
 ) -> answers.Difference:
     """Compare two checkpoints, or one with the disk now: counts per file, and the patch as far as it fits."""
     with visits.open() as visit:
@@ -150,9 +151,13 @@ def checkpoint_diff(
 def checkpoint_resume(
     visits: Visits,
     reference: Annotated[
-        str, Field(max_length=200, description="Told as it was then; empty: the newest, with the disk now")
+        str,
+        Field(
+            max_length=200,
+            description=("Version to resume from, as it was then; empty: the newest, with the current files"),
+        ),
     ] = "",
-    tokens: Annotated[Count, Field(ge=200, le=MOST_TOKENS, description="At most so many")] = 5_000,
+    tokens: Annotated[Count, Field(ge=200, le=MOST_TOKENS, description="Token limit")] = 5_000,
 ) -> answers.Resumed:
     """Get what is needed to go on from a checkpoint: task, next steps, decisions, last test, and exact excerpts of files."""
     from keepfast.app.resume import Resuming
@@ -161,7 +166,7 @@ def checkpoint_resume(
         resuming = Resuming(visit.engine, visit.root, visit.row.id)
         found = resuming.tell(visit.resolve(reference)) if reference else resuming.newest()
         if found is None:
-            raise NotFound("No checkpoint found to resume from.", "`checkpoint_save` makes one.")
+            raise NotFound("No checkpoint found to resume from.", "Use `checkpoint_save` to make one.")
         version = f"v{found.row.version}"
         if reference:
             built, of = resuming.own(found, tokens=tokens)
@@ -217,7 +222,8 @@ def _refuse_unknown(visit: Visit, limits: list[bytes], one: CheckpointRow, other
         if path and not is_kept and not is_here:
             side = "on the disk" if other is None else f"in v{other.version}"
             raise NotFound(
-                f"paths: {show(path)} is neither in v{one.version} nor {side}.", "`checkpoint_search` finds paths."
+                f"paths: {show(path)} is neither in v{one.version} nor {side}.",
+                "Use `checkpoint_search` to find paths.",
             )
 
 
@@ -232,7 +238,10 @@ def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:
             continue
         if any(state is not None and state.flags & SEALED for state in (change.old, change.new)):
             # A patch has a few lines of a file: what makes a word in them a secret may stand elsewhere.
-            answer.left_out.append(f"the patch of {name}: it is sealed for what it holds; `recall` strikes that out")
+            answer.left_out.append(
+                f"the patch of {name}: it is sealed because it contains secrets; `recall` shows it with secrets "
+                "redacted"
+            )
             continue
         lines = _lines(change, room)
         if lines is None:
@@ -250,8 +259,8 @@ def _lines(change: Change, room: int) -> list[str] | None:
     """The patch of one file; None if it does not fit."""
     lines = []
     for _, line in patch(change):
-        lines.append(line.decode("utf-8", "backslashreplace"))
-        room -= min(len(lines[-1]), MOST_LINE) + 1
+        lines.append(line.decode("utf-8", "surrogateescape"))
+        room -= min(len(escaped(lines[-1])), MOST_LINE) + 1
         if room < 0:
             return None
     return told(lines, 1, len(lines))

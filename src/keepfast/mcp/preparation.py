@@ -21,8 +21,8 @@ MOST_STEPS = 200
 ENDING = b".keepfast"
 WHY = {
     "restore": "A restore changes files; the user decides. It makes a safety checkpoint first and can be undone.",
-    "forget": "Forgetting cannot be taken back; the user decides.",
-    "export": "An export carries the project's contents elsewhere; the user decides.",
+    "forget": "Forgetting cannot be undone; the user decides.",
+    "export": "An export copies the project's contents to a file; the user decides.",
 }
 
 
@@ -57,7 +57,7 @@ def checkpoint_restore_preview(
 
 def _missing(one: Missing) -> str:
     way = {"differs": "; it differs now", "empty": "; it is empty now"}.get(one.state, "")
-    way += f"; `{one.command}` makes it again" if one.command else ""
+    way += f"; run `{one.command}` to recreate it" if one.command else ""
     return f"{telling.told(show(one.path))}: {one.why}{way}"
 
 
@@ -69,9 +69,9 @@ def checkpoint_prepare(
 ) -> answers.Prepared:
     """Give the command by which the user restores, forgets or exports checkpoints. Nothing is changed."""
     if action == "restore" and len(references) > 1:
-        raise Usage("references: a restore goes to one checkpoint.", "Give one.")
+        raise Usage("references: a restore takes exactly one checkpoint.", "Give one.")
     if file and action != "export":
-        raise Usage("file: only an export is written to one.", "Leave it out.")
+        raise Usage("file: only valid for an export.", "Omit it.")
     with visits.open() as visit:
         rows = {row.version: row for row in [visit.resolve(reference) for reference in references]}
         pinned = [f"v{row.version}" for row in rows.values() if row.pinned]
@@ -89,14 +89,14 @@ def checkpoint_prepare(
 def _place(file: str, root: bytes, home: bytes, version: int) -> bytes:
     """Where an export is written: a file that is not there yet, outside of the workspace unless it was asked for."""
     if "\0" in file:
-        raise Usage("file: no path has a zero byte in it.", "Give another name.")
+        raise Usage("file: a path cannot contain a NUL byte.", "Give another name.")
     if file:
         place = os.path.normpath(os.path.join(root, os.fsencode(file)))
         if os.path.lexists(place):
-            raise Usage(f"file: {show(place)} is there already.", "Give another name.")
+            raise Usage(f"file: {show(place)} already exists.", "Give another name.")
         if not os.path.isdir(os.path.dirname(place)):
             raise Usage(
-                f"file: there is no folder {show(os.path.dirname(place))}.", "Give a name in one that is there."
+                f"file: folder {show(os.path.dirname(place))} does not exist.", "Give a name in an existing folder."
             )
         return place
     stem = os.path.join(home, os.path.basename(root) or b"root") + f"-v{version}".encode()

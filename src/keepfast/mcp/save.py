@@ -17,6 +17,7 @@ from keepfast.model.event import Event
 from keepfast.present.json_forms import kept
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
+from keepfast.state.pending_events import PendingEvent
 
 Line = Annotated[str, Field(max_length=1_000)]
 SHORT = 80
@@ -25,23 +26,32 @@ SHORT = 80
 
 def checkpoint_save(
     visits: Visits,
-    summary: Annotated[str, Field(description="What this state is, in one line", min_length=1, max_length=500)],
-    description: Annotated[str, Field(description="More, if it helps whoever goes on", max_length=8_000)] = "",
+    summary: Annotated[
+        str,
+        Field(description=("Message of the checkpoint: what this state is, in one line"), min_length=1, max_length=500),
+    ],
+    description: Annotated[
+        str, Field(description=("More details for the next session, if helpful"), max_length=8_000)
+    ] = "",
     decisions: Annotated[list[Line], Field(description="Decisions made, with their reasons", max_length=50)] = [],  # noqa: B006  the schema shows it
     next_steps: Annotated[list[Line], Field(description="What to do next, in order", max_length=50)] = [],  # noqa: B006
     current_task: Annotated[
         str,
-        Field(description="What is being worked on and not done yet; empty: as the conversation says", max_length=500),
+        Field(description="Work in progress; empty: taken from the conversation", max_length=500),
     ] = "",
-    blockers: Annotated[list[Line], Field(description="What stands in the way", max_length=50)] = [],  # noqa: B006
+    blockers: Annotated[list[Line], Field(description="Blockers", max_length=50)] = [],  # noqa: B006
     tags: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20)] = [],  # noqa: B006
 ) -> answers.Saved:
-    """Save the state of the workspace, with task, decisions, next steps and blockers; the next session is told them."""
+    """Save the state of the workspace, with task, decisions, next steps and blockers; the next session gets them in
+    its resume brief.
+    """
     summary = " ".join(summary.split())
     if not summary:
-        raise Usage("summary is empty.", "Say in one line what this state is.")
+        raise Usage("summary is empty.", "Describe this state in one line.")
     if any(not tag.strip() or not tag.strip().isprintable() for tag in tags):
-        raise Usage("tags: one of them is empty, or has a line break or a control character.", "Give plain words.")
+        raise Usage(
+            ("tags: one of them is empty, or has a line break or a control character."), "Give plain words as tags."
+        )
     stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions), "blockers": _plain(blockers)}
     with visits.open() as visit:
         event = _of_session(visit, visits.session(visit))
@@ -62,14 +72,10 @@ def checkpoint_save(
 
 def _of_session(visit: Visit, session: dict[str, Any]) -> Event:
     """A save by hand that knows the session it is made in, as far as hooks have noted it."""
-    told = {
-        "cwd": os.fsdecode(visit.cwd),
-        "at": visit.now(),
-        "trigger": "manual",
-        "agent": "claude-code" if session else "",
-        **{key: str(session.get(key) or "") for key in ("session", "transcript", "model")},
-    }
-    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), told)
+    name, transcript, model = [str(session.get(key) or "") for key in ("session", "transcript", "model")]
+    agent = "claude-code" if session else ""
+    seen = PendingEvent("manual", visit.now(), name, agent, os.fsdecode(visit.cwd), transcript, model=model)
+    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), seen)
     event.created_by = "system"
     return event
 

@@ -49,12 +49,12 @@ class Visit:
     def below(self, text: str) -> bytes:
         """A path as the store has it. Raises `Usage` if it leads outside of the workspace."""
         if "\0" in text:
-            raise Usage("paths: no path has a zero byte in it.", "Give paths relative to the workspace's root.")
+            raise Usage("paths: a path cannot contain a NUL byte.", "Give paths relative to the workspace's root.")
         path = os.path.normpath(os.path.join(self.root, os.fsencode(text)))
         if path == self.root:
             return b""
         if not path.startswith(self.root.rstrip(b"/") + b"/"):
-            raise Usage(f"{show(os.fsencode(text))} lies outside of the workspace.", "Give paths relative to its root.")
+            raise Usage(f"{show(os.fsencode(text))} is outside the workspace.", "Give paths relative to its root.")
         return path[len(self.root.rstrip(b"/")) + 1 :]
 
     def refreshed(self) -> WorkspaceRow:

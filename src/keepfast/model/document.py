@@ -39,13 +39,86 @@ HEADER: dict[str, tuple[type, ...]] = {
 """What every reader relies on; a header may have more."""
 
 
-def encode(header: dict[str, Any], rows: Sequence[Entry]) -> bytes:
+class Header:
+    """What a checkpoint says of itself. A member that is missing, or not of its kind, reads as empty.
+
+    `members` is the JSON object as it is stored; what nobody knows stays in it.
+    """
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        self.members = members
+        self.id, self.workspace, self.tree = _text(members, "id"), _text(members, "workspace"), _text(members, "tree")
+        self.parent = _text(members, "parent")
+        """The document of the version before it, in hex."""
+        self.version, self.created_at = _number(members, "version"), _number(members, "created_at")
+        self.scan_started = _number(members, "scan_started")
+        self.changed: int | None = members.get("changed")
+        """Of a keyframe that was written later: how many rows the version's own document had."""
+        self.keyframe, self.pinned = members.get("keyframe") is True, members.get("pinned") is True
+        self.counts: dict[str, int] = _object(members, "counts")
+        self.trigger, self.created_by = _text(members, "trigger"), _text(members, "created_by")
+        self.message, self.name, self.tags = _text(members, "message"), _text(members, "name"), _texts(members, "tags")
+        self.session, self.task = _text(members, "session"), _text(members, "task")
+        self.cwd, self.command = _text(members, "cwd"), _text(members, "command")
+        self.git = Git(members["git"]) if isinstance(members.get("git"), dict) else None
+        self.git_files = members.get("git_files") is True
+        """Was the whole tree looked at for `.git` files?"""
+        self.agent, self.summary = _text(members, "agent"), _text(members, "summary")
+        self.tokens_used, self.token_budget = _number(members, "tokens_used"), _number(members, "token_budget")
+        self.active_files, self.key_points = _texts(members, "active_files"), _texts(members, "key_points")
+        self.notices, self.partial = _texts(members, "notices"), _texts(members, "partial")
+        self.bounds: dict[str, object] = _object(members, "bounds")
+        """Settings `checkpoint.*` that it was made with."""
+        self.notes = _object(members, "notes")
+        """What `resume/notes.py` reads."""
+        self.conversation = _object(members, "conversation")
+        """What `store/conversations.py` reads."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Header) and self.members == other.members
+
+    def with_members(self, **members: object) -> Header:
+        """The same with these members instead, or added."""
+        return Header({**self.members, **members})
+
+
+class Git:
+    """Where a repository was. Its commit is empty before the first one, its branch on a detached head."""
+
+    __slots__ = ("branch", "commit", "in_progress")
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        self.branch, self.commit = _text(members, "branch"), _text(members, "commit")
+        self.in_progress = _text(members, "in_progress")
+
+
+def _text(members: dict[str, Any], name: str) -> str:
+    value = members.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _number(members: dict[str, Any], name: str) -> int:
+    value = members.get(name)
+    return value if type(value) is int else 0
+
+
+def _texts(members: dict[str, Any], name: str) -> list[str]:
+    value = members.get(name)
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _object(members: dict[str, Any], name: str) -> dict[str, Any]:
+    value = members.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def encode(header: Header, rows: Sequence[Entry]) -> bytes:
     """Return the document's bytes; `rows` are sorted by path."""
     return b"".join(_parts(header, rows))  # when the parts are there, their columns are gone
 
 
-def _parts(header: dict[str, Any], rows: Sequence[Entry]) -> list[bytes]:
-    head = dumps(header).encode("ascii")
+def _parts(header: Header, rows: Sequence[Entry]) -> list[bytes]:
+    head = dumps(header.members).encode("ascii")
     # All columns at once: asking every row for each of its parts takes twice as long.
     columns: Any = list(zip(*rows, strict=True)) if rows else ((),) * 9
     paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras = columns
@@ -71,7 +144,7 @@ def _parts(header: dict[str, Any], rows: Sequence[Entry]) -> list[bytes]:
     ]
 
 
-def decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
+def decode(data: bytes) -> tuple[Header, list[Entry]]:
     """Return header and rows. Raises `Damaged` on anything that does not fit the format, crafted paths included."""
     try:
         return _decode(data)
@@ -79,7 +152,7 @@ def decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
         raise Damaged(f"a checkpoint's document is not readable: {error}") from None
 
 
-def header(data: bytes) -> dict[str, Any]:
+def header(data: bytes) -> Header:
     """Return the header alone."""
     try:
         return _header(data)[0]
@@ -87,7 +160,7 @@ def header(data: bytes) -> dict[str, Any]:
         raise Damaged(f"a checkpoint's document is not readable: {error}") from None
 
 
-def _header(data: bytes) -> tuple[dict[str, Any], int, int]:
+def _header(data: bytes) -> tuple[Header, int, int]:
     if data[:8] != MAGIC:
         raise ValueError("it does not start like one")
     length, count = int.from_bytes(data[8:16], "little"), int.from_bytes(data[16:24], "little")
@@ -97,7 +170,7 @@ def _header(data: bytes) -> tuple[dict[str, Any], int, int]:
     if not isinstance(head, dict) or head.get("v") != 1:
         raise ValueError("its header is of another version")
     _check_header(head)
-    return head, count, 24 + length
+    return Header(head), count, 24 + length
 
 
 def _check_header(head: dict[str, Any]) -> None:
@@ -113,7 +186,7 @@ def _check_header(head: dict[str, Any]) -> None:
         raise ValueError("its header has no proper `tree`")
 
 
-def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
+def _decode(data: bytes) -> tuple[Header, list[Entry]]:
     head, count, at = _header(data)
 
     def take(size: int) -> bytes:
@@ -144,7 +217,7 @@ def _decode(data: bytes) -> tuple[dict[str, Any], list[Entry]]:
     digests = take(32 * kinds.count(FILE))
     targets = texts(kinds.count(LINK))
     _check_paths(paths)
-    if head.get("keyframe") and GONE in kinds:
+    if head.keyframe and GONE in kinds:
         raise ValueError("a keyframe has a row for a path that is gone")
     files = iter([digests[start : start + 32] for start in range(0, len(digests), 32)])
     links = iter(targets)

@@ -36,9 +36,9 @@ GONE = "-"
 CAPTURED = "fld"
 LEFT_OUT = "xoius"
 REASONS = {
-    EXCLUDED: "not looked at",
+    EXCLUDED: "matching an exclusion rule",
     OVERSIZE: "over capture.max_file_size",
-    IGNORED: "left out by capture.ignored",
+    IGNORED: "ignored by git (capture.ignored)",
     UNREADABLE: "unreadable",
     SPECIAL: "socket, pipe or device",
 }
@@ -48,10 +48,10 @@ BY_NAME, BY_IGNORE, BY_MARKER, BY_GIT = 16, 32, 48, 64
 WHY_EXCLUDED = BY_MARKER | BY_GIT
 """The bits of a flag that say why something was not looked at."""
 EXCLUDED_WHY = {
-    BY_NAME: "excluded by its name",
-    BY_IGNORE: "ignored, and made again by a tool, or by capture.ignored",
+    BY_NAME: "matching capture.exclude",
+    BY_IGNORE: "ignored by git and recreated by a tool, or excluded by capture.ignored",
     BY_MARKER: "marked as a cache",
-    BY_GIT: "git's own folder, which is not covered",
+    BY_GIT: "git's own folder, never saved",
 }
 
 
@@ -67,9 +67,9 @@ def same(one: Entry, other: Entry) -> bool:
 def why(entry: Entry) -> str:
     """Why something was left out."""
     if entry.kind == UNREADABLE and entry.flags & SEALED:
-        return "sealed, and left out of a bundle"
+        return "sealed, and excluded from a bundle"
     if entry.kind == UNREADABLE and entry.flags & UNSTEADY:
-        return "it vanished while it was being saved"
+        return "deleted while it was being saved"
     if entry.kind == EXCLUDED:
         return EXCLUDED_WHY.get(entry.flags & WHY_EXCLUDED, REASONS[EXCLUDED])
     return REASONS[entry.kind]

@@ -3,7 +3,7 @@
 
 def extra(name: str) -> str:
     """How a missing extra is installed. Never by a name that a package index resolves: there it is somebody else's."""
-    return f"Run `pip install '.[{name}]'` in keepfast's repository."
+    return f"Run `pip install '.[{name}]'` in the repository of keepfast."
 
 
 SHORT_OF_MEMORY = (
@@ -37,7 +37,7 @@ class DiskFull(KeepfastError):
     """No space left where the store lives."""
 
     kind = "disk_full"
-    hint = "Free some space, or run `keepfast forget`: it works on a full disk."
+    hint = "Free some space, or run `keepfast forget`, which works on a full disk."
 
 
 class OutOfMemory(KeepfastError):
@@ -48,14 +48,14 @@ class OutOfMemory(KeepfastError):
 
 
 class Usage(KeepfastError):
-    """The command's words are off."""
+    """Invalid command line."""
 
     exit_code = 2
     kind = "usage"
 
 
 class Refused(KeepfastError):
-    """This folder is not one to protect as a whole."""
+    """The folder must not be protected as a whole."""
 
     exit_code = 2
     kind = "refused"
@@ -68,11 +68,11 @@ class TooMany(Refused):
 
 
 class NoWorkspace(KeepfastError):
-    """The folder belongs to no workspace, or there is no store yet."""
+    """The folder is not inside a workspace, or there is no store yet."""
 
     exit_code = 3
     kind = "no_workspace"
-    hint = "Run `keepfast init` in the folder that you want to protect."
+    hint = "Run `keepfast init` in the folder to protect."
 
 
 class NotFound(KeepfastError):
@@ -80,11 +80,11 @@ class NotFound(KeepfastError):
 
     exit_code = 4
     kind = "not_found"
-    hint = "`keepfast list` shows what there is."
+    hint = "Run `keepfast list` to see all checkpoints."
 
 
 class Unreachable(KeepfastError):
-    """The store is there but cannot be opened."""
+    """The store exists but cannot be opened."""
 
     exit_code = 5
     kind = "unreachable"
@@ -98,11 +98,12 @@ class NewerFormat(Unreachable):
 
 
 class MissingStore(Unreachable):
-    """The store that keeps a folder's checkpoints is not where it was."""
+    """The store with the folder's checkpoints was not found."""
 
     kind = "store_missing"
     hint = (
-        "If it moved, run `keepfast --store NEWPATH init`; `keepfast init --new-store` begins a new history without it."
+        "If it was moved, run `keepfast --store NEWPATH init`. To start a new history without it, run "
+        "`keepfast init --new-store`."
     )
 
 
@@ -113,7 +114,7 @@ class OtherStore(Unreachable):
 
 
 class Busy(KeepfastError):
-    """Somebody else holds what we need, for longer than we wait."""
+    """Another process holds a lock for too long."""
 
     exit_code = 11
     kind = "busy"
@@ -121,7 +122,7 @@ class Busy(KeepfastError):
 
 
 class WrongKey(KeepfastError):
-    """What is sealed cannot be opened with the key at hand."""
+    """Sealed contents cannot be decrypted with the available keys."""
 
     exit_code = 12
     kind = "wrong_key"
@@ -132,11 +133,11 @@ class Damaged(KeepfastError):
 
     exit_code = 13
     kind = "damaged"
-    hint = "Run `keepfast verify --repair`; whole checkpoints stay usable."
+    hint = "Run `keepfast verify --repair`. Undamaged checkpoints remain usable."
 
 
 class Conflict(KeepfastError):
-    """Work by someone else is in the way."""
+    """Unsaved changes or other work would be overwritten."""
 
     exit_code = 14
     kind = "conflict"
@@ -153,7 +154,7 @@ class Elsewhere(Conflict):
 
 
 class NotCompacted(KeepfastError):
-    """What was to go is gone, but its space was not given back, or not all of it."""
+    """Forgotten or removed, but not all space was freed."""
 
     exit_code = 15
     kind = "not_compacted"
@@ -161,7 +162,7 @@ class NotCompacted(KeepfastError):
 
 
 class Limited(KeepfastError):
-    """The agent's account is limited for now; the command can be run again later."""
+    """The agent's usage limit is reached; run the command again later."""
 
     exit_code = 75
     kind = "limited"
@@ -173,7 +174,7 @@ def shortage(error: BaseException) -> OutOfMemory | None:
         return error
     text = str(error)
     if isinstance(error, MemoryError) or any(sign in text for sign in SHORT_OF_MEMORY):
-        return OutOfMemory("There is not enough memory for this.")
+        return OutOfMemory("Not enough memory.")
     return None
 
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 WRITE, MODE, DELETE = "write", "mode", "delete"
-UNREAD = "it, or the folder that it lies in, cannot be read now"
-OUTSIDE = "is outside of what is captured"
+UNREAD = "it, or its folder, cannot be read now"
+OUTSIDE = "is not saved by keepfast"
+NOT_READ = "is excluded now, so its contents stay as they are"
+"""Of a folder that the target has."""
+BELOW_NOT_READ = "is in a folder that is excluded now"
 KEPT = "is kept as it is"
 GIT, OWNS = b".git", (b".keepfast", FORMER_MARKER)
 OURS = frozenset((GIT, *OWNS))
@@ -95,15 +98,15 @@ def plan(
 def _reason_to_leave(old: Entry | None, new: Entry | None, above_then: str, above_now: str) -> str:
     """Why nothing is done about a path; empty if something is. The kinds are those of the folders above it."""
     if new is not None and new.kind in LEFT_OUT:
-        return "was left out of that checkpoint"
+        return "was excluded from that checkpoint"
     if new is None and _any(above_then, LEFT_OUT):
-        return "was not looked at in that checkpoint"
+        return "was in an excluded folder in that checkpoint"
     if UNREADABLE in above_now or (old is not None and _may_be_closed(old, new)):
         return UNREAD
     if EXCLUDED in above_now:
-        return "lies in a folder that is left out now"
+        return BELOW_NOT_READ
     if old is not None and old.kind == EXCLUDED:
-        return "is left out now"
+        return "is excluded now" if new is None else NOT_READ
     return OUTSIDE if new is None and old is not None and old.kind not in CAPTURED else ""
 
 
@@ -196,13 +199,13 @@ def _refuse_one(entry: Entry) -> None:
     if odd or b"\0" in path or len(max(parts, key=len)) > LONGEST_NAME or _odd_git(entry):
         _refuse_path(path, parts)
     if entry.kind not in KINDS:
-        raise _crafted("a row of an unknown kind", entry.path)
+        raise _crafted("a row with an unknown kind", entry.path)
     if entry.mode & ~0o7777:
-        raise _crafted("a mode that is none", entry.path)
+        raise _crafted("an invalid mode", entry.path)
     if entry.kind == LINK and (not entry.content or b"\0" in entry.content):
-        raise _crafted("a link without a proper target", entry.path)
+        raise _crafted("a link with an invalid target", entry.path)
     if entry.kind == FILE and len(entry.content) != DIGEST:
-        raise _crafted("a file without a proper digest", entry.path)
+        raise _crafted("a file with an invalid digest", entry.path)
 
 
 def _odd_git(entry: Entry) -> bool:
@@ -215,17 +218,17 @@ def _refuse_path(path: bytes, parts: list[bytes]) -> None:
     try:
         checked_path(path)
     except ValueError as error:
-        raise Damaged(f"A checkpoint holds a path that cannot be right: {error}.", "Nothing was restored.") from None
+        raise Damaged(f"A checkpoint has an invalid path: {error}.", "Nothing was restored.") from None
     for number, part in enumerate(parts):
         if part == GIT or (part in OWNS and not number):
-            raise _crafted(f"a path in {part.decode()}, which is never captured", path)
+            raise _crafted(f"a path in {part.decode()}, which is never saved", path)
         if len(part) > LONGEST_NAME:
             raise _crafted("a name of more than 255 bytes", path)
 
 
 def _crafted(what: str, path: bytes) -> Damaged:
     shown = path.decode("utf-8", "backslashreplace")[:200]
-    return Damaged(f"A checkpoint holds {what}: {shown!r}.", "Nothing was restored.")
+    return Damaged(f"A checkpoint has {what}: {shown!r}.", "Nothing was restored.")
 
 
 def parents(paths: Iterable[bytes]) -> set[bytes]:

@@ -30,7 +30,7 @@ def take_over(around: Surroundings) -> str:
     if not done:
         return ""
     _rename_markers(around.data)
-    return f"Taken over from {FORMER}, as this tool was called before: {' and '.join(done)}. Nothing else has changed."
+    return f"Taken over from {FORMER}, the former name of this tool: {' and '.join(done)}. Nothing else has changed."
 
 
 def _pair(folder: str) -> tuple[str, str]:

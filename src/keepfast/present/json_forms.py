@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
     from keepfast.app.inspect import Change, Coverage
     from keepfast.app.preview import Missing
-    from keepfast.app.restore import Restored
+    from keepfast.app.restore import Restored, Unfinished
+    from keepfast.app.state_document import Document
     from keepfast.model.budget import Usage
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
+    from keepfast.state.notices import Notice
+    from keepfast.state.pending_events import PendingEvent
+    from keepfast.state.workers import LivingWorker
     from keepfast.store.rows import CheckpointRow
 
 KINDS = {
@@ -61,19 +66,44 @@ def of_path(path: bytes) -> dict[str, str]:
 
 
 def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
-    """What a version left out and what is not as it was, by its `state`: `command` makes it again, where one does."""
+    """What a version left out and what is not as it was, by its `state`: `command` makes it again, `held_by` has it."""
     return [
-        {**of_path(one.path), "why": one.why, "command": one.command or None, "state": one.state} for one in missing
+        {
+            **of_path(one.path),
+            "why": one.why,
+            "command": one.command or None,
+            "state": one.state,
+            "held_by": f"v{one.held_by}" if one.held_by else None,
+        }
+        for one in missing
     ]
 
 
-def of_work(checkpoint: CheckpointRow, header: dict[str, Any]) -> dict[str, Any]:
+def of_left_out(left: Iterable[tuple[bytes, int]]) -> list[dict[str, Any]]:
+    """What a version left out, and the version that has it."""
+    return [{**of_path(path), "held_by": f"v{version}" if version else None} for path, version in left]
+
+
+def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
     """What a checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
     return {
-        "summary": header.get("summary") or checkpoint.message.split("\n")[0][:80],
+        "summary": header.summary or checkpoint.message.split("\n")[0][:80],
         "description": checkpoint.message.partition("\n")[2].strip(),
-        **{key: header.get(key) for key in ("agent", "tokens_used", "token_budget")},
-        **{key: header.get(key) or [] for key in ("active_files", "key_points")},
+        "agent": header.agent or None,
+        "tokens_used": header.tokens_used or None,
+        "token_budget": header.token_budget or None,
+        "active_files": header.active_files,
+        "key_points": header.key_points,
+    }
+
+
+def of_state(document: Document) -> dict[str, Any]:
+    """The state document of a checkpoint (docs/format/checkpoint.md)."""
+    return {
+        "files": {one.path: {**one._asdict(), "last_modified": rfc3339(one.last_modified)} for one in document.files},
+        "analysis": document.analysis._asdict(),
+        "context": document.context._asdict(),
+        "total_size_bytes": document.total_size_bytes,
     }
 
 
@@ -89,6 +119,15 @@ def of_restored(done: Restored) -> dict[str, Any]:
         "modes": applied.modes,
         "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
         "missing": of_missing(done.missing),
+    }
+
+
+def of_unfinished(restore: Unfinished) -> dict[str, Any]:
+    cut = restore.cut
+    return {
+        "state": restore.state,
+        "target": f"v{cut.target}" if cut is not None else None,
+        "before": f"v{cut.before}" if cut is not None else None,
     }
 
 
@@ -135,12 +174,14 @@ def of_coverage(coverage: Coverage) -> dict[str, Any]:
     }
 
 
-def of_notice(notice: dict[str, Any]) -> dict[str, Any]:
-    return {"at": rfc3339(notice["at"]), **{key: notice[key] for key in ("kind", "trigger", "text", "told")}}
+def of_notice(notice: Notice) -> dict[str, Any]:
+    return {
+        "at": rfc3339(notice.at), "kind": notice.kind, "trigger": notice.trigger, "text": notice.text, "told": notice.told,
+    }  # fmt: skip
 
 
-def of_pending(event: dict[str, Any]) -> dict[str, Any]:
-    return {"trigger": event["trigger"], "at": rfc3339(event["at"]), "session": event["session"] or None}
+def of_pending(event: PendingEvent) -> dict[str, Any]:
+    return {"trigger": event.trigger, "at": rfc3339(event.at), "session": event.session or None}
 
 
 def of_usage(usage: Usage) -> dict[str, Any]:
@@ -153,14 +194,14 @@ def of_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def of_worker(worker: dict[str, Any]) -> dict[str, Any]:
-    saved = worker["last_save"]
+def of_worker(worker: LivingWorker) -> dict[str, Any]:
+    saved = worker.last_save
     return {
-        "kind": worker["kind"],
-        "pid": worker["pid"],
-        "since": rfc3339(worker["since"]),
+        "kind": worker.kind,
+        "pid": worker.pid,
+        "since": rfc3339(worker.since),
         "last_save": rfc3339(saved) if saved else None,
-        "version": f"v{worker['version']}" if saved else None,
+        "version": f"v{worker.version}" if saved else None,
     }
 
 
@@ -205,9 +246,9 @@ def changed_line(change: Change) -> tuple[str, str]:
         text += f" (mode {change.old.mode:04o} to {change.new.mode:04o})"
     if change.kind == "left out":
         if change.new is not None and change.new.kind in REASONS:
-            text += f" (left out: {why(change.new)})"
+            text += f" (excluded: {why(change.new)})"
         elif change.new is None:
-            text += " (was left out, is gone)"
+            text += " (was excluded, is deleted)"
         else:
-            text += " (was left out, is captured now)"
+            text += " (was excluded, is saved now)"
     return letter(change), text

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.state import sessions
+from keepfast.state.pending_events import PendingEvent
 
 if TYPE_CHECKING:
     from keepfast.present.environment import Surroundings
 
 AGENT = "claude-code"
-TOLD = ("session", "transcript", "model")
 
 
 class LiveSession(NamedTuple):
@@ -34,11 +34,10 @@ class LiveSession(NamedTuple):
     def text(self, key: str) -> str:
         return str(self.facts.get(key) or "")
 
-    def told(self, trigger: str, cwd: str, at: int) -> dict[str, Any]:
-        """An event of the session as a hook would have recorded it (`state/pending_events.py`)."""
-        known = {key: self.text(key) for key in TOLD}
-        agent = AGENT if self.name else ""
-        return {**known, "trigger": trigger, "cwd": cwd, "at": at, "agent": agent, "said": ""}
+    def event(self, trigger: str, cwd: str, at: int) -> PendingEvent:
+        """An event of the session as a hook would have recorded it."""
+        agent, model = AGENT if self.name else "", self.text("model")
+        return PendingEvent(trigger, at, self.name, agent, cwd, self.text("transcript"), model=model)
 
 
 def live_session(folder: str, around: Surroundings) -> LiveSession:

@@ -16,7 +16,7 @@ LARGEST = 16 << 20
 """Larger contents are not compared line by line."""
 LINK_MODE = 0o120000
 REMARK = "remark"
-WORDS = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed kind", "-": "not compared"}
+WORDS = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed type", "-": "not compared"}
 
 
 def has_content(change: Change) -> bool:

@@ -20,8 +20,8 @@ SHARED = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp")
 PROJECT = "CLAUDE_PROJECT_DIR"
 FOREIGN = "belongs to user"
 HINT = (
-    "A repository can set variables for an agent's commands. Unset it, or give it a folder outside of all projects;"
-    " a link from the usual place to a folder in one is fine."
+    "A repository can set variables for an agent's commands. Unset it, or set it to a folder outside of "
+    "all projects (a link from the usual place to a folder in a project is accepted)."
 )
 
 
@@ -42,7 +42,7 @@ def refuse_strange(around: Surroundings, cwd: bytes) -> None:
         if why:
             named = name if around.text(name) else NAMES[0]
             hint = f"Run this as that user, or set HOME={usual[0]}." if why.startswith(FOREIGN) else HINT
-            raise Refused(f"{named} is not believed: {place} {why}.", hint)
+            raise Refused(f"{named} is not trusted: {place} {why}.", hint)
 
 
 def _projects(around: Surroundings, cwd: str, home: str) -> list[str]:
@@ -59,11 +59,11 @@ def _strange(place: str, home: str, projects: list[str]) -> str:
     real = os.path.realpath(place)
     for path in (os.path.normpath("/" + place.lstrip("/")), real):
         if any(_holds(top, path) for top in KERNEL):
-            return "is a name of the kernel's, not of a folder"
+            return "is a path of the kernel, not a folder"
         inside = next((project for project in projects if _holds(project, path)), "")
         inside = inside or _project_around(path, home)
         if inside:
-            return f"lies in the project {inside}"
+            return f"is inside the project {inside}"
     there = _first_there(real)
     # Whoever has the folder can put another file into it.
     return _foreign(there) or (_foreign(os.path.dirname(there)) if os.path.isfile(there) else "")

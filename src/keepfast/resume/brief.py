@@ -10,7 +10,7 @@ from keepfast.agents.working_file import WorkingFile
 from keepfast.resume.blocks import LONGEST_LINE
 from keepfast.resume.brief_notes import Facts, opening, render_notes
 from keepfast.resume.notes import SUMMARY, Notes
-from keepfast.resume.quotation import clean, fence
+from keepfast.resume.quotation import clean, escaped, fence
 from keepfast.resume.ranking import is_generated, rank
 from keepfast.resume.selection import Choice, Selector, ranges
 from keepfast.resume.tokens import estimate, weigh
@@ -246,7 +246,8 @@ def _section(file: WorkingFile, name: str, lines: set[int], strike: Callable[[st
     spans = ranges(lines, file)
     struck = {} if strike is _unchanged else _struck(file, spans, strike)
     for a, b in spans:
-        text = clean("\n".join([struck.get(at, file.lines[at] or "") for at in range(a, b + 1)]))
+        # Escapes come last: beside one a secret would not be recognised.
+        text = clean(escaped("\n".join([struck.get(at, file.lines[at] or "") for at in range(a, b + 1)])))
         rows.append(f"@{a + 1}-{b + 1}\n{text}")
         excerpts.append(Excerpt(file.path, a + 1, b + 1, text))
     return "\n".join(rows), excerpts
@@ -340,6 +341,8 @@ def _left_out(files: list[WorkingFile], excerpts: list[Excerpt], cwd: str) -> li
             named.append(f"{name} (no longer there)")
         elif _is_sealed(file):
             named.append(f"{name} ({SEALED})")
+        elif file.unshown:
+            named.append(f"{name} ({file.unshown})")
         elif not count:
             named.append(name)
         elif count < len(file.lines):

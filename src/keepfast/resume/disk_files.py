@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 
 from keepfast.agents.working_file import Span, WorkingFile
+from keepfast.workspace.diff import is_binary
 
 LARGEST = 12_000_000
 MOST_FILES = 60
+BINARY, LINK, FOLDER, PIPE, TOO_LARGE = "binary", "link", "folder", "pipe", "too large"
+SOCKET, DEVICE, UNREADABLE = "socket", "device", "cannot be read"
+AS_SEEN = "as the session last saw it"
+LOST_CHARACTER = "\ufffd"
 
 
 def look(files: list[WorkingFile], root: str, cwd: str = "") -> list[WorkingFile]:
     """The files with their text from the disk, marked where it differs from the session's, or gone.
 
-    Only regular files below `root` are opened, never through a link; the rest stays as the session knew it. A root
-    that the session's folder has moved to is followed: paths are taken from `cwd`.
+    Only regular files below `root` are opened, never through a link; of the others below it nothing is shown. What lies
+    outside of it, or was touched before many others, stays as the session knew it, and says so. A root that the
+    session's folder has moved to is followed: paths are taken from `cwd`.
     """
     base = os.path.realpath(root)
     looked = []
     for number, file in enumerate(files):
-        if number >= MOST_FILES:
-            looked.append(file)
-            continue
-        path = below(file.path, base, root, cwd)
-        looked.append(file if path is None else _compared(file, path, base))
+        path = below(file.path, base, root, cwd) if number < MOST_FILES else None
+        looked.append(replace(file, remark=AS_SEEN) if path is None else _compared(file, path, base))
     return looked
 
 
@@ -38,27 +42,55 @@ def below(path: str, base: str, root: str, cwd: str) -> str | None:
 
 
 def _compared(file: WorkingFile, inner: str, base: str) -> WorkingFile:
-    text = read(base, inner)
-    if text is None:
-        there = os.path.lexists(os.path.join(base, inner))
-        return file if there else WorkingFile(file.path, [], file.touched, file.hunks, file.reads, gone=True)
-    return matched(file, text)
+    content = content_of(base, inner)
+    if content is not None:
+        return matched(file, content)
+    if not os.path.lexists(os.path.join(base, inner)):
+        return replace(file, lines=[], gone=True)
+    return unshown(file, _kind_of(base, inner))
 
 
-def matched(file: WorkingFile, text: str) -> WorkingFile:
-    """The file with this text, marked where that differs from the session's; spans are moved along."""
+def unshown(file: WorkingFile, why: str) -> WorkingFile:
+    """The file by its name alone."""
+    return replace(file, lines=[], unshown=why)
+
+
+def _kind_of(base: str, inner: str) -> str:
+    """What stands there instead of a file that can be read."""
+    names = inner.split("/")
+    try:
+        for number in range(1, len(names)):
+            if os.path.islink(os.path.join(base, *names[:number])):
+                return LINK
+        about = os.lstat(os.path.join(base, inner))
+    except OSError:
+        return UNREADABLE
+    if stat.S_ISREG(about.st_mode):
+        return TOO_LARGE if about.st_size > LARGEST else UNREADABLE
+    kinds = {stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER, stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET}
+    return kinds.get(stat.S_IFMT(about.st_mode), DEVICE)
+
+
+def matched(file: WorkingFile, content: bytes) -> WorkingFile:
+    """The file with this text, marked where that differs from the session's; spans are moved along.
+
+    Bytes that are no UTF-8 become surrogates, which a brief shows as escapes. Of a binary file nothing is shown.
+    """
+    if b"\0" in content or is_binary(content):
+        return unshown(file, BINARY)
+    text = content.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     lines: list[str | None] = list(text.split("\n"))
-    known = file.lines
+    # A client that could not read a character does not know that line.
+    known = [None if line is not None and LOST_CHARACTER in line else line for line in file.lines]
     same = len(known) in (len(lines), len(lines) - 1) and all(
         old is None or old == new for old, new in zip(known, lines, strict=False)
     )
     # A reader may or may not count the empty line after the last line end; that is no change.
     if not known or same:
-        return WorkingFile(file.path, lines, file.touched, file.hunks, file.reads)
+        return replace(file, lines=lines)
     start, by = _moved(known, lines)
-    return WorkingFile(
-        file.path, lines, file.touched, _shifted(file.hunks, start, by), _shifted(file.reads, start, by), changed=True
-    )
+    hunks, reads = _shifted(file.hunks, start, by), _shifted(file.reads, start, by)
+    return replace(file, lines=lines, hunks=hunks, reads=reads, changed=True)
 
 
 def _moved(old: list[str | None], new: list[str | None]) -> tuple[int, int]:
@@ -71,12 +103,6 @@ def _moved(old: list[str | None], new: list[str | None]) -> tuple[int, int]:
 
 def _shifted(spans: list[Span], start: int, by: int) -> list[Span]:
     return [Span(span.at, max(1, span.start + by), span.count) if span.start > start else span for span in spans]
-
-
-def read(base: str, inner: str) -> str | None:
-    """The file's text, if it is a regular, moderately large text file reached without following a link."""
-    content = content_of(base, inner)
-    return None if content is None else decoded(content)
 
 
 def content_of(base: str, inner: str) -> bytes | None:
@@ -106,13 +132,3 @@ def content_of(base: str, inner: str) -> bytes | None:
     finally:
         os.close(file)
     return content
-
-
-def decoded(content: bytes) -> str | None:
-    """The bytes as text, whatever its line ends; None if they are none."""
-    if b"\0" in content[:8192]:
-        return None
-    try:
-        return content.decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        return None

@@ -185,7 +185,7 @@ def _tasks(calls: list[Call]) -> list[tuple[str, str]]:
 
 def _number(numbered: dict[str, list[str]], call: Call) -> None:
     if call.name.endswith("Create"):
-        task = call.facts.get("task")
+        task = call.task
         identity = str(task.get("id")) if isinstance(task, dict) else str(len(numbered) + 1)
         numbered[identity] = ["pending", str(call.input.get("subject") or call.input.get("description") or "")]
         return
@@ -208,9 +208,8 @@ def _answers(calls: list[Call]) -> list[tuple[str, str]]:
     for call in calls:
         if call.act != ASK or not call.done or call.failed:
             continue
-        answers = call.facts.get("answers")
-        if isinstance(answers, dict):
-            found += [(str(question), str(answer)) for question, answer in answers.items()]
+        if isinstance(call.answers, dict):
+            found += [(str(question), str(answer)) for question, answer in call.answers.items()]
         elif call.output:
             found.append(("", head(call.output.strip(), 400)))
     return found[-6:]

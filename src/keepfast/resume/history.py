@@ -157,7 +157,8 @@ def _kept(turn: Turn) -> dict[str, Any]:
     longest = LONGEST[call.act]
     wanted = WANTED.get(call.act)
     given = {key: value for key, value in call.input.items() if wanted is None or key in wanted}
-    facts = {key: call.facts[key] for key in ("answers", "task") if key in call.facts}
+    told = {"answers": call.answers, "task": call.task}
+    facts = {key: value for key, value in told.items() if value is not None}
     output = tail(call.output, longest) if call.act in (RUN, ASK) else ""
     known = {"name": call.name, "act": call.act, "failed": call.failed, "done": call.done, "output": output}
     return {"kind": "call", "at": turn.at, **known, "input": _cut(given, longest), "facts": _cut(facts, longest)}
@@ -175,6 +176,7 @@ def _turn(kept: dict[str, Any]) -> Turn:
     """A turn of before everything that is read now: its number is 0."""
     turn = Turn(str(kept["kind"]), str(kept.get("text", "")), str(kept.get("at", "")))
     if turn.kind == "call":
+        facts = dict(kept["facts"])
         turn.call = Call(
             id="",
             name=str(kept["name"]),
@@ -184,7 +186,8 @@ def _turn(kept: dict[str, Any]) -> Turn:
             output=str(kept["output"]),
             failed=bool(kept["failed"]),
             done=bool(kept["done"]),
-            facts=dict(kept["facts"]),
+            answers=facts.get("answers"),
+            task=facts.get("task"),
         )
     return turn
 

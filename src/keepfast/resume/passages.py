@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from keepfast.resume.quotation import escaped
 from keepfast.secrets.redaction import find
 
 MOST_BLOCK, AROUND, MOST_LINE = 160, 4, 2_000
@@ -94,13 +95,16 @@ def around_words(lines: list[str], words: list[str]) -> list[Passage]:
 def told(lines: list[str], first: int, last: int, around: int = STRUCK_AROUND) -> list[str]:
     """Lines `first` to `last` as they may be told: secrets struck out, endless lines cut, hidden characters as escapes.
 
+    Bytes that are no UTF-8 stand in `lines` as surrogates; as escapes they would hide a secret that follows.
     Lines stay lines, so that their numbers stay right. `around`: how many lines before and behind are looked at with them.
     """
     # A secret can span lines and the place of a cut, and a table says at its top what stands in its columns.
     start = max(0, first - 1 - around)
     seen = [line[: MOST_LINE + MORE] for line in lines[start : last + around]]
     struck = _struck("\n".join(seen)).split("\n")[first - 1 - start : last - start]
-    return [visible(_cut(line, len(whole))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)]
+    return [
+        visible(escaped(_cut(line, len(whole)))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)
+    ]
 
 
 def _struck(text: str) -> str:

@@ -130,9 +130,8 @@ def _searches(calls: list[Call], now: int, signals: Signals) -> dict[str, float]
         weight = _fading(now - call.number)
         if call.act == SEARCH:
             seek(str(call.input.get("pattern") or ""), weight)
-            content = call.facts.get("content")
             whole = str(call.input.get("path") or "")
-            for match in HIT.finditer(content) if isinstance(content, str) else ():
+            for match in HIT.finditer(call.hits):
                 if match["path"] or whole:
                     _point(signals.found, match["path"] or whole, match["line"], weight)
         elif call.act == RUN and SEARCHES.search(call.command):

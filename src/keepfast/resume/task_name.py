@@ -68,6 +68,8 @@ HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$")
 PLANNED = re.compile(r"^(?:(?:the |implementation |detailed |revised )*plan\s*[:–—-]\s*)", re.I)
 TASK_TITLE = re.compile(r"#{1,6}\s+task\s*[:–—-]\s*(?P<title>\S.*)(?:\n+|\Z)", re.I)
 """How our supervisor begins a task, and people do, too: behind it stands what the work is, however few words that takes."""
+ATTACHED = re.compile(r"\[(?:Image|Pasted text) #\d+[^\]\n]*\][ \t]*")
+"""What the client puts for a picture or a long text that stands beside the words."""
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 # What nobody writes by hand: the output of programs, patches, tables, frames.
 OUTPUT = re.compile(
@@ -119,7 +121,7 @@ def name(
     work = _stated(marks, tasks, hints)
     if work or before:
         return join(work or before.partition(BETWEEN)[0], hints.newest)
-    base = hints.leaning or _called(title) or _committed(marks) or _told(said) or hints.weak
+    base = hints.leaning or _called(title) or _committed(marks) or _told(said) or hints.skill or hints.weak
     newest = hints.newest or hints.command
     if base and newest not in base:
         return join(base, newest)
@@ -137,10 +139,16 @@ class _Hints:
     leaning: str = ""  # tells enough, and points back to what was said before
     weak: str = ""
     command: str = ""
+    skill: str = ""  # what a command stands for, by its own heading
 
     def add(self, turn: Turn, words: str) -> None:
         """Note the words of a prompt or command that is older than those noted before."""
         if turn.kind == "command":
+            skill = _found(turn.body)[0]
+            if weight(skill) >= WEAK and not ROLE.match(skill):
+                self.skill = self.skill or skill
+                if " " not in turn.text.strip():
+                    return  # its bare name tells nothing more
             self.command = self.command or (words if " " in turn.text.strip() else turn.text.strip())
         elif not phrases.NOD.match(turn.text.strip()):
             self.newest = self.newest or words
@@ -177,7 +185,7 @@ def _with_surroundings(base: str, said: Sequence[str], files: Sequence[str], bra
         return join(base, f"branch {branch}")
     if files:
         return join(base or "Work", ", ".join(files[:MOST_FILES]))
-    return base if weight(base) else join(_first(said, STRONG), base)
+    return base if weight(base) >= WEAK else join(_first(said, STRONG), base)
 
 
 def follow(before: str, prompt: str) -> str:
@@ -230,7 +238,7 @@ def heading(text: str) -> str:
 
 def _found(text: str) -> tuple[str, bool]:
     """The words, and whether they are a title that somebody has set over the rest."""
-    text = head(text, LOOKED_AT).strip()
+    text = ATTACHED.sub("", head(text, LOOKED_AT)).strip()
     if text.startswith("/"):
         return _spoken(text), False
     if _is_pasted(text):

@@ -22,7 +22,7 @@ __all__ = ["FLAG", "PROJECT_FILE", "STORE_FLAGS", "TABLE", "Settings", "flatten"
 PROJECT_FILE, PROJECT_NAME = b"/.keepfast/config.json", b"config.json"
 """Below a workspace's root. It may have come with a repository, so it is believed only where it tightens."""
 MOST_BYTES = 1 << 20
-MEND = "Mend it, or move it away to use the defaults."
+MEND = "Fix it, or move it elsewhere to use the defaults."
 TAKEN = ""
 FLAG = "a flag"
 """Where a setting comes from that was given with the command that started a process which stays."""
@@ -60,9 +60,13 @@ class Settings:
         result = checked(key, value, origin, typed)
         heard = self.considered.setdefault(key, [])
         if tighten and not tightens(key, self.values[key], result):
-            why = "only the user may set it" if TABLE[key].tighter is None else "it may only tighten"
+            why = (
+                "only the user can set it"
+                if TABLE[key].tighter is None
+                else ("it can only tighten the user's settings")
+            )
             heard.append((origin, result, why))
-            self.warnings.append(f"{origin}: {key} is not taken, {why}.")
+            self.warnings.append(f"{origin}: {key} is ignored, {why}.")
             return False
         heard.append((origin, result, TAKEN))
         if not tighten or result != self.values[key]:
@@ -123,11 +127,11 @@ class Settings:
             key = ALIASES.get(name) or _by_variable().get(name)
             if key is None:
                 if name.startswith(_PREFIXES):
-                    self._unknown(f"{name} is no setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
+                    self._unknown(f"{name} is not a setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
                 continue
             if not TABLE[key].from_environment:
-                self.warnings.append(f"{name} is not taken from the environment; set {key} in the settings file.")
-                self.considered.setdefault(key, []).append((name, variables[name], "only the user's file may set it"))
+                self.warnings.append(f"{name} is ignored in the environment; set {key} in the settings file.")
+                self.considered.setdefault(key, []).append((name, variables[name], "only the user's file can set it"))
                 continue
             try:
                 self.put(key, variables[name], name, tighten=hook)
@@ -137,16 +141,16 @@ class Settings:
                 self.warnings.append(f"{error} {error.hint}")
 
     def _pass_over(self, variables: Mapping[str, str]) -> None:
-        why = "a repository may set it for an agent's commands"
+        why = "a repository can set it for an agent's commands"
         for name in sorted(set(variables).intersection(_by_variable()).difference(ALIASES)):
-            self.warnings.append(f"{name} is not taken: {why}. Set {_by_variable()[name]} in the settings file.")
+            self.warnings.append(f"{name} is ignored: {why}. Set {_by_variable()[name]} in the settings file.")
             self.considered.setdefault(_by_variable()[name], []).append((name, variables[name], why))
 
     def _later(self, found: dict[str, object], origin: str) -> bool:
         version = found.get("version", VERSION)
         if isinstance(version, int) and version <= VERSION:
             return False
-        self.warnings.append(f"{origin} is of a later version ({version!r}); what this one does not know is left out.")
+        self.warnings.append(f"{origin} is of a later version ({version!r}); unknown settings are ignored.")
         return True
 
 
@@ -179,7 +183,7 @@ def load(
         if text is not None:
             settings.read_file(text, path, lenient=lenient)
         elif required:
-            raise Usage(f"There is no settings file {path}.")
+            raise Usage(f"Settings file {path} not found.")
     except KeepfastError as error:
         if not lenient:
             raise
@@ -206,7 +210,7 @@ def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Se
     if last is None:
         return settings
     found = Settings()
-    found.read_file(last, f"{path} as it was last good", lenient=True)
+    found.read_file(last, f"the last valid version of {path}", lenient=True)
     if text is not None:
         found.read_file(text, path, lenient=True)
     found.warnings, found.unknown, found.broken = settings.warnings, settings.unknown, True
@@ -244,11 +248,11 @@ def read_project(settings: Settings, root: bytes) -> None:
 def flatten(content: object, origin: str) -> dict[str, object]:
     """Return `section.key` → value of a settings file's sections."""
     if not isinstance(content, dict):
-        raise Usage(f"{origin} must hold a JSON object.", "Start from `keepfast config list --json`.")
+        raise Usage(f"{origin} must contain a JSON object.", "Start from `keepfast config list --json`.")
     result: dict[str, object] = {}
     for key, value in content.items():
         if key in SECTIONS and not isinstance(value, dict):
-            raise Usage(f"{origin}: {key!r} must hold an object of settings.", MEND)
+            raise Usage(f"{origin}: {key!r} must be an object of settings.", MEND)
         if isinstance(value, dict) and key not in TABLE:
             result.update({f"{key}.{inner}": item for inner, item in value.items()})
         else:
@@ -266,14 +270,16 @@ def read_bytes(path: bytes, name: str, *, project: bool = False, folder: int | N
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Failed(f"The settings file {name} cannot be read: {error.strerror}.", "Check who may read it.") from None
+        raise Failed(f"The settings file {name} cannot be read: {error.strerror}.", "Check its permissions.") from None
     try:
         status = fstat(fd)
         if status.st_mode & 0o170000 != 0o100000:
-            kind = "a folder" if status.st_mode & 0o170000 == 0o040000 else "not an ordinary file"
-            raise Failed(f"The settings file {name} cannot be read: it is {kind}.", "Move it away to use the defaults.")
+            kind = "a folder" if status.st_mode & 0o170000 == 0o040000 else "not a regular file"
+            raise Failed(
+                (f"The settings file {name} cannot be read: it is {kind}."), "Move it elsewhere to use the defaults."
+            )
         if project and status.st_uid not in (geteuid(), 0) and geteuid() != 0:
-            raise Failed(f"The settings file {name} belongs to somebody else.", "It is left out.")
+            raise Failed(f"The settings file {name} belongs to another user.", "It is ignored.")
         text = b""
         while len(text) <= MOST_BYTES and (part := read(fd, MOST_BYTES)):
             text += part
@@ -282,7 +288,7 @@ def read_bytes(path: bytes, name: str, *, project: bool = False, folder: int | N
     finally:
         close(fd)
     if len(text) > MOST_BYTES:
-        raise Failed(f"The settings file {name} is larger than 1 MB.", "Move it away to use the defaults.")
+        raise Failed(f"The settings file {name} is larger than 1 MB.", "Move it elsewhere to use the defaults.")
     return text
 
 

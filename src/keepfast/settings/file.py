@@ -35,7 +35,7 @@ def change_project(root: bytes, values: Mapping[str, Any], *, dry_run: bool = Fa
     """Put values into the project's file, below a folder that may have come with a repository."""
     path = os.fsdecode(root + PROJECT_FILE)
     if os.path.islink(os.path.dirname(path)):
-        raise Failed(f"{os.path.dirname(path)} is a link; nothing is written there.")
+        raise Failed(f"{os.path.dirname(path)} is a symbolic link; nothing is written there.")
     return _change(path, values, project=True, dry_run=dry_run)
 
 
@@ -74,7 +74,7 @@ def _change(path: str, values: Mapping[str, Any], *, project: bool, dry_run: boo
             os.close(guard)
     except OSError as error:
         raise Failed(
-            f"The settings file {path} cannot be written: {error.strerror}.", "Check who may write there."
+            f"The settings file {path} cannot be written: {error.strerror}.", "Check the write permissions."
         ) from None
 
 
@@ -89,7 +89,7 @@ def _changed(path: str, values: Mapping[str, Any], project: bool) -> Written:
     old = read_bytes(os.fsencode(path), path, project=project) or b""
     content = parsed(old, path)
     if not isinstance(content, dict):
-        raise Usage(f"{path} must hold a JSON object.", MEND)
+        raise Usage(f"{path} must contain a JSON object.", MEND)
     for key, value in values.items():
         section, _, name = key.rpartition(".")
         place = content.setdefault(section, {}) if section else content

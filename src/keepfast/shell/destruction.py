@@ -9,6 +9,7 @@ from keepfast.shell.programs import (
     ASKING,
     AWK,
     BEFORE_SCRIPT,
+    BEYOND_TRACKED,
     BUILDING,
     CARRIERS,
     CARRYING,
@@ -35,6 +36,7 @@ from keepfast.shell.programs import (
     NAMING,
     NO_OUTPUT,
     ONLY_WITH,
+    OTHER_TREE,
     OUTPUT,
     OWN_WORDS,
     PACKAGES,
@@ -51,6 +53,8 @@ from keepfast.shell.programs import (
     RUNNERS,
     SCRIPTS,
     SHELLS,
+    TRACKED,
+    TRACKING,
     UNPACKING,
     WITH_CODE,
     WITH_VALUE,
@@ -129,7 +133,10 @@ NOWHERE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/", "/
 class Threat:
     """What a command may destroy, as far as it says so."""
 
-    __slots__ = ("entered", "everything", "is_certain", "is_vague", "mentioned", "named", "patterns", "spared")
+    __slots__ = (
+        "entered", "everything", "git_folders", "is_boundless", "is_certain", "is_vague", "mentioned", "named", "patterns",
+        "spared",
+    )  # fmt: skip
 
     def __init__(self, where: _Where) -> None:
         self.named: tuple[bytes, ...] = _encoded(where.exact)
@@ -146,6 +153,10 @@ class Threat:
         """Does it name the root, or a folder around it?"""
         self.is_vague = where.is_vague
         """May it destroy something, anywhere, that neither a path nor a pattern stands for?"""
+        self.is_boundless = where.is_boundless
+        """If it is vague: may that be anything, and not only what git tracks?"""
+        self.git_folders: tuple[bytes, ...] = _encoded(where.git_folders)
+        """Where git changes what it tracks: folders below the root, and `b""` for the root itself."""
         self.spared: frozenset[bytes] = frozenset(_encoded(path for path, spared in where.exact.items() if spared))
         """Those of `named` below which git's own folders stay as they are, and `b""` where that holds for everything."""
         if where.spares_git:
@@ -180,7 +191,7 @@ def _looked_at(command: str, cwd: bytes, root: bytes, open_script: Open | None =
     where = _Where(cwd.decode("utf-8", "surrogateescape"), root.decode("utf-8", "surrogateescape"))
     where.open_script = open_script
     if len(command) > LONGEST and "<<" not in command:
-        where.is_threatened = where.is_vague = True
+        where.doubt()
     else:
         _Script(where, command).look(command, 0)
     return where
@@ -196,7 +207,8 @@ class _Where:
     def __init__(self, cwd: str, root: str) -> None:
         self.cwd: str | None = cwd
         self.root = root.rstrip("/")
-        self.is_threatened = self.is_vague = False
+        self.is_threatened = self.is_vague = self.is_boundless = False
+        self.git_folders: dict[str, None] = {}
         self.named: dict[str, None] = {}
         """With the folder of a pattern in the place of the pattern."""
         self.exact: dict[str, bool] = {}
@@ -221,16 +233,21 @@ class _Where:
         if targets is None:
             return
         if not targets:
-            self.is_threatened = self.is_vague = True
+            self.doubt(by_git)
         for word in targets:
             path = self.path(word)
             if self._reaches(word, path, by_git):
                 self._note_target(word, path, by_git)
 
+    def doubt(self, by_git: bool = False) -> None:
+        """Note that something may go of which nobody knows what it is; `by_git`: something that git tracks."""
+        self.is_threatened = self.is_vague = True
+        self.is_boundless |= not by_git
+
     def _reaches(self, word: Word, path: str | None, by_git: bool) -> bool:
         """Note the danger if the path is unknown, lies below the root, or is the root or a folder around it."""
         if path is None:
-            self.is_threatened = self.is_vague = True
+            self.doubt(by_git)
         elif path.startswith(self.root + "/"):
             self.is_threatened = True
             if word.is_sure or path != self.root:
@@ -254,9 +271,9 @@ class _Where:
             if not word.is_sure or word.text.endswith(("/", "/.")):
                 self.entered[inner] = None
         elif by_git or not word.is_sure:
-            self.is_vague = True
+            self.doubt(by_git)
         if by_git and PATHSPEC.intersection(word.text):
-            self.is_vague = True
+            self.doubt(by_git)
 
     def mention(self, words: Iterable[Word]) -> None:
         """Note paths that are in danger if they are there: of any word nobody knows whether it is one."""
@@ -487,18 +504,42 @@ class _Script:
     def _git(self, rest: list[Word]) -> None:
         """Git says which paths it is about where it is given some; what may be a branch is a path as well."""
         words = _without_options("git", rest)
-        before = [word.text for word in rest[: len(rest) - len(words)]]
-        if not words or any(text.startswith(ELSEWHERE) for text in before):
-            self.where.threaten([])
+        before = rest[: len(rest) - len(words)]
+        by_git = self._stays_with_tracked(before, words)
+        if not words or any(word.text.startswith(ELSEWHERE) for word in before):
+            self.where.threaten([], by_git)
             return
         verb, given = words[0].text, _given("git", words[1:])
         if verb == "clean":
             self.where.clean()
             return
         if verb not in NAMING or not given or (verb == "checkout" and "--" not in [word.text for word in words]):
-            self.where.threaten([])
+            self.where.threaten([], by_git)
         if verb in NAMING:
             self.where.threaten(given or None, by_git=True)
+
+    def _stays_with_tracked(self, before: list[Word], words: list[Word]) -> bool:
+        """Does git take away nothing here but what it tracks? Then note the folder in which it does."""
+        verb = words[0].text if words else ""
+        letters, options = BEYOND_TRACKED.get(verb, ("", ()))
+        if verb not in TRACKED or any(word.text.startswith(OTHER_TREE) for word in before):
+            return False
+        if any(word in self.command for word in TRACKING):
+            return False
+        if any(word.text.startswith(options) for word in words) or not set(letters).isdisjoint(_letters(words)):
+            return False
+        cwd, where = self.where.cwd, self.where
+        try:
+            for at, value in enumerate(before[1:]):
+                if before[at].text == "-C":
+                    where.cwd = where.path(value) if value.is_sure else None
+            folder = where.cwd
+        finally:
+            where.cwd = cwd
+        if folder is None:
+            return False
+        where.git_folders[folder[len(where.root) + 1 :] if folder.startswith(where.root + "/") else ""] = None
+        return True
 
     def _change_folder(self, rest: list[Word], depth: int) -> None:
         words = [word for word in rest if not word.text.startswith("-") or word.text == "-"]

@@ -114,6 +114,20 @@ NAMING = frozenset(("checkout", "mv", "restore", "rm"))
 """Words of git after which paths may be given."""
 ELSEWHERE = ("-C", "--git-dir", "--work-tree")
 """Options of git after which its paths are not those of the current folder."""
+OTHER_TREE = ("--git-dir", "--work-tree")
+"""Options of git after which it may act on any folder."""
+TRACKED = frozenset(
+    ("checkout", "checkout-index", "cherry-pick", "lfs", "merge", "mv", "pull", "read-tree", "rebase", "reset", "restore",
+     "revert", "rm", "sparse-checkout", "stash", "switch")
+)  # fmt: skip
+"""Words of git after which it takes away nothing but what it tracks."""
+BEYOND_TRACKED = {
+    "stash": ("ua", ("--include-untracked", "--all")),
+    "rebase": ("x", ("--exec",)),
+}
+"""Letters and long options with which they take away more."""
+TRACKING = ("GIT_", " add ", " stage ", "update-index")
+"""Texts in a command that may let git track something else by the time that it acts, or act somewhere else."""
 PATHSPEC = frozenset("*?[:")
 """What makes a path of git one that it looks up itself."""
 HARMLESS = {

@@ -89,7 +89,9 @@ class Unmounted:
             flock(self.fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             close(self.fd)
-            raise Busy(f"The store is mounted{_named(self.store)}; nothing is swept.", "Unmount it first.") from None
+            raise Busy(
+                (f"The store is mounted{_named(self.store)}; it cannot be compacted."), "Unmount it first."
+            ) from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

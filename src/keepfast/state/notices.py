@@ -24,12 +24,25 @@ from keepfast.state.names import UNSAVED
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
 NAME = "notices"
 MOST = 64 << 10
 LONGEST = 2_000
 SKIPPED, FAILED = "skipped", "failed"
+
+
+class Notice:
+    """What went wrong, or was worth a word, at an event of this trigger. `told`: was anybody told then?"""
+
+    def __init__(self, at: int, kind: str, trigger: str, text: str, told: bool = False) -> None:
+        self.at, self.kind, self.trigger, self.text, self.told = at, kind, trigger, text, told
+
+
+class FailedSave:
+    """When, by which kind of error and why the last save of a folder failed."""
+
+    def __init__(self, at: int, kind: str, text: str) -> None:
+        self.at, self.kind, self.text = at, kind, text
 
 
 def append(folders: Sequence[str], at: int, kind: str, trigger: str, text: str, told: bool = False) -> bool:
@@ -39,9 +52,9 @@ def append(folders: Sequence[str], at: int, kind: str, trigger: str, text: str, 
     return any(_append(folder, line) for folder in folders)
 
 
-def read(folders: Sequence[str]) -> list[dict[str, Any]]:
+def read(folders: Sequence[str]) -> list[Notice]:
     """Return the notices in all of the folders, oldest first; lines that are not whole are passed over."""
-    found: list[dict[str, Any]] = []
+    found: list[Notice] = []
     for folder in folders:
         try:
             lines = _read(folder).split(b"\n")
@@ -50,11 +63,11 @@ def read(folders: Sequence[str]) -> list[dict[str, Any]]:
         for line in lines:
             try:
                 notice = loads(line)
-                texts = {key: str(notice[key]) for key in ("kind", "trigger", "text")}
-                found.append({"at": int(notice["at"]), **texts, "told": notice.get("told") is True})
+                kind, trigger, text = [str(notice[key]) for key in ("kind", "trigger", "text")]
+                found.append(Notice(int(notice["at"]), kind, trigger, text, notice.get("told") is True))
             except (ValueError, TypeError, KeyError):
                 continue
-    found.sort(key=lambda notice: notice["at"])
+    found.sort(key=lambda notice: notice.at)
     return found
 
 
@@ -67,12 +80,12 @@ def note_unsaved(folder: str, at: int, kind: str, text: str) -> None:
         pass  # the store cannot be written: the hook that tries to is told by the system
 
 
-def unsaved(folder: str) -> dict[str, Any] | None:
-    """When, by which kind of error and why the last save of a folder failed; None if it did not."""
+def unsaved(folder: str) -> FailedSave | None:
+    """How the last save of a folder failed; None if it did not."""
     try:
         with open(folder + UNSAVED, "rb") as file:
             found = loads(file.read(MOST))
-        return {"at": int(found["at"]), "kind": str(found["kind"]), "text": str(found["text"])}
+        return FailedSave(int(found["at"]), str(found["kind"]), str(found["text"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -7,36 +7,55 @@ from posix import open as open_fd
 
 from keepfast.model.light_json import dumps, loads
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
 FOLDER = "/pending"
 MOST = 64 << 10
-KNOWN = {
-    "trigger": "auto",
-    "session": "",
-    "agent": "",
-    "cwd": "",
-    "transcript": "",
-    "reason": "",
-    "model": "",
-    "said": "",
-}
+TEXTS = ("session", "agent", "cwd", "transcript", "reason", "model", "said")
 
 
-def append(folder: str, event: Mapping[str, object]) -> str:
-    """Record an event (its `at` in nanoseconds) in the folder of its workspace; return its name. Raises `OSError`.
+class PendingEvent:
+    """What a hook saw: an event of a session, of which a checkpoint is to be made. `at` is in nanoseconds.
+
+    `client`: the client's process. `said`: not empty if the event brought words of the conversation.
+    """
+
+    def __init__(
+        self,
+        trigger: str,
+        at: int,
+        session: str = "",
+        agent: str = "",
+        cwd: str = "",
+        transcript: str = "",
+        client: int = 0,
+        model: str = "",
+        reason: str = "",
+        said: str = "",
+    ) -> None:
+        self.trigger, self.at, self.session, self.agent, self.cwd = trigger, at, session, agent, cwd
+        self.transcript, self.client, self.model, self.reason, self.said = transcript, client, model, reason, said
+        # Only of one that is saved at once, before a command:
+        self.command, self.until = "", 0
+        self.named: tuple[bytes, ...] = ()
+        self.partial: tuple[bytes, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """The form that its file has."""
+        return {
+            "trigger": self.trigger, "at": self.at, "session": self.session, "agent": self.agent, "cwd": self.cwd,
+            "transcript": self.transcript, "client": self.client, "model": self.model, "reason": self.reason,
+            "said": self.said,
+        }  # fmt: skip
+
+
+def append(folder: str, event: PendingEvent) -> str:
+    """Record an event in the folder of its workspace; return its name. Raises `OSError`.
 
     The file outlives every process. It is not synced: after a power cut the tree that it spoke of is what is there.
     """
     from posix import write
 
-    line = dumps(dict(event)).encode("ascii")
-    at = event["at"]
-    assert isinstance(at, int)
-    stem = f"{max(at, 0):020d}-{getpid()}"
+    line = dumps(event.to_json()).encode("ascii")
+    stem = f"{max(event.at, 0):020d}-{getpid()}"
     for number in range(100):
         name = f"{stem}-{number}" if number else stem
         try:
@@ -59,7 +78,7 @@ def append(folder: str, event: Mapping[str, object]) -> str:
         finally:
             close(fd)
         return name
-    raise FileExistsError(17, "No name is free for an event", folder)
+    raise FileExistsError(17, "No free file name for an event", folder)
 
 
 def names(folder: str) -> list[str]:
@@ -70,8 +89,8 @@ def names(folder: str) -> list[str]:
         return []
 
 
-def read(folder: str, name: str) -> dict[str, Any] | None:
-    """Return an event with every known key; None if it is done. One that is cut off still is an event: `auto`."""
+def read(folder: str, name: str) -> PendingEvent | None:
+    """Return an event; None if it is done. One that is cut off still is an event: `auto`."""
     try:
         with open(f"{folder}{FOLDER}/{name}", "rb") as file:
             text = file.read(MOST)
@@ -83,14 +102,15 @@ def read(folder: str, name: str) -> dict[str, Any] | None:
         told = None
     if not isinstance(told, dict):
         told = {}
-    event: dict[str, Any] = {
-        key: told[key] if isinstance(told.get(key), str) else usual for key, usual in KNOWN.items()
-    }
-    at, client = told.get("at"), told.get("client")
+    texts = {key: told[key] for key in TEXTS if isinstance(told.get(key), str)}
+    trigger, at, client = told.get("trigger"), told.get("at"), told.get("client")
     digits = name.partition("-")[0]
-    event["at"] = at if isinstance(at, int) else int(digits) if digits.isdigit() else 0
-    event["client"] = client if isinstance(client, int) else 0
-    return event
+    return PendingEvent(
+        trigger if isinstance(trigger, str) else "auto",
+        at if isinstance(at, int) else int(digits) if digits.isdigit() else 0,
+        client=client if isinstance(client, int) else 0,
+        **texts,
+    )
 
 
 def done(folder: str, name: str) -> None:

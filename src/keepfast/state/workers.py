@@ -21,12 +21,24 @@ TRIES, PAUSE = 10, 0.05
 """`status` holds the lock for an instant when it asks."""
 
 
+class LivingWorker:
+    """What a process that works on a workspace says of itself. `last_save` is 0 until it has saved a `version`."""
+
+    def __init__(self, kind: str, pid: int, since: int, last_save: int = 0, version: int = 0) -> None:
+        self.kind, self.pid, self.since, self.last_save, self.version = kind, pid, since, last_save, version
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind, "pid": self.pid, "since": self.since, "last_save": self.last_save, "version": self.version,
+        }  # fmt: skip
+
+
 class Worker:
     """The one watcher of a workspace, for as long as it is open. Raises `Busy` with the process that is it already."""
 
     def __init__(self, folder: str, now: int) -> None:
         make_folder(folder)
-        self.facts: dict[str, Any] = {"kind": "watch", "pid": getpid(), "since": now, "last_save": 0, "version": 0}
+        self.facts = LivingWorker("watch", getpid(), now)
         self.fd = open_fd(folder + NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
         for attempt in range(TRIES):
             try:
@@ -38,12 +50,14 @@ class Worker:
                     continue
                 close(self.fd)
                 other = living(folder)
-                who = f"process {other['pid']}" if other else "another process"
-                raise Busy(f"This workspace is watched already, by {who}.", "One watcher is enough.") from None
+                who = f"process {other.pid}" if other else "another process"
+                raise Busy(
+                    f"This workspace is already watched by {who}.", "Stop it first to start another one."
+                ) from None
         self._write()
 
     def saved(self, at: int, version: int) -> None:
-        self.facts.update(last_save=at, version=version)
+        self.facts.last_save, self.facts.version = at, version
         self._write()
 
     def close(self) -> None:
@@ -51,7 +65,7 @@ class Worker:
 
     def _write(self) -> None:
         try:
-            text = dumps(self.facts).encode("ascii")
+            text = dumps(self.facts.to_json()).encode("ascii")
             ftruncate(self.fd, 0)
             pwrite(self.fd, text, 0)
         except OSError:
@@ -80,8 +94,8 @@ def begin(folder: str, now: int) -> int:
     return -1
 
 
-def living(folder: str, name: str = NAME) -> dict[str, Any] | None:
-    """What a worker of a workspace says of itself: `kind`, `pid`, `since`, `last_save`, `version`. None if there is none.
+def living(folder: str, name: str = NAME) -> LivingWorker | None:
+    """What a worker of a workspace says of itself; None if there is none.
 
     The watcher has the lock `NAME`, whoever does the pending events of hooks has the lock `HOOKS`.
     """
@@ -94,11 +108,12 @@ def living(folder: str, name: str = NAME) -> dict[str, Any] | None:
         return None
     except BlockingIOError:
         kind = "watch" if name == NAME else "hooks"
-        found: dict[str, Any] = {"kind": kind, "pid": 0, "since": 0, "last_save": 0, "version": 0}
+        found = LivingWorker(kind, 0, 0)
         try:
             said = loads(pread(fd, MOST, 0))
-            found.update({key: int(said[key]) for key in ("pid", "since", "last_save", "version") if key in said})
-        except (OSError, ValueError, TypeError, KeyError):
+            numbers = [int(said.get(key, 0)) for key in ("pid", "since", "last_save", "version")]
+            found = LivingWorker(kind, *numbers)
+        except (OSError, ValueError, TypeError, AttributeError):
             pass
         return found
     except OSError:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from keepfast.store.ports import Ledger
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
@@ -37,7 +38,7 @@ def previous(repository: Repository, row: CheckpointRow) -> CheckpointRow | None
     return older[0] if older else None
 
 
-def _last_set(ledger: Ledger, workspace: str, records: list[dict[str, Any]]) -> Base:
+def _last_set(ledger: Ledger, workspace: str, records: list[Record]) -> Base:
     """The same as `base_after`, from the end: nearly always the last record tells."""
     for record in reversed(records):
         kind = record.get("r")
@@ -61,12 +62,12 @@ def bases_before(repository: Repository, workspace: str, versions: set[int]) -> 
     return found
 
 
-def base_after(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> Base:
+def base_after(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Base:
     """What the folder is at after these records of its log. Those of an older program do not say what they led to."""
     return [now for _, now in _walk(ledger, workspace, (*records, {}))][-1]
 
 
-def _walk(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Base]]:
+def _walk(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Iterator[tuple[Record, Base]]:
     """Each record with what the folder was at before it."""
     now: Base = None
     done: list[tuple[Base, Base]] = []
@@ -84,7 +85,7 @@ def _walk(ledger: Ledger, workspace: str, records: Iterable[dict[str, Any]]) -> 
             done.append((was, now))
 
 
-def _led_to(record: dict[str, Any], workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:
+def _led_to(record: Record, workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:
     """`done`: what each restore before this one led from and to."""
     undone, redone = record.get("undo"), record.get("redo")
     if isinstance(undone, int) and 0 <= undone < len(done):

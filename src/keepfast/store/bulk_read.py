@@ -106,7 +106,7 @@ class _Work:
         for number, key in enumerate(keys, start):
             place = places.get(key)
             if place is None:
-                raise Damaged(f"The store has no content {key.hex()}.")
+                raise Damaged(f"The store lacks the content {key.hex()}.")
             if place.kind == CONTENT:
                 slot = place.pack, place.frame
                 if slot in frames:

@@ -52,7 +52,7 @@ MOST_UNPACKED, MOST_TIMES = 1 << 30, 16
 """So many bytes are unpacked in all, and so many times all that is in it: contents may lie so that it takes again and again."""
 PART = 1 << 20
 HEX = frozenset("0123456789abcdef")
-HINT = "Nothing was changed. Copy the file again, or export it again."
+HINT = "Nothing was changed. Copy or export the file again."
 
 
 class Bundle:
@@ -70,12 +70,12 @@ class Bundle:
             # O_NONBLOCK: a pipe of that name must not stop us.
             self.fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"There is no file {path}.", "Give the path of a file that was exported.") from None
+            raise NotFound(f"File {path} not found.", "Give the path of a bundle.") from None
         except OSError as error:
             raise Failed(f"{path} cannot be opened: {error.strerror}.") from None
         try:
             if not S_ISREG(fstat(self.fd).st_mode):
-                raise Failed(f"{path} is not a file.")
+                raise Failed(f"{path} is not a regular file.")
             self._open()
         except OSError as error:
             self.close()
@@ -126,13 +126,13 @@ class Bundle:
         size = fstat(self.fd).st_size
         head = pread(self.fd, len(MAGIC), 0)
         if head != MAGIC and head.startswith(FAMILY) and head[6:7].isdigit() and head.endswith(b"\n"):
-            raise NewerFormat(f"{self.path} has format {head[6:-1].decode()}; this keepfast knows 1.")
+            raise NewerFormat(f"{self.path} has format {head[6:-1].decode()}; this keepfast supports only 1.")
         if head != MAGIC or size < len(MAGIC) + PACK_TRAILER + TRAILER:
-            raise Damaged(f"{self.path} is not a bundle, or it is cut short.", HINT)
+            raise Damaged(f"{self.path} is not a bundle, or it is truncated.", HINT)
         tail = self._bytes(size - TRAILER, TRAILER)
         self.length, manifest = unpack("<QQ", tail[:16])
         if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MOST_MANIFEST:
-            raise self.damaged("its parts do not fit its size")
+            raise self.damaged("its parts do not match its size")
         if self._digest(size - 40) != tail[16:48]:
             raise self.damaged("it does not match its digest")
         self._read_index()
@@ -151,18 +151,18 @@ class Bundle:
             raise self.damaged("it has no pack")
         trailer = self.read("", self.length - PACK_TRAILER, PACK_TRAILER)
         if unpack("<Q", trailer[16:24])[0] > MOST_BLOBS:
-            raise self.damaged("it claims to hold more than any bundle may")
+            raise self.damaged("its contents exceed the limit of a bundle")
         try:
             _, self.entries, frames = read_index(self, trailer[24:40].hex())  # type: ignore[arg-type]
         except Damaged as error:
             raise self.damaged(str(error)) from None
         if any(raw > MOST_FRAME for _, _, raw, _ in frames):
-            raise self.damaged("a frame is larger than any may be")
+            raise self.damaged("a frame exceeds the size limit")
         if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT, SEALED, LIST) for _, place in self.entries):
-            raise self.damaged("a blob is of an unknown kind")
+            raise self.damaged("a blob has an unknown kind")
         self.places: dict[bytes, Location] = dict(self.entries)
         if len(self.places) != len(self.entries):
-            raise self.damaged("a blob is there twice")
+            raise self.damaged("a blob is duplicated")
         self._raw = {offset: raw for offset, _, raw, _ in frames}
         self._frames: dict[int, bytes] = {}
         self._whole, self.unpacked = sum(self._raw.values()), 0
@@ -171,7 +171,9 @@ class Bundle:
         try:
             manifest = loads(text)
             if manifest["v"] != 1:
-                raise NewerFormat(f"{self.path} has a manifest of version {manifest['v']}; this keepfast knows 1.")
+                raise NewerFormat(
+                    f"{self.path} has a manifest of version {manifest['v']}; this keepfast supports only 1."
+                )
             self.workspace, self.folder = _hex(manifest["workspace"], 32), _text(manifest["folder"])
             self.keys = _keys(manifest.get("keys"))
             self.left_out = _count(manifest.get("left_out", 0))
@@ -182,11 +184,11 @@ class Bundle:
                 for one in manifest["versions"]
             ]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise self.damaged(f"its manifest makes no sense ({error!r})") from None
+            raise self.damaged(f"its manifest is invalid ({error!r})") from None
         if not self.versions or len({one.id for one in self.versions}) != len(self.versions):
-            raise self.damaged("its manifest names no checkpoint, or one twice")
+            raise self.damaged("its manifest lists no checkpoint, or one twice")
         if any(one.version >= other.version for one, other in zip(self.versions, self.versions[1:], strict=False)):
-            raise self.damaged("its versions do not rise")
+            raise self.damaged("its versions are not in ascending order")
 
     def _frame(self, offset: int, stored: int) -> bytes:
         data = self._frames.pop(offset, None)
@@ -194,15 +196,15 @@ class Bundle:
             raw = self._raw[offset]
             self.unpacked += raw
             if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:
-                raise self.damaged("to read it takes more work than any bundle may")
+                raise self.damaged("reading it exceeds the work limit of a bundle")
             try:
                 data = decompress(self.read("", offset, stored), raw)
             except Damaged as error:
                 raise self.damaged(str(error)) from None
             except EOFError:
-                raise self.damaged("it is cut short") from None
+                raise self.damaged("it is truncated") from None
             if len(data) != raw:
-                raise self.damaged("a frame is not as long as it should be")
+                raise self.damaged("a frame has the wrong length")
             while self._frames and sum(map(len, self._frames.values())) + raw > FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
         self._frames[offset] = data
@@ -222,37 +224,37 @@ class Bundle:
 
 def _hex(text: Any, length: int) -> str:
     if not isinstance(text, str) or len(text) != length or not HEX.issuperset(text):
-        raise ValueError("a digest or id is none")
+        raise ValueError("a digest or id is invalid")
     return text
 
 
 def _text(text: Any) -> str:
     if not isinstance(text, str) or len(text) > 4096:
-        raise ValueError("a name is none")
+        raise ValueError("a name is invalid")
     return text
 
 
 def _id(text: Any) -> str:
     if not isinstance(text, str) or len(text) != 29 or not text.startswith("cp-"):
-        raise ValueError("an id is none")
+        raise ValueError("an id is invalid")
     if not text.isascii() or not text[3:].isalnum():
-        raise ValueError("an id is none")
+        raise ValueError("an id is invalid")
     return text
 
 
 def _keys(said: Any) -> Any:
     if said is not None and not isinstance(said, dict):
-        raise ValueError("its keys are none")
+        raise ValueError("its keys are invalid")
     return said
 
 
 def _count(number: Any) -> int:
     if type(number) is not int or not 0 <= number < 10**12:
-        raise ValueError("a count is no number")
+        raise ValueError("a count is not a number")
     return number
 
 
 def _number(number: Any) -> int:
     if type(number) is not int or not 0 < number < 10**12:
-        raise ValueError("a version is no number")
+        raise ValueError("a version is not a number")
     return number

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.place import Place
     from keepfast.store.repository import Repository
@@ -110,10 +111,10 @@ class _Exporting:
             self._contents({entry.content for entry in rows if entry.kind == FILE} | set(ids_of(header)))
             labels = {"name": row.name or None, "pinned": bool(row.pinned)}  # they may have been given later
             order = {"keyframe": before is None, "parent": listed[-1]["doc"] if listed else None}
-            data = document.encode({**header, **labels, **order, "workspace": row.workspace}, rows)
+            data = document.encode(header.with_members(**labels, **order, workspace=row.workspace), rows)
             key = digest(data)
             self.writer.pack.add(key, data, DOCUMENT)
-            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": header["tree"]})
+            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": header.tree})
             before = row
         workspace = self.workspace
         manifest: dict[str, Any] = {
@@ -131,7 +132,7 @@ class _Exporting:
         left = LeftOut(len(self.left_out), sorted(self.left_files), len(self.left_conversations))
         return self.writer.finish(manifest, force), left
 
-    def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
+    def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[Header, list[Entry]]:
         """Return the version's header and the rows that lead to it from the state so far; go there."""
         header = header_from_ledger(self.repository, row)
         rows = self._change_set(row) if before is not None and row.version == before.version + 1 else None
@@ -153,9 +154,9 @@ class _Exporting:
             now = self.repository.ledger.checkpoint(row.workspace, row.version)
             if now is None or now.forgotten:
                 raise NotFound(f"v{row.version} was forgotten in the meantime.")
-            raise Damaged(f"The state of v{row.version} does not add up; nothing was exported.")
+            raise Damaged(f"The stored state of v{row.version} is inconsistent; nothing was exported.")
         if self.keys is not None:
-            return {**header, "tree": row.tree}, rows
+            return header.with_members(tree=row.tree), rows
         return self._without_secrets(header), [self._open(entry) for entry in rows]
 
     def _open(self, entry: Entry) -> Entry:
@@ -166,19 +167,19 @@ class _Exporting:
         self.left_files.add(entry.path)
         return entry._replace(kind=UNREADABLE, content=b"", group=0)
 
-    def _without_secrets(self, header: dict[str, Any]) -> dict[str, Any]:
-        counts = dict(header["counts"])
+    def _without_secrets(self, header: Header) -> Header:
+        counts = dict(header.counts)
         sealed = [entry for entry in self.state.values() if self._open(entry) is not entry]
         if sealed:
             counts[FILE] = counts.get(FILE, 0) - len(sealed)
             counts["bytes"] = counts.get("bytes", 0) - sum(entry.size for entry in sealed)
             counts[UNREADABLE] = counts.get(UNREADABLE, 0) + len(sealed)
             counts = {kind: number for kind, number in counts.items() if number}
-        header = {**header, "counts": counts, "tree": f"{self.shown:064x}"}
-        if header.get("conversation"):
+        header = header.with_members(counts=counts, tree=f"{self.shown:064x}")
+        if header.conversation:
             self.left_out.update(ids_of(header))
-            self.left_conversations.add(str(header["conversation"].get("session") or header["id"]))
-            header["conversation"] = {"left_out": True}
+            self.left_conversations.add(str(header.conversation.get("session") or header.id))
+            return header.with_members(conversation={"left_out": True})
         return header
 
     def _change_set(self, row: CheckpointRow) -> list[Entry] | None:
@@ -186,7 +187,7 @@ class _Exporting:
             header, rows = self.repository.document(row)
         except KeepfastError:
             return None  # the ledger has the state too
-        return None if header["keyframe"] else rows
+        return None if header.keyframe else rows
 
     def _contents(self, wanted: set[bytes]) -> None:
         keys = list(wanted - self.written)
@@ -212,7 +213,7 @@ class _Exporting:
             total.update(data)
             self._add(chunk, data, kind)
         if total.digest() != key:
-            raise Damaged(f"The chunks of {key.hex()} do not add up to their digest; nothing was exported.")
+            raise Damaged(f"The chunks of {key.hex()} do not match their digest; nothing was exported.")
 
     def _add(self, key: bytes, data: bytes, kind: int) -> None:
         if key not in self.written:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
 
     Progress = Callable[[int, int], None]
+    from keepfast.store.records import Record
 
 ATTEMPTS = 5
 TRIGGER, TAG = "import", "imported from "
@@ -127,13 +128,11 @@ class _Importing:
             self.saving.abort()
             return result
         numbers = self._numbers(wanted, is_new)
-        records: list[dict[str, Any]] = []
+        records: list[Record] = []
         for header, key in self._documents(wanted, numbers, is_new):
-            number = header["version"]
-            result.versions.append((wanted[len(records)].version, number, header["id"]))
-            records.append(
-                {"r": "checkpoint", "v": number, "id": header["id"], "doc": key.hex(), "at": header["created_at"]}
-            )
+            number = header.version
+            result.versions.append((wanted[len(records)].version, number, header.id))
+            records.append({"r": "checkpoint", "v": number, "id": header.id, "doc": key.hex(), "at": header.created_at})
         self._commit(records, is_new)
         return result
 
@@ -154,7 +153,7 @@ class _Importing:
 
     def _documents(
         self, wanted: list[Carried], numbers: list[int], is_new: bool
-    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+    ) -> Iterator[tuple[document.Header, bytes]]:
         """Write the documents that lead from the workspace's newest state through all that are wanted."""
         saving, row = self.saving, self.saving.row
         state, whole = dict(saving.state()), saving.whole
@@ -176,45 +175,44 @@ class _Importing:
                 else:
                     del state[path]
             touched.clear()
-            header = {
-                **header, **({} if is_new else self._own(one, header)),
-                "workspace": self.target, "version": next(number), "parent": parent, "keyframe": whole,
-                "counts": counts.shown(),
-            }  # fmt: skip
+            header = header.with_members(
+                **({} if is_new else self._own(one, header)),
+                workspace=self.target, version=next(number), parent=parent, keyframe=whole, counts=counts.shown(),
+            )  # fmt: skip
             data = document.encode(header, changed)
             key = digest(data)
             saving.writer.add(key, data, DOCUMENT)
             parent, whole = key.hex(), False
             yield header, key
 
-    def _own(self, one: Carried, header: dict[str, Any]) -> dict[str, Any]:
+    def _own(self, one: Carried, header: document.Header) -> dict[str, Any]:
         """What an imported version says of itself among versions of another origin."""
         return {
             "id": self.new_id(),
             "created_at": self.now,
             "trigger": TRIGGER,
-            "tags": [*header["tags"], TAG + one.id],
+            "tags": [*header.tags, TAG + one.id],
             # What was not for the policy to drop must not become so by being carried.
-            "pinned": header["pinned"] or header["trigger"] in KEPT,
+            "pinned": header.pinned or header.trigger in KEPT,
             "origin": {
                 "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": one.id, "version": one.version,
-                "trigger": header["trigger"], "created_at": header["created_at"],
+                "trigger": header.trigger, "created_at": header.created_at,
             },
         }  # fmt: skip
 
-    def _commit(self, records: list[dict[str, Any]], is_new: bool) -> None:
+    def _commit(self, records: list[Record], is_new: bool) -> None:
         repository, saving, row = self.repository, self.saving, self.saving.row
         for writer in saving.writers:
             writer.sync()
         names = [writer.name for writer in saving.writers]
 
-        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             ledger = repository.ledger
             if (now is None) != is_new or (now is not None and now.version != row.version):
-                raise Swept("The workspace got a newer version in the meantime.")
+                raise Swept("The workspace has a newer version in the meantime.")
             relied = list(saving.relied)
             if len(ledger.locate(relied)) != len(relied):
-                raise Swept("Contents were swept in the meantime.")
+                raise Swept("Contents were removed by a compaction in the meantime.")
             for writer in saving.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()

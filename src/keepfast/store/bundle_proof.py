@@ -11,7 +11,7 @@ from keepfast.model.header import refuse_long, refuse_odd, refuse_odd_attributes
 from keepfast.model.restore_plan import refuse_crafted
 from keepfast.store.bundle import MOST_BLOBS
 from keepfast.store.contents import MOST_NESTED, MOST_PARTS
-from keepfast.store.conversations import checked, ids_of
+from keepfast.store.conversations import checked
 from keepfast.store.digest import add, weight
 from keepfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
 from keepfast.store.save import CHUNK_MAX
@@ -20,8 +20,8 @@ from keepfast.store.sealed import length_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.bundle import Bundle, Carried
 
@@ -55,7 +55,7 @@ class Checked:
         """Names in the lists of all sealed files: whoever restores them follows each."""
         self._contents()
 
-    def versions(self) -> Iterator[tuple[Carried, dict[str, Any], list[Entry], dict[bytes, Entry]]]:
+    def versions(self) -> Iterator[tuple[Carried, Header, list[Entry], dict[bytes, Entry]]]:
         """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
         bundle = self.bundle
         state: dict[bytes, Entry] = {}
@@ -64,9 +64,9 @@ class Checked:
             if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
                 raise bundle.damaged(f"it lacks the document of v{one.version}")
             header, rows = self._decode(one)
-            said = header.get("workspace"), header["id"], header["tree"], header["keyframe"], header.get("parent")
+            said = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
             if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
-                raise bundle.damaged(f"the document of v{one.version} is another one")
+                raise bundle.damaged(f"the document of v{one.version} is a different one")
             for row in rows:
                 old = state.pop(row.path, None)
                 if old is not None:
@@ -75,31 +75,27 @@ class Checked:
                     state[row.path] = row
                     total = add(total, plus=weight(row))
             if f"{total:064x}" != one.tree:
-                raise bundle.damaged(f"the state of v{one.version} does not add up")
+                raise bundle.damaged(f"the state of v{one.version} is inconsistent")
             parent = one.doc.hex()
             yield one, header, rows, state
 
-    def _decode(self, one: Carried) -> tuple[dict[str, Any], list[Entry]]:
+    def _decode(self, one: Carried) -> tuple[Header, list[Entry]]:
         bundle, data = self.bundle, self.bundle.blob(one.doc)
         if int.from_bytes(data[8:16], "little") > MOST_HEADER:
-            raise bundle.damaged(
-                "a header is larger than any may be"
-            )  # before it is read: that takes 30 times its size
+            raise bundle.damaged("a header exceeds the size limit")  # before it is read: that takes 30 times its size
         try:
             header, rows = document.decode(data)
-            refuse_odd(header)
+            refuse_odd(header.members)
             refuse_long(rows)
             refuse_odd_attributes(rows)
             refuse_crafted([row for row in rows if row.kind != GONE])
         except KeepfastError as error:
             raise bundle.damaged(str(error).rstrip(".")) from None
-        said = header.get("conversation")
-        told = checked(said)
-        if told is None and said and said != {"left_out": True}:
-            raise bundle.damaged("a header has a conversation that makes no sense")
-        if told is not None:
-            lengths = [one["bytes"] for one in (told, *told.get("beside", []))]
-            self.conversations.update(zip(ids_of(header), lengths, strict=True))
+        conversation = checked(header.conversation)
+        if conversation is None and header.conversation not in ({}, {"left_out": True}):
+            raise bundle.damaged("a header has an invalid conversation")
+        if conversation is not None:
+            self.conversations.update({one.id: one.size for one in conversation.transcripts()})
         for row in rows:
             if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
                 raise bundle.damaged("one content has two sizes")
@@ -133,7 +129,7 @@ class Checked:
             raise self.bundle.damaged(f"the sealed content {key.hex()} has another size")
         self._parts += measure.count if key in self.sizes else 0
         if self._parts > MOST_BLOBS:
-            raise self.bundle.damaged("its sealed files claim to have more parts than any may")
+            raise self.bundle.damaged("its sealed files exceed the limit of parts")
 
     def _measured(self, key: bytes, deep: int) -> _Measure:
         """Asked once of each part, however often lists name it: lists of lists would multiply otherwise."""
@@ -158,11 +154,11 @@ class Checked:
         except KeepfastError as error:
             raise bundle.damaged(str(error).rstrip(".")) from None
         if not data:
-            raise bundle.damaged(f"the list {key.hex()} of a sealed content names nothing")
+            raise bundle.damaged(f"the list {key.hex()} of a sealed content is empty")
         parts = [self._measured(data[at : at + 32], deep - 1) for at in range(0, len(data), 32)]
         length, count = sum([part.length for part in parts]), sum([1 + part.count for part in parts])
         if length >> 63 or count > MOST_PARTS:
-            raise bundle.damaged(f"the sealed content {key.hex()} claims to have more parts than any may")
+            raise bundle.damaged(f"the sealed content {key.hex()} exceeds the limit of parts")
         return _Measure(length, count, 1 + max([part.height for part in parts], default=0))
 
     def _list(self, key: bytes, size: int) -> None:
@@ -176,10 +172,10 @@ class Checked:
             raise bundle.damaged(f"the content {key.hex()} has another size")
         self.expanded += size
         if self.expanded > max(MOST_EXPANDED, MOST_RATIO * bundle.length):
-            raise bundle.damaged("its large contents are much larger than all that is in it")
+            raise bundle.damaged("its large contents are much larger than the bundle")
         total = blake3()
         for chunk in chunks:
             total.update(bundle.blob(chunk))
         if total.digest() != key:
-            raise bundle.damaged(f"the chunks of {key.hex()} do not add up to their digest")
+            raise bundle.damaged(f"the chunks of {key.hex()} do not match their digest")
         self.chunks.update(chunks)

@@ -96,4 +96,4 @@ def exists(path: str) -> bool:
 
 
 def taken(path: str) -> Conflict:
-    return Conflict(f"{path} is there already.", "Give another name, or --force to replace it.")
+    return Conflict(f"{path} already exists.", "Give another name, or --force to overwrite it.")

@@ -39,7 +39,7 @@ class Parts:
         """What a list names. Raises `Damaged` if that is nothing, or too much together with the lists before it."""
         self.count += len(names) // 32
         if not names or self.count > MOST_PARTS:
-            raise Damaged("A list of sealed parts names nothing, or more than any may.")
+            raise Damaged("A list of sealed parts is empty or exceeds the limit.")
         return [names[at : at + 32] for at in range(0, len(names), 32)]
 
 
@@ -74,7 +74,7 @@ class Contents:
             if yield_now:
                 yield yield_now
         if total.digest() != key:
-            raise Damaged(f"The chunks of {key.hex()} do not add up to their digest.")
+            raise Damaged(f"The chunks of {key.hex()} do not match their digest.")
         yield held
 
     def _sealed(self, data: bytes, kind: int, deep: int, met: Parts) -> Iterator[bytes]:
@@ -85,7 +85,7 @@ class Contents:
         for name in met.named(data):
             part, kind = self.blob(name)
             if kind not in (SEALED, LIST) or not deep:
-                raise Damaged("A list of sealed parts names something else.")
+                raise Damaged("A list of sealed parts has an invalid entry.")
             yield from self._sealed(part, kind, deep - 1, met)
 
     def closed(self, entries: Iterable[Entry | None]) -> set[bytes]:
@@ -125,7 +125,9 @@ class Contents:
         if self._sealer is None or not self._sealer.keys.was_made:
             return []
         self._sealer.keys.was_made = False
-        return ["The key of what was sealed so far is missing; from now on a new one is used (`keepfast key`)."]
+        return [
+            ("The key of the sealed contents is missing; new contents are sealed with a new key (see `keepfast key`).")
+        ]
 
     def ids(self, read: Callable[[int], bytes], sealed: bool = True) -> list[bytes]:
         """Every id that these bytes have as a content of this store: in the clear, and sealed if that is wanted.
@@ -152,7 +154,7 @@ class Contents:
         """Who seals and opens what must not lie here in the clear."""
         if self._sealer is None:
             if self.key_place is None:
-                raise Failed("This store has no place for keys.")
+                raise Failed("This store cannot keep keys.")
             from keepfast.store.sealed import Sealer
 
             with self._guard:
@@ -180,14 +182,14 @@ class Contents:
         with self._asking:  # contents that come in parts are read by two threads, and a ledger has one connection
             place = self.ledger.locate([key]).get(key)
         if place is None:
-            raise Damaged(f"The store has no content {key.hex()}.")
+            raise Damaged(f"The store lacks the content {key.hex()}.")
         return place
 
     def fetch(self, place: Location) -> bytes:
         """Return the bytes at a location, unchecked."""
         data = self.frame(place, place.offset + place.length)[place.offset : place.offset + place.length]
         if len(data) != place.length:
-            raise Damaged(f"A frame of pack {place.pack} is too short.")
+            raise Damaged(f"A frame of pack {place.pack} is truncated.")
         return data
 
     def frame(self, place: Location, least: int, keep: bool = True) -> bytes:
@@ -203,7 +205,7 @@ class Contents:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
                 frame = decompress(stored, max(MOST_SHARED, least)) if keep else beginning(stored, least)
             except EOFError:
-                raise Damaged(f"Pack {place.pack} is cut short.") from None
+                raise Damaged(f"Pack {place.pack} is truncated.") from None
         if not keep:
             return frame
         with self._guard:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.store.repository import Repository
     from keepfast.store.save import Saving
 
@@ -30,9 +31,48 @@ MOST_BESIDE, MOST_BESIDE_BYTES = 500, 64 << 20
 FOLDERS = ("subagents", "tool-results")
 
 
-def keep(
-    saving: Saving, path: str, before: dict[str, Any] | None, most_new: int = MOST
-) -> tuple[dict[str, Any] | None, bytes]:
+class Kept:
+    """A transcript as it is kept: its length, the list of its parts, and a proof of what a file with more begins with.
+
+    `name`: of what lies beside another transcript, where.
+    """
+
+    def __init__(self, size: int, content: str, proof: str, name: str = "") -> None:
+        self.size, self.content, self.proof, self.name = size, content, proof, name
+
+    @property
+    def id(self) -> bytes:
+        return bytes.fromhex(self.content)
+
+    def to_json(self) -> dict[str, Any]:
+        kept = {"bytes": self.size, "content": self.content, "proof": self.proof}
+        return {**kept, "name": self.name} if self.name else kept
+
+
+class Conversation:
+    """A session's conversation in a checkpoint. `path`: where its transcript lay; `root`: where the workspace did.
+
+    `last` is the id of its newest message.
+    """
+
+    def __init__(
+        self, session: str, agent: str, path: str, root: str, last: str, transcript: Kept, beside: list[Kept]
+    ) -> None:
+        self.session, self.agent, self.path, self.root, self.last = session, agent, path, root, last
+        self.transcript, self.beside = transcript, beside
+
+    def transcripts(self) -> list[Kept]:
+        """Its own, and what lies beside it."""
+        return [self.transcript, *self.beside]
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that a header has of it (docs/format/checkpoint.md)."""
+        about = {"agent": self.agent, "session": self.session, "path": self.path, "root": self.root, "last": self.last}
+        whole = {**about, **self.transcript.to_json()}
+        return {**whole, "beside": [one.to_json() for one in self.beside]} if self.beside else whole
+
+
+def keep(saving: Saving, path: str, before: Kept | None, most_new: int = MOST) -> tuple[Kept | None, bytes]:
     """Store what a transcript has more than `before`; return where it lies, and its newest lines.
 
     It ends with its last whole line. None: it has no line yet, or more new ones than the save may take over now; then
@@ -49,7 +89,7 @@ def keep(
         if not end:
             return None, b""
         known = _continued(saving, fd, before, end)
-        start = known["bytes"] if known is not None else 0
+        start = known.size if known is not None else 0
         if end - start > most_new:
             return None, b""
         newest = _bytes(fd, max(end - PART, 0), min(end, PART))
@@ -62,15 +102,15 @@ def keep(
             ids.append(digest(sealed))
             saving.keep(ids[-1], sealed, SEALED)
         proof = _proofs(saving.repository, fd, end)[0]
-        return {"bytes": end, "content": _list(saving, ids).hex(), "proof": proof}, newest
+        return Kept(end, _list(saving, ids).hex(), proof), newest
     finally:
         close(fd)
 
 
-def keep_beside(saving: Saving, folder: str, before: list[dict[str, Any]], most_new: int) -> list[dict[str, Any]]:
+def keep_beside(saving: Saving, folder: str, before: list[Kept], most_new: int) -> list[Kept]:
     """The same for what lies beside a transcript: those of subagents, and outputs that are too long for it."""
-    known = {one["name"]: one for one in before}
-    found, size = [], 0
+    known = {one.name: one for one in before}
+    found, size = list[Kept](), 0
     for name in _beside(folder):
         try:
             kept, _ = keep(saving, f"{folder}/{name}", known.get(name), most_new)
@@ -78,55 +118,62 @@ def keep_beside(saving: Saving, folder: str, before: list[dict[str, Any]], most_
             kept = None
         kept = kept or known.get(name)
         if kept is not None:
-            size += kept["bytes"]
+            size += kept.size
             if size > MOST_BESIDE_BYTES:
                 break
-            found.append({**kept, "name": name})
+            found.append(Kept(kept.size, kept.content, kept.proof, name))
     return found
 
 
-def latest(repository: Repository, workspace: str, session: str) -> dict[str, Any] | None:
+def latest(repository: Repository, workspace: str, session: str) -> Conversation | None:
     """The conversation in the newest checkpoint of this session."""
     for row in repository.ledger.find(Query(workspace=workspace, session=session, limit=1)) if session else ():
         try:
             header = repository.document(row)[0]
         except KeepfastError:
             return None
-        return checked(header.get("conversation"))
+        return checked(header.conversation)
     return None
 
 
-def checked(told: Any) -> dict[str, Any] | None:
+def checked(value: Any) -> Conversation | None:
     """The header's `conversation`, if it is one that can be read: a header is what somebody wrote."""
-    if not isinstance(told, dict) or not isinstance(told.get("session"), str) or not _is_kept(told):
+    if not isinstance(value, dict) or not isinstance(value.get("session"), str) or not _is_kept(value):
         return None
-    beside = told.get("beside", [])
+    beside = value.get("beside", [])
     if not isinstance(beside, list) or not all(_is_kept(one) and _is_name(one.get("name")) for one in beside):
         return None
-    return told
+    agent, path, root, last = [
+        value[name] if isinstance(value.get(name), str) else "" for name in ("agent", "path", "root", "last")
+    ]
+    return Conversation(value["session"], agent, path, root, last, _kept(value), [_kept(one) for one in beside])
 
 
-def ids_of(header: dict[str, Any]) -> list[bytes]:
+def _kept(value: dict[str, Any]) -> Kept:
+    return Kept(value["bytes"], value["content"], str(value.get("proof") or ""), str(value.get("name") or ""))
+
+
+def ids_of(header: Header) -> list[bytes]:
     """What a checkpoint needs besides the contents of its files."""
-    told = checked(header.get("conversation"))
-    return [bytes.fromhex(one["content"]) for one in (told, *told.get("beside", []))] if told is not None else []
+    conversation = checked(header.conversation)
+    return [one.id for one in conversation.transcripts()] if conversation is not None else []
 
 
-def load(repository: Repository, kept: dict[str, Any]) -> Iterator[bytes]:
+def load(repository: Repository, kept: Kept) -> Iterator[bytes]:
     """Yield a kept transcript in parts. Raises `WrongKey`, and `Damaged` if it is not as long as it should be."""
     length = 0
-    for part in repository.contents.stream(bytes.fromhex(kept["content"])):
+    for part in repository.contents.stream(kept.id):
         length += len(part)
         yield part
-    if length != kept["bytes"]:
-        raise Damaged(f"A conversation has {length} bytes instead of {kept['bytes']}.")
+    if length != kept.size:
+        raise Damaged(f"A conversation has {length} bytes instead of {kept.size}.")
 
 
-def ends(repository: Repository, kept: dict[str, Any], head: int, tail: int) -> tuple[bytes, bytes]:
+def ends(repository: Repository, kept: Kept, head: int, tail: int) -> tuple[bytes, bytes]:
     """About so many bytes of a kept transcript's beginning, in whole lines, and of its end; what lies between is not opened."""
     parts, last = _ids(repository, kept), list[bytes]()
     first, length, met = b"", 0, Parts()
-    for part in repository.contents.stream(bytes.fromhex(kept["content"])):
+    for part in repository.contents.stream(kept.id):
         first += part
         if len(first) >= head:
             break
@@ -170,13 +217,9 @@ def _last_line(fd: int, size: int) -> int:
     return 0
 
 
-def _continued(saving: Saving, fd: int, before: dict[str, Any] | None, end: int) -> dict[str, Any] | None:
+def _continued(saving: Saving, fd: int, before: Kept | None, end: int) -> Kept | None:
     """What was kept before, if the transcript still begins with it. Clients append, or write all of it anew."""
-    if (
-        before is None
-        or not 0 < before["bytes"] <= end
-        or before.get("proof") not in _proofs(saving.repository, fd, before["bytes"])
-    ):
+    if before is None or not 0 < before.size <= end or before.proof not in _proofs(saving.repository, fd, before.size):
         return None
     try:
         ids = _ids(saving.repository, before)
@@ -184,7 +227,7 @@ def _continued(saving: Saving, fd: int, before: dict[str, Any] | None, end: int)
         return None
     if len(saving.repository.ledger.locate(ids)) != len(set(ids)):
         return None
-    return {key: before[key] for key in ("bytes", "content", "proof")}
+    return Kept(before.size, before.content, before.proof)
 
 
 def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
@@ -199,10 +242,10 @@ def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
     return [proof.hex() for proof in repository.contents.sealer().proofs(content)]
 
 
-def _ids(repository: Repository, kept: dict[str, Any] | None) -> list[bytes]:
+def _ids(repository: Repository, kept: Kept | None) -> list[bytes]:
     if kept is None:
         return []
-    names, kind = repository.contents.blob(bytes.fromhex(kept["content"]))
+    names, kind = repository.contents.blob(kept.id)
     if kind != LIST:
         raise Damaged("A conversation is not a list of parts.")
     return [names[at : at + 32] for at in range(0, len(names), 32)]

@@ -63,7 +63,7 @@ def create_store(path: str, *, durable: bool = True, keys: str = "", identity: s
                     # The format file comes last: a folder without it is not a store yet.
                     describe(path, identity or urandom(16).hex())
         except OSError as error:
-            raise explain(error, "Making the store", path) from None
+            raise explain(error, "Creating the store", path) from None
     return open_store(path, durable=durable, keys=keys)
 
 

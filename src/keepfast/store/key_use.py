@@ -6,13 +6,18 @@ from keepfast.store.rows import SEALED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.repository import Repository
 
 
-def use_of_keys(repository: Repository) -> list[dict[str, Any]]:
-    """Every key set of the store: its id, whether it opens, whether it seals what is new, and how many contents it has.
+class KeySet:
+    """A key set of a store: does it open, does it seal what is new, and how many contents are sealed with it?"""
+
+    def __init__(self, id: str, opens: bool, seals: bool, contents: int) -> None:
+        self.id, self.opens, self.seals, self.contents = id, opens, seals, contents
+
+
+def use_of_keys(repository: Repository) -> list[KeySet]:
+    """Every key set of the store.
 
     Sets that only contents name are among them: they came with a bundle, and nobody has given its passphrase yet.
     """
@@ -25,7 +30,4 @@ def use_of_keys(repository: Repository) -> list[dict[str, Any]]:
         name = repository.contents.sealed_head(place)[5:13].hex()
         if name:
             numbers[name] = numbers.get(name, 0) + 1
-    return [
-        {"id": one, "opens": opens.get(one, False), "seals": one == current, "contents": number}
-        for one, number in numbers.items()
-    ]
+    return [KeySet(one, opens.get(one, False), one == current, number) for one, number in numbers.items()]

@@ -12,9 +12,8 @@ from keepfast.store.rows import DOCUMENT, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -23,7 +22,7 @@ DOCUMENTS_WORTH_A_KEYFRAME = 64
 
 
 def write_keyframe(
-    repository: Repository, checkpoint: CheckpointRow, header: dict[str, Any], *, instead: bool = False
+    repository: Repository, checkpoint: CheckpointRow, header: document.Header, *, instead: bool = False
 ) -> None:
     """Write the whole state of a version as a document of its own; `instead`: of the one it had, which is damaged.
 
@@ -35,9 +34,9 @@ def write_keyframe(
     tree = 0
     for row in rows:
         tree = add(tree, plus=weight(row))
-    if f"{tree:064x}" != header["tree"]:
-        raise Damaged(f"The state of v{version} does not add up; no keyframe was made.")
-    said = {**header, "version": version, "keyframe": True, "changed": checkpoint.changed}
+    if f"{tree:064x}" != header.tree:
+        raise Damaged(f"The stored state of v{version} is inconsistent; no keyframe was made.")
+    said = header.with_members(version=version, keyframe=True, changed=checkpoint.changed)
     data = document.encode(said, rows)
     key = digest(data)
     writer = PackWriter(repository.blobs, level=LEVEL)
@@ -48,7 +47,7 @@ def write_keyframe(
         writer.abort()
         raise
 
-    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[Record]:
         tx.add_pack(writer.name, writer.size, writer.entries())
         writer.finish()
         record = {"r": "keyframe", "v": version, "doc": key.hex(), "pack": writer.name}

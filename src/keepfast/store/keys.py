@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COSTS = 1 << 16, 8, 1
 """Of scrypt: a tenth of a second and 64 MB for each passphrase that somebody tries."""
 MOST_LOOKS = 50
-HINT = "`keepfast key import FILE` brings back a key from its backup; everything that is not sealed opens without."
+HINT = "Run `keepfast key import FILE` with the backup of the key. Contents that are not sealed need no key."
 
 
 class KeySet:
@@ -135,7 +135,7 @@ class Keys:
     def require_key(self) -> None:
         """Raise `Failed` if there is no key yet that could be rotated."""
         if not self._load():
-            raise Failed("There is no key yet that could be rotated.", "The first sealed content makes one.")
+            raise Failed("There is no key to rotate yet.", "The key is created with the first sealed content.")
 
     def backup(self, passphrase: str) -> dict[str, Any]:
         """All keys at hand, under a passphrase: for a backup file, or for a bundle. Raises `Usage` if it is weak."""
@@ -144,7 +144,7 @@ class Keys:
         require_strong(passphrase)
         opened = self._refresh()
         if not opened:
-            raise WrongKey("There is no key at hand.", HINT)
+            raise WrongKey("No key found.", HINT)
         salt, (cost, block, parallel) = urandom(16), COSTS
         nonce = urandom(12)
         masters = b"".join([keys.master for keys in self.all()])
@@ -170,7 +170,7 @@ class Keys:
                     self._admit(new)
                 return len(new)
         except OSError as error:
-            raise explain(error, "Taking over keys", self.folder) from None
+            raise explain(error, "Importing keys", self.folder) from None
 
     def current(self) -> KeySet:
         """Return the set that seals new contents; made if there is none that opens."""
@@ -292,7 +292,7 @@ class Keys:
             sync_folder(self.folder)
         except OSError as error:
             raise Failed(
-                f"New contents are sealed with a new key, but the old key is not let go yet: {error.strerror}.",
+                f"New contents are sealed with a new key, but the old key could not be removed: {error.strerror}.",
                 "Run `keepfast key rotate` again.",
             ) from None
         self._load()
@@ -441,13 +441,13 @@ def unlock(backup: object, passphrase: str) -> list[bytes]:
             raise ValueError
         salt, box = bytes.fromhex(backup["salt"]), bytes.fromhex(backup["box"])
     except (ValueError, KeyError, TypeError):
-        raise Damaged("This is no backup of keys, or it is damaged.", "Take another copy of it.") from None
+        raise Damaged("This is not a key backup, or it is damaged.", "Use another copy of the file.") from None
     try:
         masters = cipher(_stretch(passphrase, salt, *costs)).decrypt(
             box[:12], box[12:], frozen.KEY_BACKUP.encode("ascii")
         )
     except InvalidTag:
-        raise WrongKey("That is not the passphrase of these keys.", "Try again.") from None
+        raise WrongKey("Wrong passphrase.", "Try again.") from None
     return [masters[at : at + 32] for at in range(0, len(masters), 32)]
 
 
@@ -598,5 +598,5 @@ def _read(path: str) -> bytes | None:
         if error.errno in (ENOENT, ENOTDIR):
             return None
         if error.errno == EACCES:
-            raise WrongKey(f"{path} may not be read.", "Check who owns it.") from None
+            raise WrongKey(f"No permission to read {path}.", "Check its owner and permissions.") from None
         raise

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -25,10 +26,10 @@ def name(repository: Repository, checkpoint: CheckpointRow, text: str) -> bool:
     return _mark(repository, checkpoint, {"r": "name", "v": checkpoint.version, "name": text or None}, {"name": text})
 
 
-def _mark(repository: Repository, checkpoint: CheckpointRow, record: dict[str, Any], becomes: dict[str, Any]) -> bool:
+def _mark(repository: Repository, checkpoint: CheckpointRow, record: Record, becomes: dict[str, Any]) -> bool:
     changed = False
 
-    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[Record]:
         nonlocal changed
         now = repository.ledger.checkpoint(checkpoint.workspace, checkpoint.version)
         if now is None or now.forgotten:

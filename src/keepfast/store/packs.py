@@ -224,7 +224,7 @@ def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
     """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
     data, is_whole = _inflated(stored, most)
     if not is_whole:
-        raise Damaged("a frame is cut short, or larger than any frame may be")
+        raise Damaged("a frame is truncated or exceeds the size limit")
     return data
 
 
@@ -273,17 +273,17 @@ def read_index(
     """
     size = blobs.size(name)
     if size < len(MAGIC) + TRAILER:
-        raise Damaged(f"pack {name} is cut short")
+        raise Damaged(f"pack {name} is truncated")
     try:
         trailer = blobs.read(name, size - TRAILER, TRAILER)
         table, frame_count, blob_count = unpack("<QQQ", trailer[:24])
         if strict and (trailer[56:] != END or blobs.read(name, 0, 8) != MAGIC):
-            raise Damaged(f"pack {name} has no proper beginning and end")
+            raise Damaged(f"pack {name} has an invalid header or trailer")
         if table + 32 * frame_count + 41 * blob_count + TRAILER != size:
-            raise Damaged(f"the index of pack {name} does not fit its size")
+            raise Damaged(f"the index of pack {name} does not match its size")
         index = blobs.read(name, table, size - TRAILER - table)
     except EOFError:
-        raise Damaged(f"pack {name} is cut short") from None
+        raise Damaged(f"pack {name} is truncated") from None
     key = digest(index + trailer[:24])
     if strict and (key != trailer[24:56] or key[:16].hex() != name):
         raise Damaged(f"the index of pack {name} does not match its digest")

@@ -43,7 +43,7 @@ class Place:
             if not self.expected:
                 raise
             if self._is_left():
-                raise Damaged(f"{self.path}/format is gone.", "Run `keepfast verify --repair`.") from None
+                raise Damaged(f"{self.path}/format is missing.", "Run `keepfast verify --repair`.") from None
             raise missing(self.named) from None
         # Another one may know the workspace too, from before a new history was begun: that is not this history.
         if self.workspace and self.expected and found != self.expected:
@@ -60,8 +60,9 @@ class Place:
             except FileNotFoundError:
                 self.id()  # a store that is not there at all is another matter
                 raise Damaged(
-                    f"{self.path}/{name} is gone, and checkpoints with it.",
-                    "If you have it elsewhere, put it back; `keepfast verify --repair` heals what can be, and names the rest.",
+                    f"{self.path}/{name} is missing, and with it checkpoints.",
+                    "If you have a copy, put it back. Otherwise run `keepfast verify --repair`, which "
+                    "repairs what it can and lists the rest.",
                 ) from None
             except OSError:
                 return  # whoever opens the store says what is wrong with it
@@ -81,7 +82,7 @@ class Place:
             if id_or_nothing(store) == identity:
                 raise Usage(
                     f"This folder's checkpoints are in the store {store}, not in {self.path}.",
-                    "Leave out --store; `keepfast --store DIR init --new-store` begins a new history in DIR.",
+                    "Omit --store. To start a new history in DIR, run `keepfast --store DIR init --new-store`.",
                 )
         elif self.knows(workspace):
             return

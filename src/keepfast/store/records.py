@@ -9,13 +9,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    Record = dict[str, Any]
+    """A line of a log as JSON. It is written again with every member that it came with, those of newer programs too."""
+
 STORE_LOG = "store"
 """The log of what concerns all workspaces."""
 TAIL = 65
 """A line ends in this many bytes: its digest in hex and a newline."""
 
 
-def line(head: bytes, record: dict[str, Any]) -> tuple[bytes, bytes]:
+def line(head: bytes, record: Record) -> tuple[bytes, bytes]:
     """Return the line for `record` after the line with digest `head`, and the new head."""
     body = dumps(record).encode("ascii")
     head = digest(head + body)
@@ -28,7 +31,7 @@ class Chain:
     __slots__ = ("ends", "head", "heads", "records", "rest", "size")
 
     def __init__(self, data: bytes, head: bytes = ZERO, base: int = 0) -> None:
-        self.records: list[dict[str, Any]] = []
+        self.records: list[Record] = []
         self.ends: list[int] = []
         self.heads: list[bytes] = []
         self.head, self.size = head, base

@@ -14,7 +14,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 NANOSECONDS = 1_000_000_000
 SHOWN = 5
 """So many candidates are named when a prefix fits several."""
-FORMS = "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}; `keepfast list` shows what there is."
+FORMS = "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}. Run `keepfast list` to see all checkpoints."
 
 
 def resolve(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
@@ -37,16 +37,20 @@ def resolve(repository: Repository, workspace: str, text: str, now: int) -> Chec
     # A lone surrogate (a byte that is not UTF-8) can be in no name, and no database takes it.
     rows = repository.ledger.find(Query(workspace=workspace, name=text, limit=1)) if text and _plain(text) else []
     if not rows:
-        raise NotFound(f"There is no checkpoint {text!r} in this workspace.", FORMS)
+        raise NotFound(f"This workspace has no checkpoint {text!r}.", FORMS)
     return rows[0]
 
 
 def checked_name(text: str) -> str:
     """Return the name; raises `Usage` unless it is one line that cannot be taken for another kind of reference."""
     if not text or len(text) > 200 or not text.isprintable() or text != text.strip():
-        raise Usage(f"{text!r} is not a name.", "Give one line of at most 200 characters, without spaces around it.")
+        raise Usage(
+            f"{text!r} is not a valid name.", ("Give one line of at most 200 characters, without spaces around it.")
+        )
     if text == "latest" or text[0] in "@-" or text.startswith("cp-") or _is_version(text):
-        raise Usage(f"{text!r} would be taken for another reference.", "Give a name such as before-refactoring.")
+        raise Usage(
+            (f"{text!r} could be mistaken for another kind of reference."), "Give a name such as before-refactoring."
+        )
     return text
 
 
@@ -77,7 +81,7 @@ def _version(repository: Repository, workspace: str, version: int) -> Checkpoint
     if row is None:
         newest = repository.ledger.find(Query(workspace=workspace, limit=1))
         known = f"the newest is v{newest[0].version}" if newest else "there is no checkpoint yet"
-        raise NotFound(f"There is no v{version} in this workspace; {known}.")
+        raise NotFound(f"This workspace has no v{version}; {known}.")
     return _present(row)
 
 
@@ -139,7 +143,7 @@ def _time(text: str) -> int | None:
 def _prefix(repository: Repository, workspace: str, text: str) -> CheckpointRow:
     prefix = text.lower()
     if not _plain(prefix):
-        raise NotFound(f"There is no checkpoint {text!r} in this workspace.", FORMS)
+        raise NotFound(f"This workspace has no checkpoint {text!r}.", FORMS)
     rows = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=SHOWN + 1))
     if not rows:
         hidden = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=1, forgotten=True))
@@ -149,9 +153,7 @@ def _prefix(repository: Repository, workspace: str, text: str) -> CheckpointRow:
     if len(rows) > 1:
         names = ", ".join([f"{row.id} (v{row.version})" for row in rows[:SHOWN]])
         more = " and more" if len(rows) > SHOWN else ""
-        raise NotFound(
-            f"{text} is the beginning of several ids: {names}{more}.", "Give more characters, or the version."
-        )
+        raise NotFound(f"{text} is ambiguous: {names}{more}.", "Give more characters, or the version.")
     return rows[0]
 
 

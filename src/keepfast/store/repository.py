@@ -6,6 +6,7 @@ Order of writes: blobs first, then the record in the log, then the rows of the l
 from __future__ import annotations
 
 from keepfast.model import document
+from keepfast.model.entry import CAPTURED
 from keepfast.model.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace
 from keepfast.model.light_json import dumps
 from keepfast.model.steps import step
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from typing import Any
 
+    from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Blobs, Ledger, Records, Transaction
+    from keepfast.store.records import Record
     from keepfast.store.rows import CheckpointRow, PackRow
 
-MAY_STAND = (
-    "Its record is in the log, so it may be there all the same: see `keepfast list`, once the disk can be written."
-)
+MAY_STAND = "Its record is in the log, so it may exist. Run `keepfast list` when the disk is writable again."
 
 
 class Repository:
@@ -42,7 +43,7 @@ class Repository:
         """Where it lies, if that is a disk: what is saved there leaves room for the reserve."""
         self.dropped = 0
         """Bytes of contents that the last forgetting let go."""
-        self._at_hand: dict[bytes, tuple[dict[str, Any], list[Entry], Container[bytes]]] = {}
+        self._at_hand: dict[bytes, tuple[Header, list[Entry], Container[bytes]]] = {}
         """Documents that were just written and need not be read back."""
 
     # Workspaces
@@ -128,6 +129,19 @@ class Repository:
         """Return (since, until, entry) of one path, oldest first."""
         return self.ledger.history(workspace, path)
 
+    def holder(self, workspace: str, path: bytes, after: int = 0) -> CheckpointRow | None:
+        """Return the first version behind `after`, else the newest one, that has this path and does not leave it out."""
+        found = None
+        for since, until, entry in self.ledger.history(workspace, path):
+            if entry.kind not in CAPTURED:
+                continue
+            rows = self.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
+            if rows and rows[0].version >= since:
+                found = rows[0]
+                if after and found.version > after:
+                    break
+        return found
+
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
         """Return paths of any version that contain `text` (ASCII letters in either case)."""
         return self.ledger.paths(workspace, text, limit)
@@ -154,7 +168,7 @@ class Repository:
     def commit(
         self,
         workspace: str,
-        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None = None,
     ) -> WorkspaceRow:
         """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
@@ -177,7 +191,7 @@ class Repository:
     def _commit(
         self,
         workspace: str,
-        work: Callable[[Transaction, WorkspaceRow | None], list[dict[str, Any]]],
+        work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None,
     ) -> WorkspaceRow:
         before: int | None = None
@@ -261,14 +275,14 @@ class Repository:
             return row
         if size < known:
             raise Damaged(
-                f"The log of workspace {workspace} is shorter than the ledger says: lines are missing at its end.",
+                f"The log of workspace {workspace} is truncated: the ledger has more lines.",
                 "Run `keepfast verify --repair`.",
             )
         data = self.records.read(workspace)
         if row is not None and data[known - TAIL : known] != row.log_head.hex().encode("ascii") + b"\n":
             # Without this, a wrong number in the ledger would pass a good line off as the trace of a broken write.
             raise Damaged(
-                f"The log of workspace {workspace} does not go on where the ledger stopped.",
+                f"The log of workspace {workspace} does not continue where the ledger ends.",
                 "Run `keepfast verify --repair`.",
             )
         chain = Chain(data[known:], row.log_head if row is not None else ZERO, known)
@@ -278,7 +292,7 @@ class Repository:
                     self._adopt_packs(tx, bytes.fromhex(record["doc"]), [record["pack"]], record["v"])
                 row = self.replay(tx, row, record, end, head)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise Damaged(f"The log of workspace {workspace} has a line that makes no sense: {error!r}.") from None
+                raise Damaged(f"The log of workspace {workspace} has an invalid line: {error!r}.") from None
         if row is not None and row.id != workspace:
             raise Damaged(f"The log of workspace {workspace} is that of {row.id}.")
         if chain.rest:
@@ -292,7 +306,7 @@ class Repository:
         return row
 
     def replay(
-        self, tx: Transaction, row: WorkspaceRow | None, record: dict[str, Any], log_size: int, log_head: bytes
+        self, tx: Transaction, row: WorkspaceRow | None, record: Record, log_size: int, log_head: bytes
     ) -> WorkspaceRow:
         """Make the rows that follow from one record. Saving, adopting and rebuilding all pass through here."""
         kind = record.get("r")
@@ -306,7 +320,7 @@ class Repository:
                 return row
             row = row._replace(path=_unescape(record["path"]))
         elif row is None:
-            raise Damaged("A log does not begin with its workspace.")
+            raise Damaged("A log does not start with its workspace.")
         elif kind == "checkpoint":
             row = self._replay_checkpoint(tx, row, record)
         elif kind in ("pin", "unpin", "name"):
@@ -337,12 +351,12 @@ class Repository:
         tx.update_workspace(row)
         return row
 
-    def base_in_log(self, workspace: str, size: int, *more: dict[str, Any]) -> list[Any] | None:
+    def base_in_log(self, workspace: str, size: int, *more: Record) -> list[Any] | None:
         """What the folder is at, by so many bytes of its log and these records after them."""
         records = Chain(self.records.read(workspace)[:size]).records
         return base_after(self.ledger, workspace, [*records, *more])
 
-    def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any]) -> WorkspaceRow:
+    def _replay_checkpoint(self, tx: Transaction, row: WorkspaceRow, record: Record) -> WorkspaceRow:
         key = bytes.fromhex(record["doc"])
         if record["v"] <= row.version:
             raise Damaged(f"The log of workspace {row.id} has v{record['v']} after v{row.version}.")
@@ -369,16 +383,16 @@ class Repository:
         self,
         tx: Transaction,
         row: WorkspaceRow,
-        record: dict[str, Any],
-        header: dict[str, Any],
+        record: Record,
+        header: Header,
         rows: list[Entry],
         known: Container[bytes] | None = None,
     ) -> WorkspaceRow:
         """Add the rows of one checkpoint whose document is at hand; `known`: which of its paths were there up to now."""
-        version, counts = record["v"], header["counts"]
-        tx.apply(row.id, version, rows, whole=header["keyframe"], known=known)
+        version = record["v"]
+        tx.apply(row.id, version, rows, whole=header.keyframe, known=known)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
-        if header.get("conversation"):
+        if header.conversation:
             from keepfast.store.conversations import ids_of
 
             tx.set_kept(row.id, version, ids_of(header))
@@ -388,7 +402,7 @@ class Repository:
             if before is not None and before.forgotten:
                 tx.drop_intervals(row.id, self._living_before(row.id, version), version)
         return row._replace(
-            version=version, document=bytes.fromhex(record["doc"]), tree=header["tree"], counts=dumps(counts),
+            version=version, document=bytes.fromhex(record["doc"]), tree=header.tree, counts=dumps(header.counts),
             keyframe=row.keyframe or version,
         )  # fmt: skip
 
@@ -421,12 +435,12 @@ class Repository:
     def _row(self, workspace: str, version: int) -> CheckpointRow:
         found = self.ledger.checkpoint(workspace, version)
         if found is None:
-            raise Damaged(f"A log speaks of v{version}, which the ledger does not have.", "Run `keepfast rebuild`.")
+            raise Damaged(f"A log mentions v{version}, which the ledger does not have.", "Run `keepfast rebuild`.")
         return found
 
     # Loading
 
-    def document(self, checkpoint: CheckpointRow) -> tuple[dict[str, Any], list[Entry]]:
+    def document(self, checkpoint: CheckpointRow) -> tuple[Header, list[Entry]]:
         """Return header and changes of a checkpoint."""
         return document.decode(self.contents.load(checkpoint.document))
 

@@ -82,8 +82,8 @@ def _more_room(folder: str) -> str:
         free = 0
     missing = -(-max(needed(folder) - free, PART) // PART)
     return (
-        f"Free {missing} MB on the disk of {folder}, and run it again. Or move the store to another disk, and run"
-        " `keepfast --store NEWPATH init`."
+        f"Free {missing} MB on the disk of {folder} and run the command again, or move the store to another "
+        "disk and run `keepfast --store NEWPATH init`."
     )
 
 
@@ -106,7 +106,7 @@ def renew(folder: str) -> None:
     except OSError as error:
         if error.errno in FULL:
             raise DiskFull(
-                f"The disk is full: there is no room for the reserve of the store {folder}.", way_out(folder)
+                f"The disk is full: no space for the reserve of the store {folder}.", way_out(folder)
             ) from None
         raise explain(error, "Making the store's reserve", folder) from None
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
 FIELDS: dict[str, tuple[type, ...]] = {
@@ -33,6 +34,97 @@ FIELDS: dict[str, tuple[type, ...]] = {
 }
 
 
+class Reversal:
+    """That a restore takes back an earlier one (`undo`), or such an undo (`redo`): the number of that in the log."""
+
+    def __init__(self, kind: str, number: int) -> None:
+        self.kind, self.number = kind, number
+
+
+class UnderWay:
+    """What a restore is about, from before it touches anything until it is done.
+
+    `origin`: the workspace that the target is a version of. `before`: the safety checkpoint. `was` and `base`: what the
+    folder was at, and is at when it is done, as workspace and version. `closed`: modes of folders that must be opened for it.
+    """
+
+    def __init__(
+        self,
+        workspace: str,
+        target: int,
+        origin: str,
+        before: int,
+        paths: list[str],
+        made: list[str],
+        kept: list[str],
+        started_at: int,
+        mtimes: bool,
+        reversal: Reversal | None = None,
+        was: list[Any] | None = None,
+        base: list[Any] | None = None,
+    ) -> None:
+        self.workspace, self.target, self.origin, self.before = workspace, target, origin, before
+        self.paths, self.made, self.kept, self.closed = paths, made, kept, dict[str, int]()
+        self.started_at, self.mtimes, self.reversal, self.was, self.base = started_at, mtimes, reversal, was, base
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that the journal has."""
+        return {
+            "v": 1, "workspace": self.workspace, "target": self.target, "from": self.origin, "before": self.before,
+            "paths": self.paths, "made": self.made, "kept": self.kept, "closed": self.closed, "started_at": self.started_at,
+            "mtimes": self.mtimes, "note": _noted(self.reversal), "was": self.was, "base": self.base,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, journal: dict[str, Any]) -> UnderWay:
+        found = cls(
+            str(journal.get("workspace") or ""), journal["target"], journal["from"], journal["before"], journal["paths"],
+            journal["made"], journal["kept"], journal["started_at"], journal["mtimes"], _reversal(journal["note"]),
+            journal.get("was"), journal.get("base"),
+        )  # fmt: skip
+        found.closed = journal["closed"]
+        return found
+
+    def taken_back(self, undo: Reversal, target: int, before: int) -> UnderWay:
+        """The restore from `before` that takes this one back."""
+        return UnderWay(
+            self.workspace, target, self.origin, before, self.paths, self.made, self.kept, self.started_at, self.mtimes, undo,
+            self.base, self.was,
+        )  # fmt: skip
+
+    def record(self, workspace: str, at: int) -> Record:
+        """The record in the log of `workspace` that it is done."""
+        record: Record = {
+            "r": "restore", "target": self.target, "before": self.before, "paths": self.paths, "made": self.made, "at": at,
+            **_noted(self.reversal),
+        }  # fmt: skip
+        if self.origin != workspace:
+            record["from"] = self.origin
+        record.update({name: place for name, place in (("was", self.was), ("base", self.base)) if place})
+        return record
+
+
+class PastRestore:
+    """A restore that is done, as the log tells of it; `number` counts them."""
+
+    def __init__(self, number: int, record: Record) -> None:
+        self.number, self.reversal = number, _reversal(record)
+        self.target: int = record.get("target", 0)
+        self.before: int = record.get("before", 0)
+        self.paths: list[str] = record.get("paths", [])
+        self.made: list[str] = record.get("made", [])
+        self.was: list[Any] | None = record.get("was")
+
+
+def _reversal(value: dict[str, Any]) -> Reversal | None:
+    kind = next((kind for kind in ("undo", "redo") if kind in value), "")
+    return Reversal(kind, value[kind]) if kind else None
+
+
+def _noted(reversal: Reversal | None) -> dict[str, int]:
+    return {reversal.kind: reversal.number} if reversal is not None else {}
+
+
 class Journal:
     """The journal of one workspace, in its folder of the store. Used as a context it keeps other restores out."""
 
@@ -47,7 +139,7 @@ class Journal:
         if not _lock(self._fd):
             close(self._fd)
             self._fd = -1
-            raise Busy("Another restore is under way in this workspace.")
+            raise Busy("Another restore is in progress in this workspace.")
         return self
 
     def __exit__(
@@ -56,7 +148,7 @@ class Journal:
         close(self._fd)
         self._fd = -1
 
-    def read(self) -> dict[str, Any] | None:
+    def read(self) -> UnderWay | None:
         """What the restore was about, or None. Raises `Damaged`."""
         try:
             with open(self.path, "rb") as file:
@@ -66,25 +158,25 @@ class Journal:
         except (ValueError, OSError) as error:
             raise self._damaged(str(error)) from None
         if not isinstance(journal, dict) or journal.get("v") != 1:
-            raise self._damaged("it is of another version")
+            raise self._damaged("it has another version")
         for name, types in FIELDS.items():
             if not isinstance(journal.get(name), types):
-                raise self._damaged(f"it has no proper `{name}`")
+                raise self._damaged(f"its `{name}` is invalid")
         texts = [*journal["paths"], *journal["made"], *journal["kept"]]
         if not all(isinstance(text, str) for text in texts) or not all(
             isinstance(mode, int) for mode in journal["closed"].values()
         ):
-            raise self._damaged("it has a path that is no text, or a mode that is no number")
-        return journal
+            raise self._damaged("it has an invalid path or mode")
+        return UnderWay.from_json(journal)
 
     def _damaged(self, why: str) -> Damaged:
         return Damaged(
             f"The journal of a restore cannot be used: {why}.",
-            f"Look at {self.path}; without it, `keepfast list` shows the checkpoint from before that restore.",
+            f"Inspect {self.path}. If you remove it, the state before that restore is still in `keepfast list`.",
         )
 
-    def write(self, journal: dict[str, Any]) -> None:
-        replace(self.path, dumps({"v": 1, **journal}).encode("ascii"), durable=self.durable)
+    def write(self, restore: UnderWay) -> None:
+        replace(self.path, dumps(restore.to_json()).encode("ascii"), durable=self.durable)
 
     def remove(self) -> None:
         try:
@@ -130,25 +222,26 @@ class History:
     """Restores that can be undone and undos that can be redone, oldest first, as the log tells them."""
 
     def __init__(self, repository: Repository, workspace: str) -> None:
-        self.done: list[dict[str, Any]] = []
-        self.undone: list[dict[str, Any]] = []
-        records = Chain(repository.records.read(workspace)).records
-        self.records = [record for record in records if record.get("r") == "restore"]
-        for number, record in enumerate(self.records):
-            record["seq"] = number
-            if "undo" in record:
-                self.done = self.done[:-1]
-                self.undone.append(record)
-            elif "redo" in record:
-                self.undone = self.undone[:-1]
-                self.done.append(record)
-            else:
-                self.done.append(record)
+        self.done: list[PastRestore] = []
+        self.undone: list[PastRestore] = []
+        records = [
+            record for record in Chain(repository.records.read(workspace)).records if record.get("r") == "restore"
+        ]
+        self.restores = [PastRestore(number, record) for number, record in enumerate(records)]
+        for restore in self.restores:
+            if restore.reversal is None:
+                self.done.append(restore)
                 self.undone = []
+            elif restore.reversal.kind == "undo":
+                self.done = self.done[:-1]
+                self.undone.append(restore)
+            else:
+                self.undone = self.undone[:-1]
+                self.done.append(restore)
 
-    def find(self, before: int, target: int) -> dict[str, Any] | None:
-        """The record of this very restore; a safety checkpoint belongs to one restore only."""
-        for record in self.records:
-            if record.get("before") == before and record.get("target") == target:
-                return record
+    def find(self, before: int, target: int) -> PastRestore | None:
+        """This very restore; a safety checkpoint belongs to one restore only."""
+        for restore in self.restores:
+            if (restore.before, restore.target) == (before, target):
+                return restore
         return None

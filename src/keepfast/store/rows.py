@@ -4,7 +4,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NamedTuple
+    from typing import NamedTuple
+
+    from keepfast.model.document import Header
+    from keepfast.store.records import Record
 
     class Location(NamedTuple):
         """Where a blob lies: pack, its frame (offset, stored length), and its place in the unpacked frame."""
@@ -106,15 +109,15 @@ SAFETY = ("before_restore", "patch")
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4
 
 
-def checkpoint_row(workspace: str, record: dict[str, Any], header: dict[str, Any], rows: int) -> CheckpointRow:
+def checkpoint_row(workspace: str, record: Record, header: Header, rows: int) -> CheckpointRow:
     """What the ledger keeps of a checkpoint, from the log's line, and its document's header and number of rows."""
-    counts, changed = header["counts"], header.get("changed", rows)
+    changed = header.changed if header.changed is not None else rows
     return CheckpointRow(
-        workspace, record["v"], header["id"], bytes.fromhex(record["doc"]), record["seq"], header["created_at"],
-        storable(header["trigger"]), storable(header["created_by"]), storable(header["message"]),
-        storable(header["name"] or ""), storable("\n".join(header["tags"])),
-        storable(header["session"] or ""), storable(header["task"] or ""), int(header["pinned"]), 0, changed,
-        counts.get("f", 0), counts.get("bytes", 0), record.get("size", 0), header["tree"],
+        workspace, record["v"], header.id, bytes.fromhex(record["doc"]), record["seq"], header.created_at,
+        storable(header.trigger), storable(header.created_by), storable(header.message),
+        storable(header.name), storable("\n".join(header.tags)),
+        storable(header.session), storable(header.task), int(header.pinned), 0, changed,
+        header.counts.get("f", 0), header.counts.get("bytes", 0), record.get("size", 0), header.tree,
     )  # fmt: skip
 
 

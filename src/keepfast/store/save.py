@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from keepfast.model.entry import Entry
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -241,12 +242,15 @@ class Saving:
         self.row, self.whole, self._state = row, False, None
         return True
 
-    def finish(self, header: dict[str, Any], changed: list[Entry], old: Replaced) -> CheckpointRow:
-        """Make the checkpoint durable and return its row. Raises `Swept` if it must be done again."""
+    def finish(self, members: dict[str, Any], changed: list[Entry], old: Replaced) -> CheckpointRow:
+        """Make the checkpoint durable and return its row; `members` are those of its header that the store does not add.
+
+        Raises `Swept` if it must be done again.
+        """
         repository, row = self.repository, self.row
         self.settle()
         changed = sorted([*changed, *self.regrouped])
-        header = self._complete(header, changed, old)
+        header = self._complete(members, changed, old)
         data = document.encode(header, changed)
         key = digest(data)
         self.writer.add(key, data, DOCUMENT)
@@ -254,18 +258,18 @@ class Saving:
         for writer in self.writers:
             writer.sync(wait=len(changed) < MANY_ROWS)
         record = {
-            "r": "checkpoint", "v": row.version + 1, "id": header["id"], "doc": key.hex(),
-            "packs": [writer.name for writer in self.writers], "at": header["created_at"], "seq": 0,
+            "r": "checkpoint", "v": row.version + 1, "id": header.id, "doc": key.hex(),
+            "packs": [writer.name for writer in self.writers], "at": header.created_at, "seq": 0,
             "size": sum(writer.size for writer in self.writers),
         }  # fmt: skip
 
-        def work(tx: Transaction, now: WorkspaceRow | None) -> list[dict[str, Any]]:
+        def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             if now is None or now.version != row.version:
-                raise Swept("The workspace got a newer version while it was saved.")
+                raise Swept("The workspace got a newer version while it was being saved.")
             ledger = repository.ledger
             relied = list(self.relied)
             if len(ledger.known(relied)) != len(relied):
-                raise Swept("Contents were swept while they were saved again.")
+                raise Swept("Contents were removed by a compaction while they were being saved again.")
             for writer in self.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
             record["seq"] = repository.sequence() + 1
@@ -293,7 +297,7 @@ class Saving:
         for writer in self.writers:
             writer.abort()
 
-    def _complete(self, header: dict[str, Any], changed: list[Entry], old: Replaced) -> dict[str, Any]:
+    def _complete(self, members: dict[str, Any], changed: list[Entry], old: Replaced) -> document.Header:
         row = self.row
         counts: dict[str, int] = {} if self.whole else loads(row.counts)
         tree = (0 if self.whole else int(row.tree, 16)) - old.tree
@@ -306,16 +310,17 @@ class Saving:
                 counts[entry.kind] = counts.get(entry.kind, 0) + 1
                 size += entry.size if entry.kind == FILE else 0
         counts["bytes"] = size
-        return {
+        whole = {
             "v": 1,
             "workspace": row.id,
             "version": row.version + 1,
             "parent": row.document.hex() or None,
             "keyframe": self.whole,
-            **header,
+            **members,
             "counts": {kind: number for kind, number in counts.items() if number},
             "tree": f"{add(tree):064x}",
         }
+        return document.Header(whole)
 
 
 class _Reading:

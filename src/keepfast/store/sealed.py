@@ -52,19 +52,19 @@ class Sealer:
         head, length = sealed[:HEAD], length_of(sealed)
         keys = self.keys.find(head[5:13])
         if keys is None:
-            raise WrongKey(f"This content is sealed with the key {head[5:13].hex()}, which is not at hand.", HINT)
+            raise WrongKey(f"This content is sealed with the key {head[5:13].hex()}, which is missing.", HINT)
         from cryptography.exceptions import InvalidTag
 
         try:
             body: bytes = cipher(blake3(head[21:], key=keys.data).digest()).decrypt(NONCE, sealed[HEAD:], head)
         except InvalidTag:
-            raise Damaged("A sealed content is not what was sealed: it was changed, or its key was.") from None
+            raise Damaged("A sealed content or its key was changed.") from None
         if head[4] == ZSTD:
             from keepfast.store.packs import decompress
 
             body = decompress(bytes([ZSTD]) + body, length)
         if len(body) != length:
-            raise Damaged("A sealed content has another length than it says.")
+            raise Damaged("A sealed content has the wrong length.")
         return body
 
     def opens(self, sealed: bytes) -> bool:
@@ -158,10 +158,10 @@ class Sealer:
             if raw[:4] != VALUE or len(raw) < 24 + TAG:
                 raise ValueError
         except ValueError:
-            raise Damaged(f"The sealed value of {name} is none.") from None
+            raise Damaged(f"The sealed value of {name} is invalid.") from None
         keys = self.keys.find(raw[4:12])
         if keys is None:
-            raise WrongKey(f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is not at hand.", HINT)
+            raise WrongKey(f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is missing.", HINT)
         try:
             value: bytes = cipher(keys.values).decrypt(raw[12:24], raw[24:], name.encode("utf-8", "surrogateescape"))
         except InvalidTag:
@@ -181,10 +181,10 @@ def _seal(keys: KeySet, codec: int, body: bytes, length: int) -> bytes:
 def length_of(sealed: bytes) -> int:
     """How long the content is when it is opened; needs no key. Raises `Damaged` if these bytes are no sealed content."""
     if sealed[:4] != MAGIC or len(sealed) < HEAD + TAG or sealed[4] not in (RAW, ZSTD):
-        raise Damaged("A sealed content does not begin like one.")
+        raise Damaged("A sealed content has an invalid header.")
     length: int = unpack("<Q", sealed[13:21])[0]
     if length > MOST or (sealed[4] == RAW and length != len(sealed) - HEAD - TAG):
-        raise Damaged("A sealed content has another length than it says.")
+        raise Damaged("A sealed content has the wrong length.")
     return length
 
 

@@ -9,6 +9,7 @@ from posix import open as open_fd
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
+from keepfast.model.entry import CAPTURED
 from keepfast.model.errors import Damaged
 from keepfast.store.records import Chain
 from keepfast.store.rows import CheckpointRow, Query
@@ -139,10 +140,11 @@ def _paths(repository: Repository, workspace: str, text: str, limit: int) -> lis
     newest = repository.ledger.find(Query(workspace=workspace, limit=1))
     for path in paths:
         # Most paths are in the newest version; only for others is it worth reading their history.
-        if newest and repository.ledger.at(workspace, newest[0].version, path) is not None:
+        entry = repository.ledger.at(workspace, newest[0].version, path) if newest else None
+        if entry is not None and entry.kind in CAPTURED:
             row: CheckpointRow | None = newest[0]
         else:
-            row = _newest_with(repository, workspace, path)
+            row = repository.holder(workspace, path) or _newest_with(repository, workspace, path)
         if row is not None:
             hits.append(Hit(row, PATHS, "", path))
     hits.sort(key=lambda hit: -hit.checkpoint.version)
@@ -150,7 +152,7 @@ def _paths(repository: Repository, workspace: str, text: str, limit: int) -> lis
 
 
 def _newest_with(repository: Repository, workspace: str, path: bytes) -> CheckpointRow | None:
-    """The newest version, among those that can still be shown, in which the path is there."""
+    """The newest version, among those that can still be shown, in which the path is there, or left out."""
     for since, until, _ in reversed(repository.ledger.history(workspace, path)):
         rows = repository.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
         if rows and rows[0].version >= since:

@@ -30,7 +30,7 @@ def store_id(path: str) -> str:
     try:
         fd = open_fd(path + "/format", O_RDONLY | O_CLOEXEC)
     except FileNotFoundError:
-        raise NoWorkspace(f"There is no store at {path} yet.") from None
+        raise NoWorkspace(f"No store at {path} yet.") from None
     except NotADirectoryError:
         raise Unreachable(f"The store path {path} is a file, not a folder.", "Set `store.url` to a folder.") from None
     except OSError as error:
@@ -48,9 +48,9 @@ def store_id(path: str) -> str:
             "Run `keepfast verify --repair`, or set `store.url` to the right folder.",
         )
     if not words[1][1].isdigit():
-        raise Damaged(f"{path}/format names no version.", "Run `keepfast verify --repair`.")
+        raise Damaged(f"{path}/format has no version.", "Run `keepfast verify --repair`.")
     if int(words[1][1]) > FORMAT:
-        raise NewerFormat(f"The store {path} has format {words[1][1]}; this keepfast knows {FORMAT}.")
+        raise NewerFormat(f"The store {path} has format {words[1][1]}; this keepfast supports only {FORMAT}.")
     if len(words[2][1]) != 32 or words[2][1].strip("0123456789abcdef") or int(words[1][1]) != FORMAT:
         raise Damaged(f"{path}/format is damaged.", "Run `keepfast verify --repair`.")
     return words[2][1]
@@ -71,10 +71,8 @@ def missing(path: str) -> MissingStore:
     try:
         stat(path + "/format")
     except OSError:
-        return MissingStore(f"The store {path} is not there (disk not mounted? moved?).")
-    return MissingStore(
-        f"The store {path} is not the one that keeps this folder's checkpoints (disk not mounted? moved?)."
-    )
+        return MissingStore(f"Store {path} not found (disk not mounted? moved?).")
+    return MissingStore(f"The store {path} is not the one with this folder's checkpoints (disk not mounted? moved?).")
 
 
 def listed(file: str) -> dict[str, str]:

@@ -8,13 +8,12 @@ from keepfast.store.records import STORE_LOG, Chain, line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
 
-def append_store_record(repository: Repository, tx: Transaction, record: dict[str, Any]) -> int:
+def append_store_record(repository: Repository, tx: Transaction, record: Record) -> int:
     """Append to the store's own log inside a transaction; return the size before, to cut it off if that fails."""
     before = repository.records.size(STORE_LOG)
     chain = Chain(repository.records.read(STORE_LOG))
@@ -31,7 +30,7 @@ def check_store_log(repository: Repository) -> None:
     """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
     chain = Chain(repository.records.read(STORE_LOG))
     if (repository.ledger.meta("store_log") or _mark_of(0, ZERO)) != _mark_of(chain.size, chain.head):
-        raise Damaged("The ledger does not belong to this state of the packs.", "Run `keepfast rebuild`.")
+        raise Damaged("The ledger does not match the packs.", "Run `keepfast rebuild`.")
 
 
 def settle_store_log(repository: Repository) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
+    from keepfast.web.doctor import Check
     from keepfast.web.queries import Desk
 
 STATUS = (
@@ -72,7 +73,7 @@ class Site:
         ground: Callable[[], Ground] | None = None,
         password: Callable[[], str] = lambda: "",
         config: str = "",
-        doctor: Callable[[], list[dict[str, Any]]] = list,
+        doctor: Callable[[], list[Check]] = list,
         home: str = "",
     ) -> None:
         self.book, self.build, self.now, self.ground, self.password = book, build, now, ground, password

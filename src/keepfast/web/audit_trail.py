@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
-from keepfast.web.sessions import OPENED
+from keepfast.present.terminal import rfc3339
+from keepfast.web.sessions import OPENED, Audited
 
 DEEDS = {
     "session": "sign in", "leave": "sign out", "language": "choose a language", "restore": "restore", "save": "save",
@@ -15,14 +16,32 @@ DEEDS = {
 """By the last part of a page's address. What programs do through the API is shown as they asked for it."""
 
 
-def said(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The row with `deed` and `subject`; `names` are those of workspaces and tasks, by their ids."""
-    if row["action"] == OPENED:
-        return {**row, "deed": "look at what is sealed", "subject": str(row["target"]).partition("?path=")[2]}
-    parts = str(row["target"]).strip("/").split("/")
+class Deed(NamedTuple):
+    """A row of the trail as a page shows it."""
+
+    at: str
+    who: str
+    role: str
+    action: str
+    target: str
+    outcome: str
+    deed: str
+    subject: str
+
+
+def said(row: Audited, names: Mapping[str, str]) -> Deed:
+    """The row in words; `names` are those of workspaces and tasks, by their ids."""
+    return Deed(rfc3339(row.at), *row[1:], *_words(row, names))
+
+
+def _words(row: Audited, names: Mapping[str, str]) -> tuple[str, str]:
+    """What was done, and to what."""
+    if row.action == OPENED:
+        return "look at what is sealed", row.target.partition("?path=")[2]
+    parts = row.target.strip("/").split("/")
     if parts[0] == "api":
-        return {**row, "deed": f"{row['action']} {row['target']}", "subject": ""}
-    deed = "answer" if parts[0] == "p" else DEEDS.get(parts[-1], f"{row['action']} {row['target']}")
+        return f"{row.action} {row.target}", ""
+    deed = "answer" if parts[0] == "p" else DEEDS.get(parts[-1], f"{row.action} {row.target}")
     known = [names[part] for part in parts[1:2] if part in names]
     version = [parts[3]] if parts[0] == "w" and len(parts) > 4 and parts[2] == "v" else []
-    return {**row, "deed": deed, "subject": " ".join(known + version)}
+    return deed, " ".join(known + version)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NamedTuple
 
 KEPT = 60.0
 PATIENCE = 60
@@ -15,21 +15,30 @@ ELSEWHERE = frozenset(("workspace", "git"))
 """Checks of the folder that somebody stands in; a page stands in none."""
 
 
+class Check(NamedTuple):
+    """What was looked at, and what was found. `level`: fine, note or problem."""
+
+    name: str
+    level: str
+    text: str
+    advice: str
+
+
 class Doctor:
     """`find()` may be called from any thread; `clock` counts seconds."""
 
     def __init__(self, variables: Mapping[bytes, bytes], home: bytes, clock: Callable[[], float]) -> None:
         self.variables, self.home, self.clock = dict(variables), home, clock
-        self._lock, self._found, self._at = threading.Lock(), list[dict[str, Any]](), -KEPT
+        self._lock, self._found, self._at = threading.Lock(), list[Check](), -KEPT
 
-    def find(self) -> list[dict[str, Any]]:
-        """Name, level (fine, note, problem), text and advice of each check."""
+    def find(self) -> list[Check]:
+        """All checks, as they came out not longer than a minute ago."""
         with self._lock:
             if self.clock() - self._at >= KEPT:
                 self._found, self._at = self._ask(), self.clock()
             return self._found
 
-    def _ask(self) -> list[dict[str, Any]]:
+    def _ask(self) -> list[Check]:
         words = [sys.executable, "-m", "keepfast", "doctor", "--json"]
         try:
             done = subprocess.run(
@@ -41,13 +50,7 @@ class Doctor:
                 timeout=PATIENCE,
             )
             checks = json.loads(done.stdout)["checks"]
-            return [one for one in checks if one["name"] not in ELSEWHERE]
+            found = [Check(one["name"], one["level"], one["text"], one["advice"]) for one in checks]
+            return [one for one in found if one.name not in ELSEWHERE]
         except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
-            return [
-                {
-                    "name": "doctor",
-                    "level": "problem",
-                    "text": f"It could not be asked: {type(error).__name__}.",
-                    "advice": "",
-                }
-            ]
+            return [Check("doctor", "problem", f"It could not be asked: {type(error).__name__}.", "")]

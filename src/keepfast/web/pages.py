@@ -44,7 +44,7 @@ def home(ask: Ask) -> Page:
             "workspaces": ask.desk.workspaces(),
             "inbox": ask.desk.tasks.inbox(),
             "groups": groups,
-            "damaged_parts": verified["problems"] if verified else 0,
+            "damaged_parts": verified.problems if verified else 0,
         },
     )
 
@@ -180,7 +180,7 @@ def health(ask: Ask) -> Page:
     workspaces = ask.desk.workspaces()
     notices = [(here, notice) for here in workspaces for notice in ask.desk.notices(here["id"])]
     names = ask.desk.tasks.titles() | {here["id"]: here["name"] for here in workspaces}
-    checks = sorted(ask.doctor(), key=lambda check: LEVELS.index(check["level"]))
+    checks = sorted(ask.doctor(), key=lambda check: LEVELS.index(check.level))
     return Page(
         "health.html",
         {
@@ -188,7 +188,7 @@ def health(ask: Ask) -> Page:
             "verified": ask.desk.verified(),
             "failed": [(here, notice) for here, notice in notices if notice["kind"] == "failed"],
             "skipped": [(here, notice) for here, notice in notices if notice["kind"] != "failed"],
-            "audited": [{**trail.said(row, names), "at": rfc3339(row["at"])} for row in ask.book.audited(50)],
+            "audited": [trail.said(row, names) for row in ask.book.audited(50)],
         },
     )
 

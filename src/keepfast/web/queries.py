@@ -6,13 +6,22 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.app.inspect import as_compared, coverage, pending
 from keepfast.app.worker import settled
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
-from keepfast.present.json_forms import made_after, of_change, of_checkpoint, of_coverage, of_notice, of_path, of_worker
+from keepfast.present.json_forms import (
+    made_after,
+    of_change,
+    of_checkpoint,
+    of_coverage,
+    of_notice,
+    of_path,
+    of_unfinished,
+    of_worker,
+)
 from keepfast.present.terminal import rfc3339
 from keepfast.store.bases import previous
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
@@ -22,6 +31,7 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
+    from keepfast.store.maintenance.last_verify import Finding
     from keepfast.store.repository import Repository
     from keepfast.web.restores import Bringing
     from keepfast.web.task_timeline import Mark
@@ -29,6 +39,16 @@ if TYPE_CHECKING:
 
 KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
 DAY = 86_400_000_000_000
+
+
+class Verified(NamedTuple):
+    """What the last verify found (`store/maintenance/last_verify.py`), its time as pages show it."""
+
+    at: str
+    quick: bool
+    problems: int
+    checkpoints: int | None
+    found: list[Finding]
 
 
 class Desk:
@@ -143,20 +163,16 @@ class Desk:
         from keepfast.state.notices import read
 
         row, since = self.row(workspace), self.now() - 7 * DAY
-        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice["at"] > since]
+        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
         return [of_notice(notice) for notice in reversed(found)]
 
     def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
         from keepfast.app.restore import Restorer
 
-        restorer = Restorer(self.engine, row.path, row)
-        try:
-            said = restorer.cut_off()
-        except KeepfastError as error:
-            return {"state": "damaged", "target": None, "before": None, "text": str(error)}
-        if said is None:
-            return {"state": "running", "target": None, "before": None} if restorer.is_running() else None
-        return {"state": "cut off", "target": f"v{said['target']}", "before": f"v{said['before']}"}
+        found = Restorer(self.engine, row.path, row).unfinished()
+        if found is None:
+            return None
+        return {**of_unfinished(found), **({"text": str(found.error)} if found.error is not None else {})}
 
     # Checkpoints
 
@@ -189,14 +205,14 @@ class Desk:
             "made_after": f"v{after}" if after else None,
             "before": f"v{self._before_version(row)}" if self._before_version(row) else None,
             "after": self._after(row),
-            "summary": header.get("summary") or None,
-            "command": header.get("command") or None,
-            "agent": header.get("agent") or None,
-            "tokens_used": header.get("tokens_used") or None,
-            "token_budget": header.get("token_budget") or None,
-            "git": header.get("git"),
-            "notes": header.get("notes"),
-            "notices": header.get("notices") or [],
+            "summary": header.summary or None,
+            "command": header.command or None,
+            "agent": header.agent or None,
+            "tokens_used": header.tokens_used or None,
+            "token_budget": header.token_budget or None,
+            "git": header.members.get("git"),
+            "notes": header.members.get("notes"),
+            "notices": header.notices,
             "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
             "differing": len(changes),
         }
@@ -299,12 +315,14 @@ class Desk:
 
     # The store
 
-    def verified(self) -> dict[str, Any] | None:
+    def verified(self) -> Verified | None:
         """When everything was last read and compared, and what came of it."""
         from keepfast.store.maintenance.last_verify import last
 
         found = last(self.engine.place.path)
-        return {**found, "at": rfc3339(found["at"])} if found is not None else None
+        if found is None:
+            return None
+        return Verified(rfc3339(found.at), found.quick, found.problems, found.checkpoints, found.found)
 
     def storage(self) -> dict[str, Any]:
         from keepfast.store.maintenance.space import store_size

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from keepfast.web.api import as_path
 
 if TYPE_CHECKING:
+    from keepfast.web.doctor import Check
     from keepfast.web.queries import Desk
     from keepfast.web.sessions import Book, Visitor
     from keepfast.web.translation import Words
@@ -25,7 +26,7 @@ class Ask(NamedTuple):
     fields: Fields
     visitor: Visitor
     words: Words
-    doctor: Callable[[], list[dict[str, Any]]] = list
+    doctor: Callable[[], list[Check]] = list
     home: str = ""
 
     @property

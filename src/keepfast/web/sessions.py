@@ -61,6 +61,17 @@ class Happening(NamedTuple):
     data: dict[str, Any]
 
 
+class Audited(NamedTuple):
+    """A row of the audit trail."""
+
+    at: int
+    who: str
+    role: str
+    action: str
+    target: str
+    outcome: str
+
+
 class Book:
     """The file `book.db`. Values that let somebody in are kept as hashes only."""
 
@@ -180,12 +191,12 @@ class Book:
                 (*(role, OPENED, action == OPENED) * 2, MOST_AUDITED if role else MOST_OF_STRANGERS),
             )
 
-    def audited(self, limit: int) -> list[dict[str, Any]]:
+    def audited(self, limit: int) -> list[Audited]:
         with self._lock:
             rows = self._sql.execute(
                 "SELECT at, who, role, action, target, outcome FROM audit ORDER BY id DESC LIMIT ?", (limit,)
             ).fetchall()
-        return [dict(zip(("at", "who", "role", "action", "target", "outcome"), row, strict=True)) for row in rows]
+        return [Audited(*row) for row in rows]
 
     def record(self, type: str, workspace: str, task: str, data: dict[str, Any]) -> Happening:
         now, text = self.clock(), json.dumps(data, ensure_ascii=False)

@@ -89,19 +89,19 @@ class Stream:
 
     def _tasks(self, ground: Ground) -> None:
         """Pass on what the supervisor and people have logged about tasks."""
-        from keepfast.runner.actions.documents import event
+        from keepfast.runner.actions.event_files import event
+        from keepfast.runner.db import queries
 
         try:
-            newest = ground.tables.one("SELECT max(sequence) AS last FROM event")
-            last = (newest["last"] if newest is not None else 0) or 0
+            last = queries.last_sequence(ground.tables)
             known = int(self.book.keep("task events", lambda: str(last)))
             if last <= known:
                 return
-            rows = ground.tables.all("SELECT * FROM event WHERE sequence > ? ORDER BY sequence LIMIT 500", known)
+            rows = queries.events_after(ground.tables, known, 500)
             for row in rows:
                 told = event(row)
                 self.tell(told.pop("type"), "", told, str(told["taskId"]))
-            self.book.put("task events", str(rows[-1]["sequence"] if rows else last))
+            self.book.put("task events", str(rows[-1].sequence if rows else last))
         finally:
             ground.close()
 

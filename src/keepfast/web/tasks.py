@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.runner.actions.checkpoints import phase_base
-from keepfast.runner.actions.documents import event
+from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.db import queries
 from keepfast.web.task_timeline import Course, Mark, Span
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import Base
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Prompt, Task
+    from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Desk
 
@@ -24,7 +25,6 @@ MOST_FILES, MOST_LINES = 60, 3_000
 """What a review shows; each line can be commented on, and comes back as a field of the form."""
 ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
-WAITING = "status IN ('pending', 'presented')"
 
 
 class Work:
@@ -36,16 +36,16 @@ class Work:
     # Looking
 
     def all(self, status: str = "", archived: bool = False) -> list[dict[str, Any]]:
-        return self.tasks.listing(state=status, archived=archived)
+        return self.tasks.views.listing(state=status, archived=archived)
 
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
-        found = self.tasks.show(row.id)
+        found = self.tasks.views.show(row.id)
         found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
         return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> dict[str, Any]:
-        return self.tasks.describe(self._row(task))
+        return self.tasks.views.describe(self._row(task))
 
     def phases(self, task: str) -> list[dict[str, Any]]:
         """Every phase with its gate, and how far it is."""
@@ -62,8 +62,7 @@ class Work:
 
     def prompts(self, task: str, kind: str) -> list[dict[str, Any]]:
         return [
-            self.tasks.prompt(one)
-            for one in self.ground.tables.prompts("task = ? AND kind = ?", self._row(task).id, kind)
+            self.tasks.views.prompt(one) for one in queries.prompts_of(self.ground.tables, self._row(task).id, kind)
         ]
 
     def board(
@@ -72,42 +71,35 @@ class Work:
         """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
         found = {}
         for name, (states, held) in lanes.items():
-            where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
-            if held is not None:
-                where += f" AND id {'IN' if held else 'NOT IN'} (SELECT task FROM hold WHERE lifted_at IS NULL)"
-            row = self.ground.tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
-            newest = f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {most})"
-            rows = sorted(self.ground.tables.tasks(newest, *states), key=lambda one: -one.updated_at)
-            found[name] = (row["count"] if row is not None else 0, [self.tasks.describe(one) for one in rows])
+            lane = queries.lane(self.ground.tables, states, held, most)
+            found[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
         return found
 
     def inbox(self) -> list[dict[str, Any]]:
         """What `task inbox` lists, the oldest first."""
-        return sorted(self.tasks.inbox(), key=lambda one: str(one["created_at"]))
+        return sorted(self.tasks.views.inbox(), key=lambda one: str(one["created_at"]))
 
     def titles(self) -> dict[str, str]:
         """The titles of all tasks, by their ids."""
-        return {row["id"]: row["title"] for row in self.ground.tables.all("SELECT id, title FROM task")}
+        return queries.titles(self.ground.tables)
 
     def questions(self) -> list[dict[str, Any]]:
-        return [one for one in self.tasks.inbox() if one["kind"] == "question"]
+        return [one for one in self.tasks.views.inbox() if one["kind"] == "question"]
 
     def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
-        return self.tasks.log(task, since, limit)
+        return self.tasks.views.log(task, since, limit)
 
     def recent(self, task: str, limit: int) -> list[dict[str, Any]]:
         """The newest events of a task, oldest first."""
-        rows = self.ground.tables.all(
-            "SELECT * FROM event WHERE task = ? ORDER BY sequence DESC LIMIT ?", self._row(task).id, limit
-        )
+        rows = queries.newest_events(self.ground.tables, self._row(task).id, limit)
         return [event(row) for row in reversed(rows)]
 
     def course(self, task: str) -> Course:
         """What happened to a task and when; what is not over yet lasts until now."""
         row, now = self._row(task), self.ground.now()
-        runs = self.ground.tables.runs("task = ?", row.id)
+        runs = queries.runs_of(self.ground.tables, row.id)
         holds = self.ground.tables.all_holds(row)
-        points = self.ground.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at", row.id)
+        points = queries.checkpoints_of(self.ground.tables, row.id)
         begin, end = row.started_at or row.created_at, row.ended_at or now
         # A phase begins with its first run, and ends with the first run of the next one.
         starts: dict[int, int] = {}
@@ -130,28 +122,22 @@ class Work:
                 Span(one.since, one.lifted_at or end, one.kind, one.reason or one.kind.replace("_", " "))
                 for one in holds
             ],
-            [
-                Mark(one["made_at"], one["reason"], f"v{one['version']} {one['reason'].replace('_', ' ')}")
-                for one in points
-            ],
+            [Mark(one.made_at, one.reason, f"v{one.version} {one.reason.replace('_', ' ')}") for one in points],
             self.desk.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
         )
 
     def waiting(self, prompt: str) -> dict[str, Any]:
         """One prompt, also if it was answered long ago."""
-        found = self.ground.tables.prompts("id = ?", prompt)
-        if not found:
+        found = queries.find_prompt(self.ground.tables, prompt)
+        if found is None:
             raise NotFound(
                 f"There is no question or review {prompt[:40]}.", "The first page lists everything that waits."
             )
-        return {**self.tasks.prompt(found[0]), "title": self._row(found[0].task).title}
+        return {**self.tasks.views.prompt(found), "title": self._row(found.task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
         """What the checks of the task's phases said, newest first."""
-        rows = self.ground.tables.all(
-            "SELECT * FROM event WHERE task = ? AND type = 'phase_complete' ORDER BY sequence DESC LIMIT 50",
-            self._row(task).id,
-        )
+        rows = queries.newest_events(self.ground.tables, self._row(task).id, 50, "phase_complete")
         told = [event(row) for row in rows]
         keys = ("timestamp", "phase", "passed", "gate", "output")
         return [{key: one.get(key) for key in keys} for one in told if one.get("passed") is not None]
@@ -199,14 +185,14 @@ class Work:
         if not os.path.isabs(values.get("workspace", "")):
             raise Usage("workspace must be an absolute path.")
         spec = taskfile.check(values, values["workspace"])
-        return self.tasks.describe(self.tasks.new(spec, start=start))
+        return self.tasks.views.describe(self.tasks.new(spec, start=start))
 
     def act(self, task: str, action: str) -> dict[str, Any]:
         """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
         if action not in ACTIONS:
             raise Usage(f"{action[:20]} is not done with tasks.", f"Known: {', '.join(ACTIONS)}.")
         done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
-        return self.tasks.describe(done)
+        return self.tasks.views.describe(done)
 
     def delete(self, task: str) -> dict[str, Any]:
         """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
@@ -216,32 +202,42 @@ class Work:
             row = self._row(task)
         if row.state in ("done", "failed", "cancelled"):
             row = self.tasks.archive(row.id)
-        return self.tasks.describe(row)
+        return self.tasks.views.describe(row)
 
     def approve(self, prompt: str, by: str, anyway: bool = False) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway))
+        return self.tasks.views.describe(
+            self.tasks.answers.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway)
+        )
 
     def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.reject(self._waiting(prompt, "approval"), comments, remarks, by=by))
+        return self.tasks.views.describe(
+            self.tasks.answers.reject(self._waiting(prompt, "approval"), comments, remarks, by=by)
+        )
 
     def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.comment(self._waiting(prompt, "approval"), comments, remarks, by=by))
+        return self.tasks.views.describe(
+            self.tasks.answers.comment(self._waiting(prompt, "approval"), comments, remarks, by=by)
+        )
 
     def answer(self, prompt: str, text: str, by: str, exactly: bool = False) -> dict[str, Any]:
-        task, warning = self.tasks.answer(self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly)
-        return {**self.tasks.describe(task), "warning": warning or None}
+        task, warning = self.tasks.answers.answer(
+            self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly
+        )
+        return {**self.tasks.views.describe(task), "warning": warning or None}
 
     def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.secret(self._row(task).id, name, value))
+        return self.tasks.views.describe(self.tasks.answers.secret(self._row(task).id, name, value))
 
     def budget(self, task: str, tokens: int | None, money: float | None, minutes: float | None) -> dict[str, Any]:
-        return self.tasks.describe(self.tasks.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes))
+        return self.tasks.views.describe(
+            self.tasks.answers.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes)
+        )
 
     def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
         """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
         done = self.tasks.restore(self._row(task).id, checkpoint)
         assert done is not None
-        return self.tasks.describe(done)
+        return self.tasks.views.describe(done)
 
     def override(self, task: str, action: str) -> dict[str, Any]:
         """What a person knows better about a rate limit than the supervisor does."""
@@ -262,18 +258,18 @@ class Work:
         return row is not None and not row.forgotten
 
     def _row(self, task: str) -> Task:
-        rows = self.ground.tables.tasks("id = ?", task)
-        if not rows:
+        row = queries.find_task(self.ground.tables, task)
+        if row is None:
             raise NotFound(f"There is no task {task[:40]}.", "The first page lists them all.")
-        return rows[0]
+        return row
 
     def _waiting(self, prompt: str, *kinds: str) -> str:
         """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
-        found: list[Prompt] = self.ground.tables.prompts("id = ?", prompt)
-        if not found or found[0].kind not in kinds:
+        found = queries.find_prompt(self.ground.tables, prompt)
+        if found is None or found.kind not in kinds:
             raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
-        if found[0].status not in ("pending", "presented"):
-            by = found[0].answered_by
+        if found.status not in ("pending", "presented"):
+            by = found.answered_by
             raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")
         return prompt
 

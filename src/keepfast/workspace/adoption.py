@@ -120,7 +120,7 @@ def belongs(folder: bytes, is_repository: bool) -> bool:
 
 def _writable(root: bytes) -> bytes:
     if not access(root, WRITABLE):
-        raise Refused(f"{show(root)} cannot be written.", "Check who may write there.")
+        raise Refused(f"{show(root)} cannot be written.", "Check the write permissions.")
     return root
 
 

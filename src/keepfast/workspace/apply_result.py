@@ -28,7 +28,7 @@ class Applied:
 
 def reason(error: OSError) -> str:
     if error.errno in GONE:
-        return "its folder is not there any more, or something else is in its place"
+        return "its folder no longer exists or was replaced"
     if error.errno == EXDEV:
-        return "it lies on another file system"
+        return "it is on another file system"
     return error.strerror or str(error)

@@ -48,13 +48,13 @@ def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
     for path, folder in disguised:
         if folding.folds(folder):
             raise Damaged(
-                f"{show(path)} would be written into a folder that is never captured: this folder folds case.",
+                f"{show(path)} would be written into an excluded folder: this file system ignores case.",
                 "Nothing was restored.",
             )
     for one, other in twins:
         if folding.folds(other.rpartition(b"/")[0]):
             raise Conflict(
-                f"{show(one)} and {show(other)} cannot both exist here: this folder does not tell cases apart.",
+                f"{show(one)} and {show(other)} cannot both exist here: this file system ignores case.",
                 "Restore one of them by its path.",
             )
 

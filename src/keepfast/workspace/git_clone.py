@@ -38,7 +38,7 @@ class Git:
         self.search = ":".join(folders)
         program = which("git", path=self.search) if folders else None
         if program is None:
-            raise Usage("git is not installed, or not on the search path.", "Install git, or fork without --git.")
+            raise Usage("git is not installed or not on the PATH.", "Install git, or fork without --git.")
         self.program = program
 
     def run(
@@ -71,7 +71,7 @@ class Git:
         done = self.run(git_dir, *words, **more)
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
-            raise Failed(f"git could not make the repository ({fsdecode(words[0])}): {said or done.returncode}.")
+            raise Failed(f"git could not create the repository ({fsdecode(words[0])}): {said or done.returncode}.")
         return done.stdout
 
 
@@ -84,7 +84,7 @@ def clone(git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -
     common = _common(source.git_dir)
     objects = common + b"/objects" if common is not None else b""
     if not objects or _kind(objects) != FOLDER:
-        raise Failed(f"{show(source.git_dir)} has no objects that could be read.")
+        raise Failed(f"{show(source.git_dir)} has no readable objects.")
     assert common is not None
     git_dir = folder + b"/.git"
     form = "sha256" if len(commit) == 64 else "sha1"
@@ -95,8 +95,8 @@ def clone(git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -
     _copy_shallow(common, git_dir)
     if git.run(git_dir, "cat-file", "-e", commit + "^{commit}", objects=objects).returncode:
         raise NotFound(
-            f"The commit {commit[:12]} is not in {show(common)} any more.",
-            "Fork without --git: the files are all there.",
+            f"The commit {commit[:12]} is no longer in {show(common)}.",
+            "Fork without --git; all files are available.",
         )
     # All that is reachable from the commit becomes one pack of the new repository.
     git.must(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SIGN = b"gitdir:"
 LONGEST = 8 << 10
 """Bytes of a pointer: more than any path has."""
-POINTS_IN = "would lead git to files of this folder, or cannot be read as a pointer of git's"
+POINTS_IN = "would point git at files of this folder, or is not a valid git pointer file"
 PROCESSES = b"/proc/"
 """What leads through here leads elsewhere for git than for us, as `/proc/self/cwd` does."""
 

@@ -50,7 +50,7 @@ class Modes:
         """Set the mode of what is there now, if it is of that kind; never through a link. Raises `OSError`."""
         seen = stat(last, dir_fd=parent, follow_symlinks=False)
         if S_ISDIR(seen.st_mode) != is_folder or not (is_folder or S_ISREG(seen.st_mode)):
-            raise NotADirectoryError(ENOTDIR, "something else is in its place")
+            raise NotADirectoryError(ENOTDIR, "another file took its place")
         try:
             fd = open_fd(last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=parent)
         except PermissionError:
@@ -58,7 +58,7 @@ class Modes:
             return
         try:
             if S_ISDIR(fstat(fd).st_mode) != is_folder:
-                raise NotADirectoryError(ENOTDIR, "something else is in its place")
+                raise NotADirectoryError(ENOTDIR, "another file took its place")
             if entry is not None:
                 self.attributes(entry, last, fd)
             fchmod(fd, mode)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keepfast.workspace.new_folders import NewFolder
 
 ATTEMPTS = 8
-RACED = "it was changed while it was being restored"
+RACED = "it changed while it was being restored"
 
 
 class Placing:
@@ -39,7 +39,7 @@ class Placing:
             self.done.written += 1
         except FileExistsError:
             if not S_ISDIR(stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
-                self.done.keep(step.path, "something else is in its place")
+                self.done.keep(step.path, "another file took its place")
         except OSError as error:
             if error.errno not in REFUSED:
                 raise
@@ -100,7 +100,7 @@ class Placing:
         assert step.new is not None
         try:
             if step.path in self.done.filled:
-                raise FileExistsError(EEXIST, "a folder is in its place that holds something which is not captured")
+                raise FileExistsError(EEXIST, "a folder with excluded files is in its place")
             parent, last = self.parent_made(step.path)
             if not self._swap(step, name, parent, last):
                 return
@@ -142,7 +142,7 @@ class Placing:
                 self.staging.settle(name, step.new)
                 raise
             return self._settle_displaced(step, name, parent, last)
-        self.done.keep(step.path, "it comes and goes")
+        self.done.keep(step.path, "other processes keep creating and deleting it")
         self.staging.settle(name, step.new)
         return False
 

@@ -83,7 +83,7 @@ class Cache:
         """Raises `ValueError` unless the numbers in `raw` fit one another."""
         self._begin(raw, len(raw))
         if self.end != len(raw):
-            raise ValueError("the stat cache has more than it says")
+            raise ValueError("the stat cache has trailing data")
         names, paths, counts = self.texts(), self.texts() + self.name_bytes, self.counts()
         if (
             not _sound(raw, names, paths, self.files)
@@ -91,7 +91,7 @@ class Cache:
             or min(counts, default=0) < 0
             or sum(counts) != self.files
         ):
-            raise ValueError("the stat cache does not hold what it says")
+            raise ValueError("the stat cache is inconsistent")
 
     @classmethod
     def begun(cls, raw: bytes, size: int) -> Cache:
@@ -103,16 +103,16 @@ class Cache:
     def _begin(self, raw: bytes, size: int) -> None:
         self.raw = raw
         if len(raw) < HEAD:
-            raise ValueError("the stat cache is cut short")
+            raise ValueError("the stat cache is truncated")
         numbers = memoryview(raw)[16:HEAD].cast("q").tolist()
         self.files, self.folders, self.name_bytes, self.folder_bytes, self.mark_bytes, self.full_scan_at = numbers
         padded = memoryview(raw)[12:16].cast("I")[0]
         self.start = HEAD + padded
         if padded % 8 or min(numbers[:5]) < 0:
-            raise ValueError("the stat cache has impossible numbers")
+            raise ValueError("the stat cache has invalid numbers")
         self.end = self.texts() + self.name_bytes + self.folder_bytes + self.mark_bytes
         if size < self.end or len(raw) < self.start:
-            raise ValueError("the stat cache is cut short")
+            raise ValueError("the stat cache is truncated")
         self.identity = raw[HEAD : HEAD + padded].rstrip(b"\n")
 
     def texts(self) -> int:

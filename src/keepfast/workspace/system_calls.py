@@ -241,7 +241,7 @@ def chmod_below(folder: int, name: bytes, mode: int, is_folder: bool) -> None:
     try:
         seen = fstat(fd)
         if not (S_ISDIR(seen.st_mode) if is_folder else S_ISREG(seen.st_mode)):
-            raise NotADirectoryError(ENOTDIR, "something else is in its place", name)
+            raise NotADirectoryError(ENOTDIR, "another file took its place", name)
         chmod(f"/proc/self/fd/{fd}", mode)
     finally:
         close(fd)

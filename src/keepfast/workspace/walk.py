@@ -293,7 +293,7 @@ class Visitor:
 
     def disregard(self, path: bytes) -> None:
         where = show(path) if path else "the root"
-        self.scan.notices.append(f"The ignore rules in {where} hide nearly everything there; they are disregarded.")
+        self.scan.notices.append(f"The ignore rules in {where} hide nearly everything there; they are not applied.")
         self.scan.marks.add(DISREGARDED + path)
 
     def leave_file(self, path: bytes, kind: str, seen: stat_result) -> None:
@@ -348,6 +348,6 @@ class Visitor:
 def too_many(limit: int) -> TooMany:
     return TooMany(
         f"The tree has more than {limit:,} files.",
-        f"Exclude what can be made again (`keepfast config set capture.exclude …`), or raise the limit:"
-        f" `keepfast config set capture.max_files {2 * limit}`.",
+        "Exclude generated files (`keepfast config set capture.exclude …`), or raise the limit: `keepfast "
+        f"config set capture.max_files {2 * limit}`.",
     )

@@ -66,7 +66,7 @@ def test_what_was_left_out_is_absent_and_listed(box: Box) -> None:
     with mounted(box) as mount:
         assert sorted(path.name for path in (mount.path / "v1").iterdir()) == ["a"]
         assert sorted(path.name for path in (mount.path / "v2").iterdir()) == [".keepfast-left-out", "a"]
-        assert (mount.path / "v2/.keepfast-left-out").read_text() == "node_modules\tnot looked at\n"
+        assert (mount.path / "v2/.keepfast-left-out").read_text() == "node_modules\tmatching an exclusion rule\n"
 
 
 @needs_fuse
@@ -146,7 +146,7 @@ def test_a_signal_ends_it_and_leaves_no_mount(box: Box, number: int) -> None:
         assert not mount.path.exists()
         assert mount.process.stdout is not None
         said = mount.process.stdout.read().decode()
-        assert said == f"All versions can be read at {mount.path}. Press Ctrl-C to unmount.\nUnmounted.\n"
+        assert said == f"Mounted all versions at {mount.path}. Press Ctrl-C to unmount.\nUnmounted.\n"
 
 
 @needs_fuse
@@ -164,7 +164,7 @@ def test_what_a_mount_shows_is_not_swept(box: Box) -> None:
         refused = box.call("compact", "--everything")
 
         assert forgotten.code == 0
-        assert "is given back by a later `keepfast compact`" in forgotten.err
+        assert "Run `keepfast compact` later to free the space" in forgotten.err
         assert refused.code == 11
         assert f"mounted at {mount.path} (process {mount.process.pid})" in refused.err
         assert tree(mount.path / "v1") == first
@@ -243,7 +243,7 @@ def test_what_is_left_of_a_killed_mount_is_explained(box: Box) -> None:
         again = box.run("mount", str(mount.path))
 
         assert again.code == 1
-        assert "is what is left of a mount whose process died" in again.err
+        assert "is a stale mount: its process died" in again.err
         assert f"fusermount3 -u {mount.path}" in again.err
     assert box.call("compact").code == 0
 
@@ -262,10 +262,10 @@ def test_a_folder_where_a_mount_would_do_harm_is_refused(box: Box) -> None:
     store = box.call("mount", str(box.store / "mnt"))
 
     assert [answer.code for answer in (inside, full, file, store)] == [2, 2, 2, 2]
-    assert "the next save would take all versions for files" in inside.err
+    assert "the next save would include the mounted versions" in inside.err
     assert "is not empty" in full.err
     assert "is not a folder" in file.err
-    assert "lies in the store" in store.err
+    assert "is inside the store" in store.err
     assert not (box.project / "mnt").exists()
     assert not (box.store / "mnt").exists()
 

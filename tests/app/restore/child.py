@@ -79,7 +79,8 @@ def _carry_out(engine: Engine, options: Namespace) -> int:
             return _answer(outcome.version)
         restorer = Restorer(engine, root, row)
         if options.command == "status":
-            return _answer(restorer.cut_off())
+            cut = restorer.cut_off()
+            return _answer(cut.to_json() if cut is not None else None)
         if options.command == "restore":
             paths = [os.fsencode(path) for path in options.path]
             done = restorer.restore(restorer._version(options.version), paths, conflicts=options.conflicts)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from keepfast.app.restore import Restorer
+from keepfast.store.restore_journal import UnderWay
 from tests.cli.conftest import fill
 from tests.equipment.box import Box
 
@@ -187,8 +188,9 @@ class Older:
         before = self._meta()
         record = Restorer._record
 
-        def without(restorer: Restorer, journal: Any, said: dict[str, Any], note: dict[str, Any]) -> None:
-            record(restorer, journal, {**said, "was": None, "base": None}, note)
+        def without(restorer: Restorer, journal: Any, restore: UnderWay) -> None:
+            restore.was = restore.base = None
+            record(restorer, journal, restore)
 
         with self.patch.context() as patch:
             patch.setattr(Restorer, "_record", without)

@@ -86,8 +86,8 @@ def test_a_crafted_checkpoint_is_refused_and_nothing_is_written(ground: Ground, 
     saving = repository.begin(ground.saver.workspace)
     header, _ = repository.document(repository.ledger.checkpoint(ground.saver.workspace, 1))  # type: ignore[arg-type]
     ours = {"v", "workspace", "parent", "keyframe", "counts", "tree"}
-    header = {key: value for key, value in header.items() if key not in ours} | {"id": "cp-crafted"}
-    saving.finish(header, sorted([*entries, row(b"zzz")]), Replaced())
+    members = {key: value for key, value in header.members.items() if key not in ours} | {"id": "cp-crafted"}
+    saving.finish(members, sorted([*entries, row(b"zzz")]), Replaced())
     engine.close()
     before, config = disk(ground.root), ground.root / ".git/config"
 
@@ -108,7 +108,7 @@ def test_a_document_with_such_a_path_does_not_even_load(path: bytes) -> None:
     }  # fmt: skip
 
     with pytest.raises(Damaged):
-        document.decode(document.encode(header, [row(path)]))
+        document.decode(document.encode(document.Header(header), [row(path)]))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,8 @@ def _crafted(ground: Ground, rows: list[Entry]) -> int:
     header, _ = repository.document(repository.ledger.checkpoint(ground.saver.workspace, saving.row.version))  # type: ignore[arg-type]
     ours = {"v", "workspace", "parent", "keyframe", "counts", "tree"}
     key = saving.sink(b"good")
-    header = {name: value for name, value in header.items() if name not in ours} | {"id": f"cp-{os.urandom(4).hex()}"}
-    done = saving.finish(header, sorted(entry._replace(content=key) for entry in rows), Replaced())
+    members = {name: value for name, value in header.members.items() if name not in ours}
+    members["id"] = f"cp-{os.urandom(4).hex()}"
+    done = saving.finish(members, sorted(entry._replace(content=key) for entry in rows), Replaced())
     engine.close()
     return done.version

@@ -139,7 +139,7 @@ def test_a_path_through_what_is_no_folder_any_more_is_refused(ground: Ground) ->
     (outside / "one").write_text("not ours\n")
     (ground.root / "a").symlink_to(outside)
 
-    with pytest.raises(Conflict, match="not a folder"):
+    with pytest.raises(Conflict, match="no longer a folder"):
         ground.restore(1, "a/one")
 
     assert (outside / "one").read_text() == "not ours\n"

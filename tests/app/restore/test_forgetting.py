@@ -43,7 +43,7 @@ def test_the_versions_of_a_restore_that_was_cut_off_are_not_forgotten(make_saver
     finally:
         steps.observer = None
 
-    with pytest.raises(Conflict, match="cut off"):
+    with pytest.raises(Conflict, match="interrupted restore"):
         forget(engine.repository(), row.id, [1], "test", engine.place.path)
     tidy(engine, row.id)
     Restorer(engine, root, row).resume()

@@ -109,7 +109,7 @@ def test_one_watcher_is_enough(box: Box, watch: Start) -> None:
     second = box.call("watch")
 
     assert second.code == 11
-    assert f"watched already, by process {first.process.pid}" in second.err
+    assert f"already watched by process {first.process.pid}" in second.err
 
 
 def test_status_names_the_watcher(box: Box, watch: Start) -> None:
@@ -157,7 +157,7 @@ def test_a_name_that_is_not_utf_8_makes_it_look_by_itself(box: Box, watch: Start
     box.put("src/a.py", "2\n")
 
     watcher.until(lambda: watcher.versions() == ["v2", "v3"])
-    assert watcher.events("watching")[-1]["polling"].startswith("looking every")
+    assert watcher.events("watching")[-1]["polling"].startswith("polling every")
 
 
 def test_without_the_package_it_looks_by_itself_and_says_so(box: Box, watch: Start) -> None:
@@ -181,7 +181,7 @@ def test_where_watches_run_out_it_looks_by_itself_and_says_so(box: Box, watch: S
         box.put(f"folder{number}/x", "x")
     box.save()
     watcher = watch(*quick(), before=limit)
-    assert "watches have run out" in watcher.events("watching")[0]["polling"]
+    assert "limit of watches is reached" in watcher.events("watching")[0]["polling"]
     box.put("folder4/x", "y")
 
     watcher.until(lambda: watcher.versions() == ["v3"])
@@ -191,8 +191,8 @@ def test_on_a_terminal_it_shows_how_things_stand(box: Box) -> None:
     shown = _terminal(box)
 
     assert "Watching " in shown
-    assert "Nothing changed so far" in shown
-    assert "No longer watched." in shown
+    assert "No changes yet" in shown
+    assert "Stopped watching." in shown
 
 
 def _terminal(box: Box) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from keepfast.runner.actions import taskfile
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain.options import Options
+from keepfast.runner.domain.records import Task
 from tests.runner.place import QUICK, Place
 
 from .bench import Bench

@@ -48,7 +48,7 @@ def test_the_exit_code_is_75_if_it_ended_limited(bench: Bench) -> None:
         screen.type("/exit")
         seen = screen.wait("ENDED=75")
 
-    assert "The agent is limited" in seen
+    assert "The agent reached its usage limit" in seen
 
 
 def test_a_limit_that_was_got_over_does_not_count(bench: Bench) -> None:

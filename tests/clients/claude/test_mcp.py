@@ -55,7 +55,7 @@ def test_two_tools_are_always_there_and_the_others_on_demand(bench: Bench) -> No
     assert loaded == {"checkpoint_save", "recall"}
     for name in ("checkpoint_list", "checkpoint_diff", "checkpoint_configure", "checkpoint_restore_preview"):
         assert PREFIX + name in shown
-    assert "keepfast keeps every state of this workspace" in shown
+    assert "keepfast saves checkpoints of this workspace" in shown
 
 
 def test_the_model_recalls_exact_text_and_saves_its_decisions(bench: Bench) -> None:

@@ -76,7 +76,9 @@ def test_talk_without_a_change_of_files_is_kept_and_told_after_a_clear(hooked: B
     made = hooked.settle()
     turns = [one for one in made if one["message"] == "plan the parser for dates"]
     # The session after the clear goes on with that work; its end may come before its turn was saved.
-    assert {one["trigger"] for one in turns} <= {"turn", "session_end"} and len({one["session_id"] for one in turns}) == len(turns)
+    assert {one["trigger"] for one in turns} <= {"turn", "session_end"} and len(
+        {one["session_id"] for one in turns}
+    ) == len(turns)
     assert not [one for one in made if one["message"] == one["trigger"]]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from keepfast.runner.actions import recovery as recover
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 
 from .endpoint import Reply, Rule, call, say, use
 from .supervised import DONE, ClientPlace, bash
@@ -21,7 +21,7 @@ def question(text: str) -> Reply:
 
 def versions(here: ClientPlace, task: Task, reason: str) -> list[str]:
     """The task's checkpoints for this reason, the oldest first."""
-    shown = here.tasks.show(task.id)["checkpoints"]
+    shown = here.tasks.views.show(task.id)["checkpoints"]
     return [one["version"] for one in reversed(shown) if one["reason"] == reason]
 
 
@@ -33,7 +33,7 @@ def asked_twice(here: ClientPlace) -> Task:
     )  # fmt: skip
     task = here.ask()
     here.supervise()
-    here.tasks.answer(task.id, "yes")
+    here.tasks.answers.answer(task.id, "yes")
     here.supervise()
     assert here.state(task) == ("active", "question"), here
     return task
@@ -49,7 +49,7 @@ def test_a_checkpoint_of_a_task_holds_its_conversation_sealed(here: ClientPlace)
         _, row = engine.root(str(here.bench.project).encode())
         newest = engine.repository().ledger.checkpoint(row.id, row.version)
         assert newest is not None
-        header = engine.repository().document(newest)[0]
+        header = engine.repository().document(newest)[0].members
     assert header["conversation"]["session"] == here.ground.tables.task(task.id).session
     assert header["tokens_used"] > 0 and header["task"] == task.id
     latest = json.loads((here.bench.project / ".checkpoints/latest.json").read_text())
@@ -72,7 +72,7 @@ def test_a_restored_task_goes_on_with_the_files_and_the_history_of_that_checkpoi
     seen = here.last_request()
     assert "Do the work." in seen and WORD in seen and "brought back to the checkpoint" in seen
     assert "hazelnut" not in seen and "I wait again." not in seen
-    event = next(one for one in here.tasks.log(task.id) if one["type"] == "checkpoint_restored")
+    event = next(one for one in here.tasks.views.log(task.id) if one["type"] == "checkpoint_restored")
     assert event["success"] and event["messages_restored"] >= 4
     assert here.ground.tables.task(task.id).session != before, "the session that went on is not touched"
 
@@ -170,7 +170,7 @@ def test_a_full_conversation_is_not_resumed(here: ClientPlace) -> None:
     here.supervise()
 
     assert here.state(task) == ("done", ""), here
-    begun = [one for one in here.tasks.log(task.id) if one["type"] == "run_begun"]
+    begun = [one for one in here.tasks.views.log(task.id) if one["type"] == "run_begun"]
     assert not begun[-1]["resumed"] and "% of the model's window" in begun[-1]["why"]
 
 
@@ -193,7 +193,7 @@ def test_how_full_it_is_is_told_after_each_request(here: ClientPlace) -> None:
 
     here.supervise()
 
-    told = [one for one in here.tasks.log(task.id) if one["type"] == "context"]
+    told = [one for one in here.tasks.views.log(task.id) if one["type"] == "context"]
     assert [one["request"] for one in told] == [1, 2], here
     assert [one["used"] // 1000 for one in told] == [100, 200]
     assert all(one["window"] > 200_000 and one["model"] for one in told)
@@ -210,14 +210,14 @@ def test_a_conversation_lost_during_a_question_is_gone_on_with_from_its_checkpoi
     for transcript in here.bench.transcripts():
         transcript.unlink()
 
-    here.tasks.answer(task.id, "yes")
+    here.tasks.answers.answer(task.id, "yes")
     here.supervise()
 
     assert here.state(task) == ("done", ""), here
     assert WORD in here.last_request() and "I wait." in here.last_request()
     *_, asking, last = here.ground.tables.runs("task = ?", task.id)
     assert last.resume and last.session != asking.session
-    [event] = [one for one in here.tasks.log(task.id) if one["type"] == "checkpoint_restored"]
+    [event] = [one for one in here.tasks.views.log(task.id) if one["type"] == "checkpoint_restored"]
     assert event["success"] and event["messages_restored"] >= 6
 
 
@@ -233,7 +233,7 @@ def test_a_rebuilt_task_whose_session_is_gone_goes_on_with_the_sealed_conversati
 
     recover.rebuild(here.ground, [str(here.bench.project)])
     here.tasks.resume(task.id)
-    here.tasks.answer(task.id, "yes")
+    here.tasks.answers.answer(task.id, "yes")
     here.supervise()
 
     assert here.state(task) == ("done", ""), here

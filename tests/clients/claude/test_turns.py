@@ -142,6 +142,27 @@ def test_an_ignored_database_that_bash_removes_comes_back_and_the_client_shows_w
 
 
 @both
+@pytest.mark.parametrize(
+    "command", ["git reset --hard -q", "ls | xargs rm -rf", "git stash -u -q && git stash drop -q"]
+)
+def test_work_in_a_folder_excluded_by_its_name_is_kept_before_a_command_that_may_mean_it(
+    hooked: Bench, command: str
+) -> None:
+    identity = ["-c", "user.name=d", "-c", "user.email=d@example.invalid"]
+    mine = hooked.put("node_modules/mine.js", "old\n")
+    subprocess.run(["git", "add", "-f", "."], cwd=hooked.project, check=True)
+    subprocess.run(["git", *identity, "commit", "-qm", "all"], cwd=hooked.project, check=True)
+    mine.write_text("my patch\n")
+    hooked.script(call(use("Bash", command=command, description="clean")), say("Cleaned."))
+
+    hooked.run("clean up")
+
+    (before,) = [one for one in hooked.settle() if one["trigger"] == "before_command"][:1]
+    assert not mine.exists() or mine.read_text() == "old\n"
+    assert hooked.keepfast("cat", before["id"], "node_modules/mine.js").stdout == "my patch\n"
+
+
+@both
 def test_a_headless_session_that_ends_at_once_has_its_last_state_stored(hooked: Bench) -> None:
     hooked.script(call(use("Bash", command=QUIETLY, description="write")), say("Bye."))
 

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.process import shims as process
 from keepfast.store.rows import Query
 from tests.equipment.folders import marketplace
@@ -58,7 +58,7 @@ def test_a_subscription_limit_is_waited_for_and_the_history_goes_on(here: Client
     here.bench.script(bash("echo begun > begun.txt"), limited, DONE)
     task = here.ask()
     here.supervise(until=here.holds(task, "rate_limit"))
-    hold = here.tasks.show(task.id)["hold"]
+    hold = here.tasks.views.show(task.id)["hold"]
     assert hold["until"] and hold["seconds_left"] <= 8, hold
 
     here.supervise()
@@ -127,7 +127,7 @@ def test_a_limit_of_an_api_key_backs_off(here: ClientPlace) -> None:
 
     assert here.state(task) == ("done", ""), here
     assert here.outcomes(task)[0] == "limited"
-    assert "rate_limit" in [event.get("metadata", {}).get("hold") for event in here.tasks.log(task.id)]
+    assert "rate_limit" in [event.get("metadata", {}).get("hold") for event in here.tasks.views.log(task.id)]
 
 
 def test_an_overloaded_model_backs_off(here: ClientPlace) -> None:
@@ -191,7 +191,9 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     here.supervise(until=lambda: here.requests() == 1 and _tool_runs(here, task))
     run = here.ground.tables.last_run(task.id)
     assert run is not None
-    os.kill(process.agent(run.folder)["pid"], signal.SIGKILL)
+    pid = process.agent(run.folder).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
 
     here.supervise()
 
@@ -263,7 +265,7 @@ def test_a_secret_reaches_the_tool_and_nothing_else(here: ClientPlace) -> None:
     task = here.ask()
     here.supervise()
     assert here.state(task) == ("active", "secret"), here
-    here.tasks.secret(task.id, "DEPLOY_KEY", value)
+    here.tasks.answers.secret(task.id, "DEPLOY_KEY", value)
 
     here.supervise()
 
@@ -296,7 +298,7 @@ def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: Cli
     )  # fmt: skip
     here.supervise()
     assert here.state(task) == ("active", "question"), here
-    here.tasks.answer(task.id, f"Rather {keys['answer']}")
+    here.tasks.answers.answer(task.id, f"Rather {keys['answer']}")
     here.supervise()
 
     assert here.state(task) == ("done", ""), here
@@ -309,8 +311,10 @@ def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: Cli
             found[str(path)] = path.read_bytes().decode("utf-8", "replace")
     with here.ground.engine() as engine:
         for row in engine.repository().ledger.find(Query()):
-            found[row.id] = json.dumps([row.message, engine.repository().document(row)[0]], default=str)
-    found["shown"] = json.dumps([here.tasks.show(task.id), here.tasks.log(task.id), here.tasks.listing()])
+            found[row.id] = json.dumps([row.message, engine.repository().document(row)[0].members], default=str)
+    found["shown"] = json.dumps(
+        [here.tasks.views.show(task.id), here.tasks.views.log(task.id), here.tasks.views.listing()]
+    )
     if here.options.database:
         found["database"] = "\n".join(dump(here.options.database))
     assert [(name, where) for name, key in keys.items() for where, text in found.items() if key in text] == []

@@ -116,9 +116,9 @@ def test_a_restore_that_was_cut_off_is_told_and_stops_the_next_one(ground: Groun
     killed_at(ground, "restore:deleted:1")
 
     restoring = ground.restorer()
-    said = restoring.cut_off()
+    cut = restoring.cut_off()
 
-    assert said is not None and said["target"] == 1
+    assert cut is not None and cut.target == 1
     with pytest.raises(Conflict, match="cut off"):
         ground.restore(1)
     ground.restorer().abort()

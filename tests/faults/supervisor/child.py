@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.domain.options import Options
+from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler import service as serving
-from keepfast.runner.scheduler.wake import wake
 from tests.runner.place import QUICK, Place
 
 
@@ -64,21 +64,21 @@ def reached(base: str, step: str) -> int:
 def attend(place: Place, stop: Flag) -> None:
     """A person: answers `a`, wants the first result changed, and approves all others."""
     while not stop.wait(0.05):
-        for prompt in place.tasks.inbox():
+        for prompt in place.tasks.views.inbox():
             with suppress(KeepfastError):
                 answer(place, prompt["task"], prompt["id"], prompt["kind"])
-        if all(task["state"] in ("done", "failed", "cancelled") for task in place.tasks.listing()):
+        if all(task["state"] in ("done", "failed", "cancelled") for task in place.tasks.views.listing()):
             stop.set()
             wake(place.ground.folder)
 
 
 def answer(place: Place, task: str, id: str, kind: str) -> None:
     if kind == "question":
-        place.tasks.answer(id, "a")
+        place.tasks.answers.answer(id, "a")
     elif len(place.ground.tables.prompts("task = ? AND kind = 'approval'", task)) == 1:
-        place.tasks.reject(task, "Use tabs.")
+        place.tasks.answers.reject(task, "Use tabs.")
     else:
-        place.tasks.approve(task)
+        place.tasks.answers.approve(task)
 
 
 if __name__ == "__main__":

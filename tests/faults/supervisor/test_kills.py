@@ -18,7 +18,7 @@ import pytest
 from keepfast.model.errors import Busy
 from keepfast.runner.actions import documents
 from keepfast.runner.actions import recovery as recover
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process import shims as process
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.store.rows import Query
@@ -143,7 +143,7 @@ def test_a_document_whose_writer_was_killed_tells_what_was_so_then(place: Place)
     assert place.state(task) == ("active", "question")
     folder = place.workspace() / ".checkpoints"
     assert not list(folder.glob("*_question.json"))
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
     answer(place, task.id, prompt["id"], "question")
 
     assert supervise(place, "run:spawning", 1, "threads") == -signal.SIGKILL
@@ -394,7 +394,7 @@ def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Pla
     """The agent that no row speaks of is ended; the task waits for a person, and goes on to the same end."""
     task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["b.txt", "2"]}, {"sleep": 600}], [DONE])
     place.supervise()
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
     answer(place, task.id, prompt["id"], "question")
     place.supervise(until=lambda: place.journal() == ["begin 0", "end 0", "begin 1"])
     lost = last(place, task)

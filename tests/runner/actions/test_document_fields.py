@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import descriptions, documents, run_outputs
 from keepfast.runner.actions import recovery as recover
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process import shims as process
-from keepfast.runner.scheduler import runs
 from keepfast.secrets.redaction import redact
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -145,7 +145,7 @@ class Story:
         self.place = Place(base, options)
         self.task = {name: self.begin(name, case) for name, case in CASES.items()}
         for task in self.task.values():
-            self.place.tasks.secret(task.id, "TOKEN", f"value of {task.id}")
+            self.place.tasks.answers.secret(task.id, "TOKEN", f"value of {task.id}")
         self.done: set[str] = set()
         self.ended = False
         self.place.supervise(until=self.go_on, seconds=180)
@@ -181,12 +181,12 @@ class Story:
 
         return {
             "provided": (place.holds(task["provided"], "secret"),
-                         lambda: tasks.secret(task["provided"].id, "PAYMENT_KEY", "4711")),
-            "seen to": (place.holds(task["seen to"], "dependency"), lambda: tasks.answer(task["seen to"].id, "it runs")),
+                         lambda: tasks.answers.secret(task["provided"].id, "PAYMENT_KEY", "4711")),
+            "seen to": (place.holds(task["seen to"], "dependency"), lambda: tasks.answers.answer(task["seen to"].id, "it runs")),
             "pause": (has_said("pause"), lambda: tasks.pause(task["pause"].id)),
             "cancel": (has_said("cancel"), lambda: tasks.cancel(task["cancel"].id)),
             "turn": (place.holds(task["turn"], "backoff"), lambda: tasks.try_now(task["turn"].id)),
-            "approved": (place.holds(task["approved"], "approval"), lambda: tasks.approve(task["approved"].id)),
+            "approved": (place.holds(task["approved"], "approval"), lambda: tasks.answers.approve(task["approved"].id)),
         }  # fmt: skip
 
     def log(self, name: str) -> list[str]:
@@ -242,12 +242,12 @@ def claim_id(story: Story, name: str, task: Task, document: dict[str, Any], expe
 
 
 def claim_created(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
-    assert document["createdAt"] == documents.moment(story.rows(name, CASES[name].reason)[-1]["made_at"])
+    assert document["createdAt"] == moment(story.rows(name, CASES[name].reason)[-1]["made_at"])
 
 
 def claim_pid(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
-    known = process.agent(story.runs_of(name)[-1].folder)["pid"]
-    assert known > 0
+    known = process.agent(story.runs_of(name)[-1].folder).pid
+    assert known is not None and known > 0
     assert document["agent"]["pid"] == (None if expected is None else known)
 
 
@@ -255,8 +255,8 @@ def spoken(story: Story, name: str, expected: int) -> list[str]:
     """Prompts and lines of the runs, in order: nothing for a document of before the first run's first word."""
     found: list[str] = []
     for run in story.runs_of(name):
-        output = runs.read(story.place.ground, run)
-        found += [redact(run.prompt[:4000]), *[message["content"] for message in output.messages]]
+        output = run_outputs.read(story.place.ground, run)
+        found += [redact(run.prompt[:4000]), *[message.content for message in output.messages]]
     return found[: 1 + expected] if expected == 0 or CASES[name].reason == "interval" else found
 
 
@@ -278,7 +278,7 @@ def claim_last_index(story: Story, name: str, task: Task, document: dict[str, An
 def claim_timestamps(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     messages = document["conversationHistory"]["messages"]
     times = [datetime.fromisoformat(message["timestamp"]) for message in messages]
-    begun = documents.moment(story.runs_of(name)[0].started_at)
+    begun = moment(story.runs_of(name)[0].started_at)
 
     assert times == sorted(times)
     assert messages[0]["timestamp"] == begun
@@ -311,7 +311,7 @@ def claim_dependencies(story: Story, name: str, task: Task, document: dict[str, 
 
 def claim_provided_at(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     for one in document["environment"]["dependencies"]:
-        events = story.place.tasks.log(task.id)
+        events = story.place.tasks.views.log(task.id)
         given = [event["timestamp"] for event in events if event["type"] in ("secret_provided", "answered")]
         assert one["providedAt"] in given
 
@@ -319,7 +319,7 @@ def claim_provided_at(story: Story, name: str, task: Task, document: dict[str, A
 def claim_pending(field: str) -> Claim:
     def claim(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
         found = document["protocols"][field]
-        prompts = {prompt["id"]: prompt for prompt in story.place.tasks.show(task.id)["prompts"]}
+        prompts = {prompt["id"]: prompt for prompt in story.place.tasks.views.show(task.id)["prompts"]}
         assert [prompts[one["id"]]["created_at"] for one in found] == [one["createdAt"] for one in found]
         assert [{key: one[key] for key in one if key not in ("id", "createdAt")} for one in found] == expected
 
@@ -329,7 +329,7 @@ def claim_pending(field: str) -> Claim:
 def claim_last_modified(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
     path = story.place.workspace(name) / "docs/idea.md"
     if document["workspace"]["deliverables"]:
-        assert document["workspace"]["lastModified"] == documents.moment(path.stat().st_mtime_ns)
+        assert document["workspace"]["lastModified"] == moment(path.stat().st_mtime_ns)
     else:
         assert document["workspace"]["lastModified"] <= document["createdAt"]
 
@@ -364,7 +364,7 @@ def test_the_state_in_a_document_is_the_one_that_was_logged(story: Story, name: 
     """The newest document of a task that has come to rest says what `task show` says."""
     task = story.task[name]
     newest = json.loads((story.place.workspace(name) / ".checkpoints/latest.json").read_text())
-    shown = story.place.tasks.show(task.id)
+    shown = story.place.tasks.views.show(task.id)
 
     assert newest["id"] == shown["checkpoints"][0]["id"]
     assert newest["task"]["status"] == shown["status"]
@@ -380,7 +380,7 @@ def test_the_incremental_form_gives_what_came_since(story: Story, name: str) -> 
         "SELECT file FROM checkpoint WHERE task = ? ORDER BY version DESC LIMIT 2", task.id)]  # fmt: skip
     newest, base = [documents.load(place.ground, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
 
-    found = place.tasks.show(task.id)["incremental"]
+    found = place.tasks.views.show(task.id)["incremental"]
 
     history = newest["conversationHistory"]
     start = base["conversationHistory"]["lastMessageIndex"] + 1
@@ -398,11 +398,11 @@ def test_the_incremental_form_tells_new_and_modified_files(place: Place) -> None
         [{"write": ["a.txt", "2"]}, {"write": ["b.txt", "1"]}, ASK],
     )
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
     (place.workspace() / "same.txt").write_text("changed after the checkpoint")
 
-    found = place.tasks.show(task.id)["incremental"]
+    found = place.tasks.views.show(task.id)["incremental"]
 
     assert found["changes"]["workspace"] == {"newFiles": ["b.txt"], "modifiedFiles": ["a.txt"]}
 
@@ -411,11 +411,11 @@ def test_messages_beyond_the_bound_are_counted_and_the_newest_given(place: Place
     many = "\n".join([f"line {number}" for number in range(250)])
     task = place.task([ASK], [{"say": many}, ASK])
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())["conversationHistory"]
 
-    found = place.tasks.show(task.id)["incremental"]["changes"]["conversationHistory"]
+    found = place.tasks.views.show(task.id)["incremental"]["changes"]["conversationHistory"]
 
     first = 1 + 8  # the first run's prompt, and its question line by line
     assert latest["lastMessageIndex"] + 1 == first + 1 + 250 + 8
@@ -447,7 +447,7 @@ def test_a_phase_whose_verification_fails_counts_for_nothing(place: Place, phase
     assert place.state(task) == ("review", "approval"), place
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
     assert latest["protocols"]["completedPhases"] == []
-    assert latest["task"]["progress"] == place.tasks.show(task.id)["progress"] == 0
+    assert latest["task"]["progress"] == place.tasks.views.show(task.id)["progress"] == 0
 
 
 def test_turns_of_words_alone_end_with_a_document_that_tells_the_hold(place: Place) -> None:
@@ -467,7 +467,7 @@ def test_turns_of_words_alone_end_with_a_document_that_tells_the_hold(place: Pla
 def test_progress_does_not_fall_back_when_a_run_says_nothing_of_it(place: Place) -> None:
     task = place.task([*BEGIN, ASK], [{"say": "On it."}, ASK])
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
 
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
@@ -480,7 +480,7 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
 
     task = place.task([KEY], [ASK], [DONE])
     place.supervise()
-    place.tasks.secret(task.id, "PAYMENT_KEY", "4711")
+    place.tasks.answers.secret(task.id, "PAYMENT_KEY", "4711")
     place.supervise()
     before = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())["environment"]["dependencies"]
     time.sleep(0.01)
@@ -488,18 +488,18 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
 
     recover.rebuild(place.ground, [str(place.base)])
 
-    assert documents.dependencies(place.ground.tables, task.id) == before
+    assert descriptions.dependencies(place.ground.tables, task.id) == before
     assert before[0]["type"] == "api_key"
 
 
 def test_a_restored_task_begins_its_phase_anew(place: Place) -> None:
     task = place.task([*BEGIN, ASK])
     place.supervise()
-    assert place.tasks.show(task.id)["progress"] == 35
+    assert place.tasks.views.show(task.id)["progress"] == 35
 
     place.tasks.restore(task.id, "v1")
 
-    shown = place.tasks.show(task.id)
+    shown = place.tasks.views.show(task.id)
     assert (shown["progress"], shown["step"]) == (0, None)
 
 
@@ -514,7 +514,7 @@ def test_a_task_without_phases_has_none_in_its_messages_either(place: Place) -> 
         assert document["task"]["currentPhase"] == document["agent"]["currentPhase"] == phase
         found = [message["metadata"] for message in document["conversationHistory"]["messages"]]
         assert found and all(one.get("phase") == phase and ("phase" in one) == bool(phase) for one in found)
-        begun = next(one for one in place.tasks.log(task.id) if one["type"] == "run_begun")
+        begun = next(one for one in place.tasks.views.log(task.id) if one["type"] == "run_begun")
         assert begun["phase"] == phase
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Damaged, NewerFormat
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import documents, folders, metadata
 from keepfast.runner.actions import recovery as recover
 from tests.runner.place import DONE, PHASE, Place, say_phase
 from tests.runner.scheduler.test_observation import change
@@ -25,7 +25,7 @@ def folder(place: Place) -> Path:
 
 def test_a_checkpoint_has_the_fields_of_the_source(place: Place) -> None:
     task = place.task([{"write": ["docs/idea.md", "x"]}, say_phase(1)], phases=[PHASE])
-    place.tasks.secret(task.id, "API_KEY", "value-of-the-key")
+    place.tasks.answers.secret(task.id, "API_KEY", "value-of-the-key")
 
     place.supervise()
 
@@ -90,7 +90,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
 def test_the_history_is_appended_to_once(place: Place) -> None:
     task = place.task([DONE])
     place.supervise()
-    documents.project(place.ground, task.id)
+    metadata.project(place.ground, task.id)
 
     lines = (place.workspace() / ".metadata/history.jsonl").read_text().splitlines()
     numbers = [json.loads(line)["sequence"] for line in lines]
@@ -113,10 +113,10 @@ def test_older_documents_are_migrated_and_newer_ones_refused() -> None:
 def test_the_incremental_form(place: Place) -> None:
     task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["b.txt", "2"]}, DONE])
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
 
-    found = place.tasks.show(task.id)["incremental"]
+    found = place.tasks.views.show(task.id)["incremental"]
 
     assert set(found) == {"baseCheckpointId", "changes"}
     assert found["changes"]["workspace"]["newFiles"] == ["b.txt"]
@@ -127,7 +127,7 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     phases = [{**PHASE, "review": True}, PHASE]
     task = place.task([{"write": ["a.txt", "1"]}, say_phase(1)], [say_phase(2)], phases=phases)
     asked = place.task([ASK], [DONE], name="asked")
-    place.tasks.secret(asked.id, "TOKEN", "value-of-it")
+    place.tasks.answers.secret(asked.id, "TOKEN", "value-of-it")
     place.supervise()
     place.lose_database()
 
@@ -135,12 +135,12 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
 
     assert {one.outcome for one in found} == {"rebuilt"}
     assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
-    assert place.tasks.show(task.id)["phase"] == 1
-    assert place.tasks.show(asked.id)["secrets"] == ["TOKEN"]
-    waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.inbox()]
+    assert place.tasks.views.show(task.id)["phase"] == 1
+    assert place.tasks.views.show(asked.id)["secrets"] == ["TOKEN"]
+    waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.views.inbox()]
     assert sorted(waiting) == sorted([(task.id, "user_pause"), (asked.id, "user_pause"), (asked.id, "Which one?")])
     assert recover.rebuild(place.ground, [str(place.base)])[0].outcome == "there"
-    place.tasks.answer(asked.id, "a")
+    place.tasks.answers.answer(asked.id, "a")
     place.tasks.resume(asked.id)
     place.supervise()
     assert place.state(asked) == ("done", "")
@@ -153,15 +153,15 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     change(place, max_attempts=20)
     task = place.task(*turns, [ASK], [DONE])
     place.supervise()
-    before = place.tasks.show(task.id)["checkpoints"]
+    before = place.tasks.views.show(task.id)["checkpoints"]
     index = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]["lastMessageIndex"]
     assert len(before) == 7 and index > 10
     assert list(folder(place).glob("*.gz")), "compressed ones count as well"
     place.lose_database()
     recover.rebuild(place.ground, [str(place.base)])
 
-    assert place.tasks.show(task.id)["checkpoints"] == before
-    place.tasks.answer(task.id, "a")
+    assert place.tasks.views.show(task.id)["checkpoints"] == before
+    place.tasks.answers.answer(task.id, "a")
     place.tasks.resume(task.id)
     place.supervise()
     after = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]
@@ -175,12 +175,12 @@ def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: 
     place.supervise()
     two = place.task([ASK])
     place.supervise()
-    shown = place.tasks.show(two.id)["checkpoints"]
+    shown = place.tasks.views.show(two.id)["checkpoints"]
     place.lose_database()
     recover.rebuild(place.ground, [str(place.base)])
 
-    assert place.tasks.show(two.id)["checkpoints"] == shown
-    assert [task["id"] for task in place.tasks.listing()] == [two.id] != [one.id]
+    assert place.tasks.views.show(two.id)["checkpoints"] == shown
+    assert [task["id"] for task in place.tasks.views.listing()] == [two.id] != [one.id]
 
 
 def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
@@ -197,7 +197,7 @@ def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
     [found] = recover.rebuild(place.ground, [str(place.base)])
 
     assert found.outcome == "cold start"
-    assert place.tasks.show(task.id)["phase"] == 2
+    assert place.tasks.views.show(task.id)["phase"] == 2
 
 
 def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_supervisor_left_while_it_compressed_goes(tmp_path: Path) -> None:
-    folder = tmp_path / documents.CHECKPOINTS
+    folder = tmp_path / folders.CHECKPOINTS
     folder.mkdir(parents=True)
     (folder / "checkpoint_1.json").write_text("{}")
     (folder / "checkpoint_0.json.gz.77.new").write_text("half")
@@ -228,7 +228,7 @@ def test_messages_of_a_later_run_have_the_step_of_the_one_before_until_another_i
     ]
     task = place.task(*turns, [{"say": "another phase"}, say_phase(2)], phases=[PHASE, PHASE])
     place.supervise()
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.supervise()
 
     messages = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]["messages"]
@@ -236,5 +236,5 @@ def test_messages_of_a_later_run_have_the_step_of_the_one_before_until_another_i
     assert steps == [(1, None), (1, "03_users"), (2, None)]
     said = {one["content"].strip(): one["metadata"]["step"] for one in messages}
     assert (said["going on"], said["another phase"]) == ("03_users", None)
-    begun = [event["step"] for event in place.tasks.log(task.id) if event["type"] == "run_begun"]
+    begun = [event["step"] for event in place.tasks.views.log(task.id) if event["type"] == "run_begun"]
     assert begun == [None, "03_users", None]

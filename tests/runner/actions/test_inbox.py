@@ -25,8 +25,8 @@ def test_whatever_is_marked_as_waiting_for_a_person_is_in_the_inbox_and_in_the_r
     place.task([DONE], name="done")
     place.supervise()
 
-    marked = {one["id"] for one in place.tasks.listing() if one["hold"] and one["hold"]["needs_you"]}
-    inbox = place.tasks.inbox()
+    marked = {one["id"] for one in place.tasks.views.listing() if one["hold"] and one["hold"]["needs_you"]}
+    inbox = place.tasks.views.inbox()
 
     assert len(marked) == len(HOLDS) + 2
     assert {one["task"] for one in inbox} == marked
@@ -43,7 +43,7 @@ def test_a_hold_beside_an_open_question_is_there_as_well(place: Place) -> None:
     place.supervise()
     place.tasks.pause(task.id)
 
-    assert sorted(one["kind"] for one in place.tasks.inbox()) == ["hold", "question"]
+    assert sorted(one["kind"] for one in place.tasks.views.inbox()) == ["hold", "question"]
 
 
 def test_a_workspace_that_is_gone_is_in_the_inbox(place: Place) -> None:
@@ -51,7 +51,7 @@ def test_a_workspace_that_is_gone_is_in_the_inbox(place: Place) -> None:
     shutil.rmtree(place.workspace())
     place.supervise()
 
-    [waiting] = place.tasks.inbox()
+    [waiting] = place.tasks.views.inbox()
     assert (waiting["task"], waiting["hold"]) == (task.id, "crashed")
     assert "Workspace validation failed" in waiting["text"]
 
@@ -60,7 +60,7 @@ def test_what_waits_for_time_alone_is_not_there(place: Place) -> None:
     task = place.task([{"limited": 3600}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(task, "rate_limit"))
 
-    assert place.tasks.inbox() == []
+    assert place.tasks.views.inbox() == []
 
 
 def test_the_phase_of_a_task_is_told_and_that_of_one_without_phases_is_null(place: Place) -> None:
@@ -68,17 +68,17 @@ def test_the_phase_of_a_task_is_told_and_that_of_one_without_phases_is_null(plac
     held = place.task([say_phase(1)], [{"sleep": 60}], name="held", phases=[PHASE, PHASE])
     plain = place.task([ASK], name="plain")
     needs = place.task([DONE], name="needs", secrets=["TOKEN"], phases=[PHASE])
-    place.supervise(until=lambda: len(place.tasks.inbox()) == 3 and len(place.journal("held")) == 3)
+    place.supervise(until=lambda: len(place.tasks.views.inbox()) == 3 and len(place.journal("held")) == 3)
     place.tasks.pause(held.id, now=True)
     place.supervise()
 
-    told = {one["task"]: one["phase"] for one in place.tasks.inbox()}
+    told = {one["task"]: one["phase"] for one in place.tasks.views.inbox()}
     assert told == {later.id: 2, held.id: 2, plain.id: None, needs.id: 1}
-    assert [run["phase"] for run in place.tasks.show(later.id)["runs"]] == [1, 2]
-    shown = place.tasks.show(plain.id)
+    assert [run["phase"] for run in place.tasks.views.show(later.id)["runs"]] == [1, 2]
+    shown = place.tasks.views.show(plain.id)
     assert {one["phase"] for one in [*shown["runs"], *shown["checkpoints"], *shown["prompts"]]} == {None}
     place.lose_database()
     recovery.rebuild(place.ground, [str(place.base)])
-    rebuilt = {(one["task"], one["kind"]): one["phase"] for one in place.tasks.inbox()}
+    rebuilt = {(one["task"], one["kind"]): one["phase"] for one in place.tasks.views.inbox()}
     assert rebuilt[later.id, "question"] == rebuilt[later.id, "hold"] == 2
     assert rebuilt[plain.id, "question"] is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.actions import documents, logs, recovery
+from keepfast.runner.actions import documents, logs, metadata, recovery
 from tests.runner.place import DONE, Place
 
 pytestmark = pytest.mark.databases
@@ -20,7 +20,7 @@ QUESTION = {"say": "[USER_QUESTION]\ncategory: choice\nquestion: Which?\nrequire
 def test_output_protocol_and_events_are_there_and_ignore_themselves(place: Place) -> None:
     task = place.task([{"say": "first words"}, {"error": "careful"}, QUESTION], [{"say": "second words"}, DONE])
     place.supervise()
-    place.tasks.answer(task.id, "b")
+    place.tasks.answers.answer(task.id, "b")
     place.supervise()
     folder = place.workspace() / ".logs"
 
@@ -91,7 +91,7 @@ def test_they_follow_while_the_agent_is_still_at_work(place: Place) -> None:
     place.supervise()
 
     assert output("stdout.log").splitlines()[:2] == ["first words", "second words"]
-    assert types() == [event["type"] for event in place.tasks.log(task.id)]
+    assert types() == [event["type"] for event in place.tasks.views.log(task.id)]
     lines = (folder / "agent.log").read_text().splitlines()
     assert len(lines) == len({line.split()[1] for line in lines}) == len(types())
 
@@ -146,7 +146,7 @@ def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
             with tables.write():
                 tables.change(task.id, place.now())
                 tables.log(task.id, place.now(), "warning", {"message": f"{number}"})
-            documents.project(place.ground, task.id)
+            metadata.project(place.ground, task.id)
 
     threads = [Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -155,7 +155,7 @@ def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
         thread.join()
     numbers = [json.loads(line)["sequence"] for line in path.read_text().splitlines()]
 
-    assert numbers == [event["sequence"] for event in place.tasks.log(task.id)]
+    assert numbers == [event["sequence"] for event in place.tasks.views.log(task.id)]
     documents.load(place.ground, str(place.workspace() / ".metadata/task.json"))
 
 
@@ -167,7 +167,7 @@ def test_after_a_rebuild_the_files_of_a_task_go_on_at_once(place: Place) -> None
     place.lose_database()
     recovery.rebuild(place.ground, [str(place.base)])
 
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
     place.tasks.resume(task.id)
     place.supervise()
 
@@ -177,7 +177,7 @@ def test_after_a_rebuild_the_files_of_a_task_go_on_at_once(place: Place) -> None
         assert told[: len(before[name])] == before[name]
         assert len(told) > len(before[name]) and min(told[len(before[name]) :]) > last, name
         assert told == sorted(set(told))
-    assert min(event["sequence"] for event in place.tasks.log(task.id)) > last
+    assert min(event["sequence"] for event in place.tasks.views.log(task.id)) > last
 
 
 def test_a_new_task_in_the_folder_of_a_lost_one_is_told_there(place: Place) -> None:
@@ -201,9 +201,9 @@ def test_a_number_that_cannot_be_one_stops_neither_the_files_nor_the_database(pl
     place.lose_database()
 
     recovery.rebuild(place.ground, [str(place.base)])
-    place.tasks.answer(task.id, "a")
+    place.tasks.answers.answer(task.id, "a")
 
-    assert 0 < max(event["sequence"] for event in place.tasks.log(task.id)) < 1000
+    assert 0 < max(event["sequence"] for event in place.tasks.views.log(task.id)) < 1000
     assert numbers(place, "history.jsonl")[-1] < 1000
 
 

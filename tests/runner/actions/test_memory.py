@@ -69,7 +69,7 @@ def test_what_a_restore_went_back_behind_is_no_longer_on_the_way(place: Place) -
 
     assert (place.workspace() / "a").read_text() == "1"
     assert [taken.version for taken in checkpoints.lineage(place.ground, task.id)] == [2, 2, 1]
-    event = next(one for one in place.tasks.log(task.id) if one["type"] == "checkpoint_restored")
+    event = next(one for one in place.tasks.views.log(task.id) if one["type"] == "checkpoint_restored")
     assert (event["success"], event["messages_restored"], event["environment_variables"]) == (True, 0, 0)
     place.supervise()
     assert place.state(task) == ("done", "")
@@ -129,12 +129,12 @@ def test_every_later_prompt_of_a_command_has_all_answers_in_order(place: Place) 
         phases=[{**PHASE, "name": "One"}, {**PHASE, "name": "Two"}],
     )  # fmt: skip
     place.supervise()
-    place.tasks.answer(task.id, "PostgreSQL")
+    place.tasks.answers.answer(task.id, "PostgreSQL")
     place.supervise()
-    place.tasks.secret(task.id, "SHOP_KEY", "violet-hammer-93")
+    place.tasks.answers.secret(task.id, "SHOP_KEY", "violet-hammer-93")
     for answer in ("ochre", "Ann"):
         place.supervise()
-        place.tasks.answer(task.id, answer)
+        place.tasks.answers.answer(task.id, answer)
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
@@ -155,7 +155,7 @@ def test_of_very_many_words_the_newest_answers_are_told(place: Place) -> None:
     task = place.task(*asked, [DONE])
     for number in range(9):
         place.supervise()
-        place.tasks.answer(task.id, f"yes, {number}")
+        place.tasks.answers.answer(task.id, f"yes, {number}")
     place.supervise()
 
     last = place.told()[-1]
@@ -179,7 +179,7 @@ def test_the_next_prompt_says_why_the_run_before_was_cut_off(place: Place, error
         question("Which one?"), cut, [say_phase(1)], cut, [say_phase(2)], phases=[{**PHASE, "name": "One"}, PHASE]
     )
     place.supervise()
-    place.tasks.answer(task.id, "this one")
+    place.tasks.answers.answer(task.id, "this one")
     place.supervise()
 
     assert place.outcomes(task) == ["asked", outcome, "phase", outcome, "phase"], place

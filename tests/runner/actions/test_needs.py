@@ -19,18 +19,18 @@ def need(type: str, name: str, **fields: str) -> dict[str, str]:
 def test_what_is_no_variable_is_seen_to_by_a_person_who_says_so(place: Place, by: str) -> None:
     task = place.task([need("service", "a Redis server on port 6379")], [DONE])
     place.supervise()
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
     assert (prompt["kind"], prompt["category"], prompt["name"]) == (
         "dependency",
         "service",
         "a Redis server on port 6379",
     )
     assert place.state(task) == ("active", "dependency")
-    assert "secret" not in place.tasks.show(task.id)["actions"]
-    assert place.tasks.show(task.id)["status"] == "waiting_dependency"
-    assert "answer" in place.tasks.show(task.id)["actions"]
+    assert "secret" not in place.tasks.views.show(task.id)["actions"]
+    assert place.tasks.views.show(task.id)["status"] == "waiting_dependency"
+    assert "answer" in place.tasks.views.show(task.id)["actions"]
 
-    place.tasks.answer(prompt["id"] if by == "prompt" else task.id, "It runs, on 6380.")
+    place.tasks.answers.answer(prompt["id"] if by == "prompt" else task.id, "It runs, on 6380.")
     place.supervise()
 
     assert place.state(task) == ("done", "")
@@ -52,14 +52,14 @@ def test_a_secret_may_be_refused_and_the_agent_does_without(place: Place) -> Non
     task = place.task([need("api_key", "SHOP_KEY")], [{"show_variable": "SHOP_KEY"}, DONE])
     place.supervise()
     with pytest.raises(Usage, match="not given as an answer"):
-        place.tasks.answer(task.id, "sk-something")
+        place.tasks.answers.answer(task.id, "sk-something")
 
-    place.tasks.answer(task.id, "refused")
+    place.tasks.answers.answer(task.id, "refused")
     place.supervise()
 
     assert place.state(task) == ("done", "")
     assert "SHOP_KEY is not provided; do without it." in place.told()[1]
-    assert [one["answer"] for one in place.tasks.log(task.id) if one["type"] == "answered"] == ["refused"]
+    assert [one["answer"] for one in place.tasks.views.log(task.id) if one["type"] == "answered"] == ["refused"]
 
 
 def test_what_the_task_itself_names_cannot_be_refused(place: Place) -> None:
@@ -67,7 +67,7 @@ def test_what_the_task_itself_names_cannot_be_refused(place: Place) -> None:
     place.supervise()
 
     with pytest.raises(Usage, match="The task itself names TOKEN"):
-        place.tasks.answer(task.id, "refused")
+        place.tasks.answers.answer(task.id, "refused")
 
 
 @pytest.mark.databases

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,12 @@ import pytest
 from keepfast.cli.event_lines import logged, told
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import NotAllowed
+from keepfast.runner.process import shims as process
 from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query
+from tests.runner.actions.test_finals import without_store
 from tests.runner.place import DONE, Place
 from tests.runner.scheduler.test_observation import change, client, result, spoken
 
@@ -53,7 +58,7 @@ def asked(place: Place, *turns: list[dict[str, Any]], **keys: Any) -> Task:
 
 
 def restored(place: Place, task: Task) -> list[dict[str, Any]]:
-    return [one for one in place.tasks.log(task.id) if one["type"] == "checkpoint_restored"]
+    return [one for one in place.tasks.views.log(task.id) if one["type"] == "checkpoint_restored"]
 
 
 def warnings(place: Place, task: Task) -> list[str]:
@@ -71,7 +76,7 @@ def test_a_conversation_lost_during_a_question_comes_back_from_its_checkpoint(pl
     [lost] = transcripts(place)
     lost.unlink()
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
@@ -83,7 +88,7 @@ def test_a_conversation_lost_during_a_question_comes_back_from_its_checkpoint(pl
     assert "walnut" in back.read_text() and len(lines) == len(WORDS)
     assert "The answer: the second" in second.prompt and "# Task" not in second.prompt
     [event] = restored(place, task)
-    kept = next(one for one in place.tasks.show(task.id)["checkpoints"] if one["reason"] == "question")
+    kept = next(one for one in place.tasks.views.show(task.id)["checkpoints"] if one["reason"] == "question")
     assert (event["success"], event["checkpointId"], event["messages_restored"]) == (True, kept["id"], len(WORDS))
     assert warnings(place, task) == []
 
@@ -98,7 +103,7 @@ def test_a_conversation_cut_short_during_a_question_comes_back_from_its_checkpoi
     rest = "".join(cut.read_text().splitlines(keepends=True)[:left])
     cut.write_text(rest + (json.dumps({"type": "system", "content": "x" * 4000}) + "\n" if is_longer else ""))
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
@@ -117,7 +122,7 @@ def test_a_conversation_that_has_grown_is_gone_on_with(place: Place) -> None:
     with grown.open("a") as file:
         file.write(json.dumps({"type": "user", "uuid": "later", "message": {"role": "user", "content": "and"}}) + "\n")
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     [first, second] = place.ground.tables.runs("task = ?", task.id)
@@ -146,7 +151,7 @@ def test_without_its_key_a_fresh_session_begins_and_people_are_warned(place: Pla
     for key in (place.data / "keys").glob("*.key"):
         key.rename(place.base / key.name)
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise(until=lambda: bool(warnings(place, task)))
     for key in place.base.glob("*.key"):
         key.rename(place.data / "keys" / key.name)
@@ -165,9 +170,9 @@ def test_whoever_brings_the_key_back_and_resumes_gets_the_conversation_back(plac
     task = asked(place, [{"wait_for": str(go)}, spoken(ASK.replace("?", " again?")), result()], END)
     transcripts(place)[0].unlink()
     hide_keys(place)
-    place.tasks.answer(task.id, "the first")
+    place.tasks.answers.answer(task.id, "the first")
     place.supervise(until=lambda: place.journal().count("begin 1") == 1)
-    why = [one["why"] for one in place.tasks.log(task.id) if one["type"] == "run_begun"][-1]
+    why = [one["why"] for one in place.tasks.views.log(task.id) if one["type"] == "run_begun"][-1]
     assert "brought back" in why and "no session" not in why
     show_keys(place)
     keep_session(place, place.ground.tables.task(task.id).session)
@@ -176,10 +181,10 @@ def test_whoever_brings_the_key_back_and_resumes_gets_the_conversation_back(plac
     for path in transcripts(place):
         path.unlink()
     hide_keys(place)
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
     assert place.state(task) == ("active", "crashed"), place
-    [held] = place.tasks.inbox()
+    [held] = place.tasks.views.inbox()
     assert why.partition(":")[0] in held["text"]
 
     show_keys(place)
@@ -198,7 +203,7 @@ def test_whoever_resumes_without_the_key_begins_anew(place: Place) -> None:
     hide_keys(place)
     with place.ground.tables.write() as tables:
         tables.change(task.id, place.now(), restores=1)
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
     assert place.state(task) == ("active", "crashed"), place
 
@@ -222,14 +227,14 @@ def show_keys(place: Place) -> None:
 def test_the_warning_is_shown_where_people_look(place: Place) -> None:
     task = asked(place, REFUSED, REFUSED, END)
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
-    [event] = [one for one in place.tasks.log(task.id) if one["type"] == "warning"]
+    [event] = [one for one in place.tasks.views.log(task.id) if one["type"] == "warning"]
     assert event["message"] == RESTARTING
     assert RESTARTING in told(event) and RESTARTING in logged(event)
     assert [one["message"] for one in report(place.ground, 0)["tasks"][0]["warnings"]] == [RESTARTING]
-    assert [one["message"] for one in place.tasks.show(task.id)["warnings"]] == [RESTARTING]
+    assert [one["message"] for one in place.tasks.views.show(task.id)["warnings"]] == [RESTARTING]
 
 
 def test_a_missing_key_is_told_in_the_log_and_in_the_report(place: Place) -> None:
@@ -241,24 +246,24 @@ def test_a_missing_key_is_told_in_the_log_and_in_the_report(place: Place) -> Non
     [old] = keys.glob("*.key")
     keys.rename(place.base / "away")
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
     assert not old.exists()
-    [missing] = place.tasks.show(task.id)["missing_keys"]
+    [missing] = place.tasks.views.show(task.id)["missing_keys"]
     assert report(place.ground, 0)["missing_keys"] == [missing]
     [warning] = warnings(place, task)
     assert missing in warning
-    assert [one["message"] for one in place.tasks.log(task.id) if one["type"] == "warning"] == [warning]
+    assert [one["message"] for one in place.tasks.views.log(task.id) if one["type"] == "warning"] == [warning]
     (place.base / "away" / old.name).rename(old)
-    assert place.tasks.show(task.id)["missing_keys"] == []
+    assert place.tasks.views.show(task.id)["missing_keys"] == []
 
 
 def test_a_conversation_that_the_client_refuses_comes_back_from_its_checkpoint(place: Place) -> None:
     task = asked(place, REFUSED, END)
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
@@ -273,7 +278,7 @@ def test_refused_again_it_begins_anew_and_then_a_person_decides(place: Place) ->
     cut = [spoken("I work."), {"exit": 3}]
     change(place, backoff_first=600, backoff_longest=600, resume_with="history")
     task = asked(place, REFUSED, REFUSED, cut, REFUSED, REFUSED)
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise(until=place.holds(task, "backoff"))
     assert resumed(place, task) == [0, 1, 1, 0]
     assert warnings(place, task) == [RESTARTING]
@@ -285,7 +290,7 @@ def test_refused_again_it_begins_anew_and_then_a_person_decides(place: Place) ->
     assert place.state(task) == ("active", "crashed"), place
     assert resumed(place, task) == [0, 1, 1, 0, 1, 1]
     assert [one["success"] for one in restored(place, task)][-1] is False
-    assert [one["hold"] for one in place.tasks.inbox()] == ["crashed"]
+    assert [one["hold"] for one in place.tasks.views.inbox()] == ["crashed"]
     assert warnings(place, task) == [RESTARTING, HELD], "what is not restarted is not said to be"
 
 
@@ -295,7 +300,7 @@ def test_whoever_wants_a_brief_gets_one_and_no_conversation_is_written(place: Pl
     [lost] = transcripts(place)
     lost.unlink()
 
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     assert resumed(place, task) == [0, 0] and transcripts(place) == []
@@ -328,12 +333,12 @@ def test_a_run_that_was_cut_off_is_restored_from_its_checkpoint(
     place: Place, cut: list[dict[str, Any]], reason: str
 ) -> None:
     task = place.task([{"write": ["a.txt", "1"]}, *cut], [DONE])
-    place.tasks.secret(task.id, "TOKEN", "value-of-it")
+    place.tasks.answers.secret(task.id, "TOKEN", "value-of-it")
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
     [event] = restored(place, task)
-    kept = next(one for one in place.tasks.show(task.id)["checkpoints"] if one["reason"] == reason)
+    kept = next(one for one in place.tasks.views.show(task.id)["checkpoints"] if one["reason"] == reason)
     assert (event["success"], event["checkpointId"], event["run"]) == (True, kept["id"], f"{task.id}:2")
     assert (event["messages_restored"], event["environment_variables"]) == (0, 1) and event["duration_ms"] >= 0
 
@@ -350,13 +355,13 @@ def test_a_resumed_pause_is_a_restore_with_the_messages_of_its_history(place: Pl
     place.supervise()
 
     [event] = restored(place, task)
-    kept = next(one for one in place.tasks.show(task.id)["checkpoints"] if one["reason"] == "user_pause")
+    kept = next(one for one in place.tasks.views.show(task.id)["checkpoints"] if one["reason"] == "user_pause")
     assert (event["checkpointId"], event["messages_restored"]) == (kept["id"], len(WORDS))
 
 
 def test_a_turn_that_ended_by_itself_is_not_restored(place: Place) -> None:
     task = asked(place, [spoken("hm"), result()], END)
-    place.tasks.answer(task.id, "the second")
+    place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
     assert place.outcomes(task) == ["asked", "idle", "complete"]
@@ -410,6 +415,113 @@ def test_work_that_is_gone_is_not_gone_on_with_as_if_it_were_there(place: Place)
     assert warnings(place, task) == [RESTARTING]
     assert [one["success"] for one in restored(place, task)] == [False]
     assert "a.txt, b.txt" in place.told()[1]
+
+
+def crashed_after(place: Place, *turns: list[dict[str, Any]], lost: tuple[str, ...], with_shim: bool = True) -> Task:
+    """A task that was saved after it made `a.txt`; no supervisor saw how its agent was killed and these files went."""
+    change(place, checkpoint_interval=0.5)
+    task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 600}], *turns)
+    place.supervise(until=lambda: "interval" in place.reasons(task))
+    run = place.ground.tables.last_run(task.id)
+    assert run is not None
+    pid = process.agent(run.folder).pid
+    assert pid
+    shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    for one in (shim, pid) if with_shim else (pid,):
+        os.kill(one, signal.SIGKILL)
+    for name in lost:
+        (place.workspace() / name).unlink()
+    with (place.base / "work.journal").open("a") as journal:
+        journal.write("end 0\n")
+    return task
+
+
+@pytest.mark.parametrize("with_shim", [True, False])
+def test_work_that_is_gone_after_a_crash_is_missed_though_the_checkpoint_of_the_crash_has_none(
+    place: Place, with_shim: bool
+) -> None:
+    task = crashed_after(place, [DONE], lost=("a.txt",), with_shim=with_shim)
+
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert "crash" in place.reasons(task)
+    assert warnings(place, task) == [RESTARTING]
+    assert [one["success"] for one in restored(place, task)] == [False]
+    [begun] = [one for one in place.tasks.views.log(task.id) if one["type"] == "run_begun"][1:]
+    assert "Workspace validation failed" in begun["why"]
+    assert "a.txt" in place.told()[1]
+
+
+def test_work_that_a_crash_lost_is_missed_once(place: Place) -> None:
+    """What the run after it does not make again is no second loss."""
+    task = crashed_after(place, [{"exit": 3}], [DONE], lost=("a.txt",))
+
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert [one["success"] for one in restored(place, task)] == [False, True]
+
+
+def test_work_that_a_crash_left_is_gone_on_with(place: Place) -> None:
+    """Also if the agent had put it elsewhere since it was saved."""
+    task = crashed_after(place, [DONE], lost=())
+    (place.workspace() / "a.txt").rename(place.workspace() / "b.txt")
+
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert warnings(place, task) == []
+    assert [one["success"] for one in restored(place, task)] == [True]
+
+
+def checked_later(place: Place, task: Task) -> None:
+    """The store is away: the task is held and tried again, and nobody says that it was restored."""
+    held = place.holds(task, "backoff")
+    with without_store(place):
+        place.tasks.resume(task.id)
+        place.supervise(until=held)
+        [first] = place.ground.tables.holds()
+        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+
+        assert "cannot be compared" in first.reason and first.due_at and not first.human
+        assert restored(place, task) == [] and place.outcomes(task) == ["paused"]
+    assert warnings(place, task) == []
+
+
+def test_without_the_store_a_task_whose_files_are_gone_waits_until_that_can_be_told(place: Place) -> None:
+    task = paused_after(place, "a.txt", "b.txt")
+    for name in ("a.txt", "b.txt"):
+        (place.workspace() / name).unlink()
+
+    checked_later(place, task)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert warnings(place, task) == [RESTARTING]
+    assert [one["success"] for one in restored(place, task)] == [False]
+
+
+def test_without_the_store_and_documents_nobody_knows_what_is_gone(place: Place) -> None:
+    task = paused_after(place, "a.txt")
+    shutil.rmtree(place.workspace() / ".checkpoints")
+
+    checked_later(place, task)
+    place.supervise()
+
+    assert place.state(task) == ("done", ""), place
+    assert [one["success"] for one in restored(place, task)] == [True]
+
+
+def test_without_the_store_the_documents_tell_that_all_files_are_there(place: Place) -> None:
+    task = paused_after(place, "a.txt", "b.txt")
+    with without_store(place):
+        place.tasks.resume(task.id)
+        place.supervise()
+
+    assert place.state(task) == ("active", "unsaved"), place
+    assert [one["success"] for one in restored(place, task)] == [True]
+    assert place.outcomes(task) == ["paused", "idle", "complete"]
 
 
 def test_an_agent_is_told_which_of_its_files_are_gone(place: Place) -> None:

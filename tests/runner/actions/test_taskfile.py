@@ -10,23 +10,24 @@ import pytest
 
 from keepfast.model.errors import Usage
 from keepfast.runner.actions import taskfile
+from keepfast.runner.domain.records import TaskSpec
 
 
-def check(tmp_path: Path, **keys: Any) -> dict[str, Any]:
+def check(tmp_path: Path, **keys: Any) -> TaskSpec:
     return taskfile.check({"brief": "Do it.", **keys}, str(tmp_path))
 
 
 def test_everything_has_a_default(tmp_path: Path) -> None:
     found = check(tmp_path)
 
-    assert found["title"] == "Do it."
-    assert (found["type"], found["priority"], found["phases"]) == ("custom", "normal", [])
-    assert found["agent"] == {"kind": "claude", "completes_on": "marker", "input": "prompt"}
-    assert found["workspace"] == str(tmp_path)
+    assert found.title == "Do it."
+    assert (found.type, found.priority, found.phases) == ("custom", "normal", [])
+    assert found.agent == {"kind": "claude", "completes_on": "marker", "input": "prompt"}
+    assert found.workspace == str(tmp_path)
 
 
 def test_the_types_of_the_source_have_their_phases(tmp_path: Path) -> None:
-    names = [phase["name"] for phase in check(tmp_path, type="create_app")["phases"]]
+    names = [phase["name"] for phase in check(tmp_path, type="create_app").phases]
 
     assert names == ["Planning", "Design", "Implementation", "Testing"]
 
@@ -64,7 +65,7 @@ def write(tmp_path: Path, content: object, name: str = "tasks.json") -> str:
 def test_several_tasks_come_after_those_they_wait_for(tmp_path: Path) -> None:
     rows = [{"name": "b", "brief": "x", "after": ["a"]}, {"name": "a", "brief": "x"}]
 
-    assert [task["name"] for task in taskfile.read(write(tmp_path, {"tasks": rows}))] == ["a", "b"]
+    assert [task.name for task in taskfile.read(write(tmp_path, {"tasks": rows}))] == ["a", "b"]
 
 
 def test_cycles_are_refused(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_toml_is_read_too(tmp_path: Path) -> None:
 
     [found] = taskfile.read(write(tmp_path, text, "task.toml"))
 
-    assert found["phases"][0]["verify"] == "make test"
+    assert found.phases[0]["verify"] == "make test"
 
 
 @pytest.mark.parametrize(

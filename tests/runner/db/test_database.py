@@ -18,7 +18,7 @@ import pytest
 import keepfast.runner
 from keepfast.model.errors import Busy, Conflict, NewerFormat, Unreachable, Usage
 from keepfast.model.frozen import SCHEMA
-from keepfast.runner.db import database, rows, tables
+from keepfast.runner.db import connection, rows, tables
 from keepfast.runner.db.postgres import FAMILY, SUPERVISOR
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.scheduler.attempts import Threads
@@ -50,7 +50,7 @@ def shared(tmp_path: Path, cluster: Cluster) -> Any:
 
 def test_statements_are_written_for_both_databases() -> None:
     for path in Path(keepfast.runner.__file__).parent.rglob("*.py"):
-        if path.name in ("database.py", "postgres.py", "workflows.py"):
+        if path.name in ("sqlite.py", "postgres.py", "workflows.py"):
             continue
         strings = re.findall(r'"(?:[^"\\\n]|\\.)*"', path.read_text())
         sql = [one for one in strings if re.search(r"\b(SELECT|INSERT|UPDATE|DELETE|WHERE)\b", one)]
@@ -225,7 +225,7 @@ def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
     assert first.state(task) == ("active", "host_lost")
     assert "whose supervisor is gone" in first.ground.tables.task(task.id).reason
     assert first.outcomes(task) == ["host_lost"]
-    assert second.tasks.describe(second.ground.tables.task(task.id))["actions"].count("resume") == 1
+    assert second.tasks.views.describe(second.ground.tables.task(task.id))["actions"].count("resume") == 1
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_an_address_that_leads_nowhere_is_named_without_its_password(address: st
 
 def test_a_database_that_is_not_there_is_named(cluster: Cluster) -> None:
     with pytest.raises(Unreachable, match="does not exist"):
-        database.connect(cluster.url("nothing"), 1, "")
+        connection.connect(cluster.url("nothing"), 1, "")
 
 
 def wait(until: Any, seconds: float = 90) -> None:

@@ -76,6 +76,65 @@ CORPUS = [
 ]  # fmt: skip
 
 
+SOON = at(2026, 11, 16, 13, 27) + 4
+MOMENTS = [
+    ("resets at 2026-11-16T13:27:04Z", SOON),
+    ("resets at 2026-11-16T13:27:04.000Z", SOON),
+    ("resets at 2026-11-16T14:27:04+01:00.", SOON),
+    ("reset at 2026-11-16T08:27:04-0500", SOON),
+    ("Resets 2026-11-16 13:27:04 UTC", SOON),
+    ("reset time: 2026-11-16 13:27:04 +0000", SOON),
+    ("resets at 2026-11-16T22:27:04", SOON),
+    ("resets on 2026-11-17", at(2026, 11, 16, 15)),
+    ("reset_time=2026-11-16T13:27:04Z", SOON),
+    ('{"reset_at": "2026-11-16T13:27:04Z"}', SOON),
+    ('{\\"resetsAt\\":\\"2026-11-16T13:27:04Z\\"}', SOON),
+    ('{"limitResetTime": 1794835624}', SOON),
+    ('{"resetsAt": 1794835624000, "limit": 50}', SOON),
+    ('{"reset_at": 1794835624.5}', SOON + 0.5),
+    ("x-ratelimit-reset: 1794835624", SOON),
+    ("anthropic-ratelimit-tokens-reset: 2026-11-16T13:27:04Z", SOON),
+    ("try again after 2026-11-16T13:27:04Z", SOON),
+    ("blocked until 2026-11-16T13:27:04Z", SOON),
+    ("Retry-After: Mon, 16 Nov 2026 13:27:04 GMT", SOON),
+    ("retry after 16 Nov 2026 13:27:04 GMT", SOON),
+    ("retry-after: 3600", NOW + 3600),
+    ("retry-after:3600, then go on", NOW + 3600),
+    ('{"retry_after": 3600}', NOW + 3600),
+    ('{"retryAfterMs": "1500"}', NOW + 1.5),
+    ("retry_after_minutes: 5", NOW + 300),
+    ("reset_after: 12.5", NOW + 12.5),
+    ("resets in 2h 5m", NOW + 7500),
+    ("resets in 6m10s", NOW + 370),
+    ("resets at 11pm", at(2026, 11, 16, 14)),
+    ("resets at 3:45pm UTC", at(2026, 11, 16, 15, 45)),
+    # What has just passed is over; what passed long ago, or is in no calendar, is not when this limit ends.
+    ("resets at 2026-11-16T11:59:00Z", NOW + 1),
+    ("resets at 2026-11-15T12:00:00Z", None),
+    ("reset_at: 1000000000", None),
+    ("last reset at 2026-11-01T00:00:00Z, retry after 30 seconds", NOW + 30),
+    ("resets at 2026-13-45T99:00:00Z", None),
+    ("resets at 0001-01-01T00:00:00+14:00", None),
+    ("resets at 9999-12-31T23:59:59-14:00", NOW + 8 * 86400),
+    ("reset_at: 9999999999", NOW + 8 * 86400),
+    ("retry-after: 999999999999999", NOW + 8 * 86400),
+    ("retry-after: 0", NOW + 1),
+    ("retry-after: -5", None),
+    ("resets soon", None),
+    ("2026-11-16T13:27:04Z", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
+def test_moments_in_forms_of_machines(text: str, moment: float | None) -> None:
+    """Where no zone is named it is 9 hours later than in Greenwich."""
+    found = read_text(f"Rate limit exceeded, {text}", NOW, ZoneInfo("Asia/Seoul"))
+
+    assert found is not None
+    assert found.scope == "minute"
+    assert found.resets_at == (None if moment is None else pytest.approx(moment, abs=0.001))
+
+
 @pytest.mark.parametrize(("text", "scope", "moment"), CORPUS, ids=[row[0][:50] for row in CORPUS])
 def test_every_wording_is_read_to_the_right_moment(text: str, scope: str | None, moment: float | None) -> None:
     found = read_text(text, NOW, ZoneInfo("UTC"))

@@ -191,6 +191,25 @@ def test_an_error_in_an_odd_form_is_still_one(text: str, kind: str, message: str
 
 
 @pytest.mark.parametrize(
+    ("block", "details"),
+    [
+        ('[ERROR_JSON]{"type":"%s","message":"x","details":{"reset_at":"R"}}[/ERROR_JSON]', '{"reset_at": "R"}'),
+        ('[ERROR_JSON]{"type":"%s","message":"x","details":["R"]}[/ERROR_JSON]', '["R"]'),
+        ('[ERROR_JSON]{"type":"%s","message":"x","resetsAt":1794835624}[/ERROR_JSON]', "resetsAt: 1794835624"),
+        ('[ERROR_JSON]{"type":"%s","message":"x","limit":{"reset_at":"R"}}[/ERROR_JSON]', 'limit: {"reset_at": "R"}'),
+        ("[ERROR]\ntype: %s\nmessage: x\nretry-after: 60\n[/ERROR]", "retry-after: 60"),
+        ("[ERROR]\ntype: %s\nmessage: x\nreset_at: R\ndetails: more\n[/ERROR]", "more\nreset_at: R"),
+        ("[ERROR]\ntype: %s\nmessage: x\ndetails: reset at R\n[/ERROR]", "reset at R"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["recoverable", "fatal"])
+def test_what_an_error_says_of_the_end_of_a_limit_is_kept(block: str, details: str, kind: str) -> None:
+    found = only(block % kind)
+
+    assert (found.fields["type"], found.fields["message"], found.fields["details"]) == (kind, "x", details)
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("[USER_QUESTION]\nquestion: " + "x" * 10_001 + "\n[/USER_QUESTION]", "longer than"),

@@ -9,7 +9,7 @@ import pytest
 from keepfast.app.inspect import compare
 from keepfast.model.errors import Usage
 from keepfast.runner.actions.checkpoints import phase_base
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.reviews import HOUR, Late, Remark, late, rejected, remark
 from keepfast.store.maintenance.space import forget
 from tests.runner.place import PHASE, Place, say_phase
@@ -50,21 +50,23 @@ def test_a_review_that_is_too_long_is_refused_and_not_cut(place: Place) -> None:
     place.supervise()
 
     with pytest.raises(Usage, match="more than 100,000"):
-        place.tasks.reject(task.id, "x" * 100_001)
+        place.tasks.answers.reject(task.id, "x" * 100_001)
 
     assert place.state(task) == ("review", "approval")
-    assert [prompt["status"] for prompt in place.tasks.inbox()] == ["pending"]
+    assert [prompt["status"] for prompt in place.tasks.views.inbox()] == ["pending"]
 
 
 def test_what_was_asked_for_by_line_is_told_to_the_agent_and_kept_in_the_log(place: Place) -> None:
     task = place.task([say_phase(1)], [say_phase(1)], phases=REVIEWED)
     place.supervise()
 
-    place.tasks.reject(task.id, "Nearly.", [Remark("a.py", 3, "shorter"), Remark("a.py", -7, "keep it")], by="ann")
+    place.tasks.answers.reject(
+        task.id, "Nearly.", [Remark("a.py", 3, "shorter"), Remark("a.py", -7, "keep it")], by="ann"
+    )
     place.supervise()
 
     assert "Nearly.\n\n- a.py, line 3: shorter\n- a.py, removed line 7: keep it\n" in place.told()[1]
-    [event] = [one for one in place.tasks.log(task.id) if one["type"] == "changes_requested"]
+    [event] = [one for one in place.tasks.views.log(task.id) if one["type"] == "changes_requested"]
     assert (event["comments"], event["by"], event["phase"]) == ("Nearly.", "ann", 1)
     assert event["remarks"] == [
         {"path": "a.py", "line": 3, "text": "shorter"}, {"path": "a.py", "line": -7, "text": "keep it"},
@@ -75,31 +77,31 @@ def test_comments_are_kept_while_a_review_waits_and_sent_along_with_the_changes(
     task = place.task([say_phase(1)], [say_phase(1)], phases=REVIEWED)
     place.supervise()
 
-    place.tasks.comment(task.id, "Too long.", by="ann")
-    place.tasks.comment(task.id, "", [Remark("a.py", 3, "shorter")], by="bob")
+    place.tasks.answers.comment(task.id, "Too long.", by="ann")
+    place.tasks.answers.comment(task.id, "", [Remark("a.py", 3, "shorter")], by="bob")
 
     assert place.state(task) == ("review", "approval")
-    [waiting] = place.tasks.inbox()
+    [waiting] = place.tasks.views.inbox()
     assert [(one["by"], one["comments"], len(one["remarks"])) for one in waiting["comments"]] == [
         ("ann", "Too long.", 0), ("bob", "", 1),
     ]  # fmt: skip
-    place.tasks.reject(task.id, "")
+    place.tasks.answers.reject(task.id, "")
     place.supervise()
     assert "Too long.\n\n- a.py, line 3: shorter\n" in place.told()[1]
-    assert place.tasks.inbox()[0]["comments"] == []  # the next review of the phase begins afresh
+    assert place.tasks.views.inbox()[0]["comments"] == []  # the next review of the phase begins afresh
 
 
 def test_an_empty_comment_and_one_too_many_are_refused(place: Place) -> None:
     task = place.task([say_phase(1)], phases=REVIEWED)
     place.supervise()
-    place.tasks.comment(task.id, "x" * 60_000)
+    place.tasks.answers.comment(task.id, "x" * 60_000)
 
     with pytest.raises(Usage, match="nothing in this comment"):
-        place.tasks.comment(task.id, " ")
+        place.tasks.answers.comment(task.id, " ")
     with pytest.raises(Usage, match="more than 100,000"):
-        place.tasks.comment(task.id, "x" * 60_000)
+        place.tasks.answers.comment(task.id, "x" * 60_000)
 
-    assert len(place.tasks.inbox()[0]["comments"]) == 1
+    assert len(place.tasks.views.inbox()[0]["comments"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_a_policy_approves_what_nobody_answers_and_nothing_that_changed(place: P
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    assert place.tasks.show(task.id)["prompts"][0]["answered_by"] == "policy"
+    assert place.tasks.views.show(task.id)["prompts"][0]["answered_by"] == "policy"
 
 
 TWO = [{**PHASE, "name": "A", "review": True}, {**PHASE, "name": "B", "review": True}]
@@ -177,9 +179,9 @@ def ask_in_the_second_phase(place: Place) -> Task:
         phases=TWO,
     )
     place.supervise()
-    place.tasks.approve(task.id)
+    place.tasks.answers.approve(task.id)
     place.supervise()
-    place.tasks.answer(task.id, "this one")
+    place.tasks.answers.answer(task.id, "this one")
     place.supervise()
     assert place.state(task) == ("review", "approval")
     return task
@@ -193,7 +195,7 @@ def test_a_review_shows_all_that_its_phase_changed_whatever_was_saved_in_between
 
 def test_a_phase_that_is_done_again_is_reviewed_as_a_whole(place: Place) -> None:
     task = ask_in_the_second_phase(place)
-    place.tasks.reject(task.id, "More.")
+    place.tasks.answers.reject(task.id, "More.")
     place.supervise()
 
     assert in_this_phase(place, task) == ["p2a.txt", "p2b.txt", "p2c.txt"]
@@ -203,7 +205,7 @@ def test_the_review_of_the_first_phase_begins_with_the_start_of_the_task(place: 
     (place.workspace() / "before.txt").write_text("there before\n")
     task = place.task([{"write": ["a.txt", "1"]}, ASKS], [{"write": ["b.txt", "1"]}, say_phase(1)], phases=REVIEWED)
     place.supervise()
-    place.tasks.answer(task.id, "this one")
+    place.tasks.answers.answer(task.id, "this one")
     place.supervise()
 
     assert in_this_phase(place, task) == ["a.txt", "b.txt"]

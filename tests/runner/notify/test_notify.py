@@ -141,7 +141,7 @@ def test_a_webhook_is_told_of_a_question(place: Place, server: Server) -> None:
     supervise(place)
 
     [told] = server.bodies()
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
     assert (told["kind"], told["task"], told["prompt"]) == ("question", task.id, prompt["id"])
     assert "Which database?" in told["text"]
     assert told["options"] == ["포스트그레스", "SQLite, the small; one"]
@@ -294,8 +294,8 @@ def test_nobody_is_told_in_quiet_hours_and_everything_is_made_up_for(place: Plac
     answered = place.task([ASK], name="two")
     supervise(place)
     assert server.got == []
-    [prompt] = [one for one in place.tasks.inbox() if one["task"] == answered.id]
-    place.tasks.answer(prompt["id"], "1")
+    [prompt] = [one for one in place.tasks.views.inbox() if one["task"] == answered.id]
+    place.tasks.answers.answer(prompt["id"], "1")
     place.tasks.pause(answered.id)
 
     place.ahead = 3 * 3600 * 1_000_000_000

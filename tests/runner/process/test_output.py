@@ -181,7 +181,7 @@ def test_calls_of_our_tools_are_protocol_and_tell_the_step_from_there_on() -> No
     )  # fmt: skip
     output.feed_call(b'{"name": "PROGRESS", "fields": {"step": "03_users", "percent": "35"}}')
 
-    told = [(one["step"], one["type"]) for one in output.messages]
+    told = [(one.step, one.type) for one in output.messages]
     assert told == [
         ("", "log"), ("03_users", "protocol"), ("03_users", "log"), ("03_users", "log"), ("03_users", "protocol"),
         ("04_last", "protocol"),
@@ -205,6 +205,28 @@ def test_what_a_command_said_last_is_what_came_together_without_blocks() -> None
 
     assert output.last_said() == "The tests pass.\nOnly the name is open."
     assert bare.last_said() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[ERROR] type: recoverable, message: Rate limit exceeded, resets at 2026-11-16T13:00:00Z"],
+        ["[ERROR]", "type: recoverable", "message: Rate limit exceeded", "details: reset at 2026-11-16T13:00:00Z", "[/ERROR]"],
+        ["[ERROR]", "type: recoverable", "message: Rate limit exceeded", "retry-after: 3600", "[/ERROR]"],
+        ["[ERROR]", "type: recoverable", "message: Too many requests", "Retry-After: Mon, 16 Nov 2026 13:00:00 GMT", "[/ERROR]"],
+        ['[ERROR_JSON]{"type":"recoverable","message":"Rate limit exceeded","details":{"reset_at":"2026-11-16T13:00:00Z"}}'
+         "[/ERROR_JSON]"],
+        ['[ERROR_JSON]{"type":"recoverable","message":"Rate limit exceeded","resetsAt":1794834000000}[/ERROR_JSON]'],
+    ],
+)  # fmt: skip
+def test_an_agent_that_reports_a_limit_is_waited_for_until_its_reset(lines: list[str]) -> None:
+    output = PlainOutput(NOW, UTC)
+    for line in lines:
+        output.feed(line.encode() + b"\n")
+    output.close(1)
+
+    assert output.limit is not None
+    assert output.limit.resets_at == NOW + 3600
 
 
 def test_codex_lines() -> None:
@@ -273,7 +295,7 @@ def test_garbage_is_counted_and_never_raises(line: bytes) -> None:
 
 
 def types(output: Output) -> list[str]:
-    return [message["type"] for message in output.messages]
+    return [message.type for message in output.messages]
 
 
 def test_lines_of_blocks_and_markers_are_protocol_and_all_others_a_log() -> None:
@@ -298,7 +320,7 @@ def test_what_a_client_says_is_protocol_error_or_log_and_its_tools_are_not_its_l
     )
 
     assert types(output) == ["log", "protocol", "log", "error"]
-    assert [message["step"] for message in output.messages] == ["", "02", "02", "02"]
+    assert [message.step for message in output.messages] == ["", "02", "02", "02"]
     assert output.last_said() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
 
 
@@ -336,4 +358,4 @@ def test_progress_that_was_told_by_a_tool_is_reported_once() -> None:
     output.feed(json.dumps({"type": "assistant", "message": {"id": "m1", "content": [use]}}).encode())
     output.feed_call(json.dumps({"name": "PROGRESS", "fields": {"step": "02", "percent": "40"}}).encode())
 
-    assert [(one["step"], one["percent"]) for one in output.reports] == [("02", 40)]
+    assert [(one.step, one.percent) for one in output.reports] == [("02", 40)]

@@ -40,9 +40,9 @@ class Shimmed:
             time.sleep(0.02)
         return look
 
-    def wish(self, what: str) -> dict[str, Any]:
+    def wish(self, what: str) -> process.ShimState:
         number, end = process.wish(self.folder, what), time.monotonic() + 20
-        while process.state(self.folder).get("wish") != number and time.monotonic() < end:
+        while process.state(self.folder).wish != number and time.monotonic() < end:
             time.sleep(0.001)
         return process.state(self.folder)
 
@@ -153,7 +153,7 @@ def test_a_tree_of_twenty_processes_stands_still_and_goes_on(shimmed: Shimmed, t
         begin = time.monotonic()
         state = shimmed.wish("freeze")
         slowest = max(slowest, time.monotonic() - begin)
-        assert state["all"] and state["frozen"], state
+        assert state.all and state.frozen, state
         before = read(counters)
         time.sleep(0.05)
         assert read(counters) == before, "something still runs"
@@ -179,7 +179,7 @@ def test_a_thousand_freezes(shimmed: Shimmed, tmp_path: Path, request: Any) -> N
         begin = time.monotonic()
         state = shimmed.wish("freeze")
         times.append(time.monotonic() - begin)
-        assert state["all"], state
+        assert state.all, state
         before = read(counters)
         assert read(counters) == before
         shimmed.wish("thaw")
@@ -193,13 +193,13 @@ def test_a_frozen_tree_is_found_again_by_the_next_supervisor(shimmed: Shimmed, t
     shimmed.start("sleep", "600")
     shimmed.wish("freeze")
 
-    code = f"from keepfast.runner.process import shims; print(shims.state({shimmed.folder!r})['frozen'])"
+    code = f"from keepfast.runner.process import shims; print(shims.state({shimmed.folder!r}).frozen)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert not found.stderr
 
     assert found.stdout.strip() == "True"
     assert process.look(shimmed.folder, "t:1").kind == process.ALIVE
-    assert not shimmed.wish("thaw")["frozen"]
+    assert not shimmed.wish("thaw").frozen
 
 
 def test_a_full_disk_costs_lines_and_not_the_exit_code(shimmed: Shimmed) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.process import shims as process
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor

@@ -13,7 +13,7 @@ import pytest
 from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import DiskFull
 from keepfast.runner.actions.report import report
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from tests.runner.place import DONE, PHASE, Place, say_phase
 
 HOUR = 3600
@@ -116,7 +116,7 @@ def test_a_budget_of_tokens_is_told_at_half_and_ends_the_run(place: Place) -> No
     assert place.reasons(task)[-1] == "budget"
     assert [one["hold"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
-    place.tasks.budget(task.id, tokens=100_000)
+    place.tasks.answers.budget(task.id, tokens=100_000)
     place.supervise()
     assert place.state(task) == ("done", "")
 
@@ -127,11 +127,11 @@ def test_the_time_of_a_live_run_is_counted_as_used(place: Place) -> None:
     begin = time.monotonic()
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists() and time.monotonic() - begin > 2.5)
 
-    live = place.tasks.show(task.id)["used"]["seconds"]
+    live = place.tasks.views.show(task.id)["used"]["seconds"]
     assert 1 <= live <= 60
     go.touch()
     place.supervise()
-    assert live <= place.tasks.show(task.id)["used"]["seconds"] <= 60
+    assert live <= place.tasks.views.show(task.id)["used"]["seconds"] <= 60
 
 
 def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: Place) -> None:
@@ -161,6 +161,32 @@ def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: P
     assert place.ground.tables.task(task.id).tokens == 2010
 
 
+@pytest.mark.parametrize(
+    ("end", "reason", "outcome"),
+    [([result()], "budget", "budget"), ([result(total_cost_usd=3.0)], "budget", "budget"), ([{"exit": 3}], "crash", "crashed")],
+    ids=["tokens", "money", "crash"],
+)  # fmt: skip
+def test_a_run_that_ends_over_its_budget_without_a_word_is_held_at_once(
+    place: Place, end: list[dict[str, Any]], reason: str, outcome: str
+) -> None:
+    """It does not wait to go on first, which it may not."""
+    change(place, backoff_first=HOUR, backoff_longest=HOUR)
+    keys: dict[str, Any] = {"money": 2.5} if "cost" in str(end) else {"tokens": 500}
+    turn = [{"write": ["a.txt", "1"]}, used(900, "1"), spoken("I could not say more."), *end]
+    task = client(place, turn, [spoken(DONE["say"]), result()], budget=keys)
+
+    place.supervise()
+
+    newest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
+    assert place.state(task) == ("active", "budget")
+    assert (place.reasons(task)[-1], place.outcomes(task)) == (reason, [outcome])
+    assert (newest["reason"], newest["agent"]["blockedBy"]) == (reason, "budget")
+    assert [one["hold"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
+    place.tasks.answers.budget(task.id, tokens=100_000, money=10)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+
+
 @pytest.mark.databases
 def test_money_that_is_used_up_starts_nothing_more(place: Place) -> None:
     """What a run cost is known when it ends: the next one, though its phase is due, is not begun."""
@@ -172,10 +198,10 @@ def test_money_that_is_used_up_starts_nothing_more(place: Place) -> None:
     assert place.state(task) == ("active", "budget")
     assert place.journal() == ["begin 0", "end 0"]
     assert place.ground.tables.task(task.id).reason == "The budget of money is used up."
-    place.tasks.budget(task.id, money=2.75)
+    place.tasks.answers.budget(task.id, money=2.75)
     place.supervise()
     assert place.journal() == ["begin 0", "end 0"], "that is not enough either"
-    place.tasks.budget(task.id, money=10)
+    place.tasks.answers.budget(task.id, money=10)
     place.supervise()
     assert place.state(task) == ("done", "")
 
@@ -258,7 +284,7 @@ def test_a_limit_without_a_reset_time_is_a_limit_of_the_account(place: Place, wo
     place.supervise(until=place.holds(second, "rate_limit"))
 
     assert place.state(first) == ("active", "rate_limit"), place
-    shown = place.tasks.show(first.id)
+    shown = place.tasks.views.show(first.id)
     assert shown["status"] == shown["agent_status"] == "waiting_rate_limit"
     assert 0 < shown["hold"]["seconds_left"] <= HOUR and not shown["hold"]["needs_you"]
     document = json.loads((place.base / "one/.checkpoints/latest.json").read_text())
@@ -317,7 +343,7 @@ def test_a_denied_tool_is_a_question_and_may_be_allowed(place: Place) -> None:
     place.supervise()
     assert place.state(task) == ("active", "approval")
     assert "was not allowed to use Bash" in place.ground.tables.task(task.id).reason
-    assert "resume" in place.tasks.show(task.id)["actions"]
+    assert "resume" in place.tasks.views.show(task.id)["actions"]
 
     place.tasks.resume(task.id, allow=["Bash(make test)"])
     place.supervise()
@@ -376,7 +402,7 @@ def test_a_marker_counts_though_the_agent_stays(
     place.supervise(until=lambda: place.outcomes(task)[:1] == [outcome])
 
     assert reason in place.reasons(task)
-    why = [one["why"] for one in place.tasks.log(task.id) if one["type"] == "stopping"]
+    why = [one["why"] for one in place.tasks.views.log(task.id) if one["type"] == "stopping"]
     assert why == ["lingering"]
 
 

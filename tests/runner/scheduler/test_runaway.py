@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.db.tables import Task
+from keepfast.runner.domain.records import Task
 from keepfast.runner.notify.channels import URGENT
 from tests.runner.actions.test_needs import need
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
@@ -34,7 +34,7 @@ def waits(place: Place, task: Task, kind: str) -> list[int]:
 
 
 def supervise(place: Place, task: Task) -> None:
-    place.supervise(until=lambda: place.tasks.inbox() != [] or runs(place, task) >= MOST - 1)
+    place.supervise(until=lambda: place.tasks.views.inbox() != [] or runs(place, task) >= MOST - 1)
 
 
 def kinds_told(place: Place, task: Task) -> list[str]:
@@ -49,7 +49,7 @@ def test_malformed_turns_are_attempts_whatever_they_changed(place: Place) -> Non
 
     assert place.state(task) == ("active", "no_progress"), place
     assert place.outcomes(task) == ["idle"] * 3
-    assert [one["hold"] for one in place.tasks.inbox()] == ["no_progress"]
+    assert [one["hold"] for one in place.tasks.views.inbox()] == ["no_progress"]
     assert kinds_told(place, task) == ["stuck"]
     assert "stuck" in URGENT
 
@@ -103,7 +103,7 @@ def test_a_person_who_resumes_after_crashes_forgives_idle_turns_too(place: Place
     assert place.state(task) == ("active", "crashed"), place
 
     place.tasks.resume(task.id)
-    place.supervise(until=lambda: runs(place, task) > 3 and place.tasks.inbox() != [])
+    place.supervise(until=lambda: runs(place, task) > 3 and place.tasks.views.inbox() != [])
 
     assert runs(place, task) == 6
 
@@ -113,7 +113,7 @@ def test_a_person_who_resumes_it_gives_as_many_attempts_again(place: Place) -> N
     supervise(place, task)
 
     place.tasks.resume(task.id)
-    place.supervise(until=lambda: runs(place, task) > 3 and place.tasks.inbox() != [])
+    place.supervise(until=lambda: runs(place, task) > 3 and place.tasks.views.inbox() != [])
 
     assert runs(place, task) == 6
 
@@ -130,7 +130,7 @@ def test_a_phase_that_was_completed_lets_the_next_one_begin_to_count(place: Plac
 def test_asking_again_for_what_was_given_leads_to_a_person(place: Place) -> None:
     task = place.task(*changing(need("api_key", "SHOP_KEY")))
     place.supervise()
-    place.tasks.secret(task.id, "SHOP_KEY", "4711-0815")
+    place.tasks.answers.secret(task.id, "SHOP_KEY", "4711-0815")
 
     supervise(place, task)
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.actions import documents
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import RESTARTING
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.runner.scheduler import service as serving
@@ -48,14 +48,14 @@ def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
     go.touch()
 
     begin = time.monotonic()
     place.supervise(until=lambda: time.monotonic() - begin > 1)
-    assert process.state(last(place, task).folder)["frozen"]
+    assert process.state(last(place, task).folder).frozen
     assert place.journal() == ["begin 0"]
-    assert place.tasks.show(task.id)["frozen"]
+    assert place.tasks.views.show(task.id)["frozen"]
     place.tasks.resume(task.id)
     place.supervise()
 
@@ -72,12 +72,12 @@ def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
     for number in (1, 2):
         place.tasks.freeze(task.id)
         place.supervise(until=lambda number=number: place.reasons(task).count("user_pause") == number)  # type: ignore[misc]
-        assert process.state(last(place, task).folder)["frozen"]
+        assert process.state(last(place, task).folder).frozen
         begin = time.monotonic()
         place.supervise(until=lambda begin=begin: time.monotonic() - begin > 1)  # type: ignore[misc]
         assert place.reasons(task).count("user_pause") == number, "another supervisor finds it frozen, and kept"
         place.tasks.resume(task.id)
-        place.supervise(until=lambda: not process.state(last(place, task).folder)["frozen"])
+        place.supervise(until=lambda: not process.state(last(place, task).folder).frozen)
     go.touch()
     place.supervise()
 
@@ -98,16 +98,16 @@ def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
     assert document["task"]["status"] == document["agent"]["status"] == "paused"
     assert document["agent"]["blockedBy"] == "user_pause"
     assert json.loads((place.workspace() / ".metadata" / "task.json").read_text())["status"] == "paused"
-    [listed], [waiting] = place.tasks.listing(), place.tasks.inbox()
+    [listed], [waiting] = place.tasks.views.listing(), place.tasks.views.inbox()
     assert listed["frozen"] and (listed["status"], listed["agent_status"]) == ("paused", "paused")
     assert (listed["hold"]["kind"], listed["hold"]["needs_you"]) == ("user_pause", True)
     assert listed["actions"] == waiting["actions"] == ["resume", "pause", "cancel"]
     assert (waiting["task"], waiting["hold"]) == (task.id, "user_pause")
 
     place.tasks.resume(task.id)
-    [listed] = place.tasks.listing()
+    [listed] = place.tasks.views.listing()
     assert (listed["status"], listed["agent_status"], listed["hold"]) == ("in_progress", "running", None)
-    assert "freeze" in listed["actions"] and not place.tasks.inbox()
+    assert "freeze" in listed["actions"] and not place.tasks.views.inbox()
     go.touch()
     place.supervise()
     assert place.state(task) == ("done", "")
@@ -126,7 +126,7 @@ def test_a_freeze_is_a_hold_with_its_transitions(place: Place, then: str) -> Non
     getattr(place.tasks, then)(task.id)
     go.touch()
     place.supervise()
-    moves = [event for event in place.tasks.log(task.id) if event["type"] == "state_transition"]
+    moves = [event for event in place.tasks.views.log(task.id) if event["type"] == "state_transition"]
     told = [
         (one["from"], one["to"], one["trigger"], one["metadata"]["hold"], one["metadata"].get("lifted"))
         for one in moves
@@ -145,8 +145,10 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).get("frozen")))
-    os.kill(process.agent(last(place, task).folder)["pid"], 9)
+    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
+    pid = process.agent(last(place, task).folder).pid
+    assert pid is not None
+    os.kill(pid, 9)
     go.touch()
 
     place.supervise()
@@ -181,7 +183,7 @@ def test_what_is_decided_about_a_task_that_waits_is_in_its_newest_document(
     expected = {"pause": ("user_pause", "paused"), "cancel": ("cancel", "cancelled")}[what]
     assert (document["reason"], document["task"]["status"]) == expected
     assert document["createdBy"] == "user"
-    assert place.tasks.show(task.id)["status"] == expected[1]
+    assert place.tasks.views.show(task.id)["status"] == expected[1]
 
 
 def test_a_task_that_never_ran_leaves_no_document_when_it_is_cancelled(place: Place) -> None:
@@ -241,7 +243,8 @@ def test_tasks_behind_a_limit_go_on_by_their_priority(place: Place) -> None:
     wanted = ["critical", "high", "normal, begun", "normal", "low"]
 
     due = {
-        name: place.tasks.describe(place.ground.tables.task(task.id))["hold"]["until"] for name, task in tasks.items()
+        name: place.tasks.views.describe(place.ground.tables.task(task.id))["hold"]["until"]
+        for name, task in tasks.items()
     }
     assert sorted(due, key=lambda name: due[name]) == wanted
     place.supervise()
@@ -404,7 +407,7 @@ def test_tasks_below_the_roots_come_back_when_a_supervisor_starts(place: Place) 
     """Nobody has to say `rebuild`: the supervisor looks where it was told that tasks are."""
     task = place.task([DONE])
     place.lose_database()
-    assert place.tasks.listing() == []
+    assert place.tasks.views.listing() == []
     change(place, roots=[str(place.base)])
 
     supervisor = Supervisor(place.ground, Idle())
@@ -570,13 +573,13 @@ def test_an_agent_is_started_before_it_speaks_and_tells_nothing_before_it_does(p
     task = place.task([{"say": "I begin."}, {"sleep": seconds}, DONE])
     place.supervise()
 
-    log = {event["type"]: event for event in place.tasks.log(task.id)}
+    log = {event["type"]: event for event in place.tasks.views.log(task.id)}
     run = place.ground.tables.last_run(task.id)
     assert run is not None
     with open(f"{run.folder}/out.log.times") as file:
         first = int(file.read().split()[1])
     assert run.started_at <= run.live_at <= first
-    assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= documents.moment(first)
+    assert log["run_begun"]["timestamp"] <= log["agent_started"]["timestamp"] <= moment(first)
     assert "progress" not in log
 
 

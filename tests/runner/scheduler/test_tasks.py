@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from time import sleep
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.resume import extractor as notes
 from keepfast.runner.actions.environment import Ground
 from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain.records import Agent, TaskSpec
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.scheduler import attempts
 from keepfast.runner.scheduler.attempts import Threads
@@ -63,11 +65,11 @@ def test_a_custom_task_ends_with_its_marker(place: Place) -> None:
 def test_a_question_waits_for_its_answer(place: Place) -> None:
     task = place.task([ASK], [DONE])
     place.supervise()
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
     assert place.state(task) == ("active", "question")
-    assert place.tasks.show(task.id)["status"] == "waiting_question"
+    assert place.tasks.views.show(task.id)["status"] == "waiting_question"
 
-    place.tasks.answer(prompt["id"], "sqlite")
+    place.tasks.answers.answer(prompt["id"], "sqlite")
     place.supervise()
 
     assert place.state(task) == ("done", "")
@@ -79,34 +81,34 @@ def test_a_question_waits_for_its_answer(place: Place) -> None:
 def test_of_two_answers_only_the_first_counts(place: Place) -> None:
     place.task([ASK], [DONE])
     place.supervise()
-    [prompt] = place.tasks.inbox()
-    place.tasks.answer(prompt["id"], "SQLite")
+    [prompt] = place.tasks.views.inbox()
+    place.tasks.answers.answer(prompt["id"], "SQLite")
 
     with pytest.raises(Conflict, match="no longer waiting"):
-        place.tasks.answer(prompt["id"], "PostgreSQL")
+        place.tasks.answers.answer(prompt["id"], "PostgreSQL")
 
 
 def test_an_answer_that_is_nearly_an_option_is_refused_with_a_suggestion(place: Place) -> None:
     place.task([ASK], [DONE])
     place.supervise()
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
 
     with pytest.raises(Usage, match="Did you mean 'PostgreSQL'"):
-        place.tasks.answer(prompt["id"], "Postgre")
+        place.tasks.answers.answer(prompt["id"], "Postgre")
 
 
 @pytest.mark.parametrize(("text", "exactly"), [("Neither; keep it in files", False), ("PostgreSQL 9", True)])
 def test_a_choice_takes_words_of_ones_own(place: Place, text: str, exactly: bool) -> None:
     task = place.task([ASK], [DONE])
     place.supervise()
-    [prompt] = place.tasks.inbox()
+    [prompt] = place.tasks.views.inbox()
 
-    _, warning = place.tasks.answer(prompt["id"], text, exactly=exactly)
+    _, warning = place.tasks.answers.answer(prompt["id"], text, exactly=exactly)
     place.supervise()
 
     assert warning, "it is said that this was none of the options"
     assert place.state(task) == ("done", "")
-    assert place.tasks.show(task.id)["prompts"][0]["answer"] == text
+    assert place.tasks.views.show(task.id)["prompts"][0]["answer"] == text
     assert text in place.told()[1]
 
 
@@ -116,7 +118,7 @@ def test_a_secret_reaches_the_agent_and_no_log(place: Place) -> None:
     place.supervise()
     assert place.state(task) == ("active", "secret")
 
-    place.tasks.secret(task.id, "API_KEY", "s3cr3t-value-42")
+    place.tasks.answers.secret(task.id, "API_KEY", "s3cr3t-value-42")
     place.supervise()
 
     assert place.state(task) == ("done", "")
@@ -134,7 +136,7 @@ def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) 
     assert place.state(task) == ("queued", "secret")
     assert place.journal() == []
 
-    place.tasks.secret(task.id, "TOKEN", "value-of-it")
+    place.tasks.answers.secret(task.id, "TOKEN", "value-of-it")
     place.supervise()
 
     assert place.state(task) == ("done", "")
@@ -144,7 +146,7 @@ def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) 
 def test_a_limit_is_waited_for_and_the_task_goes_on(place: Place) -> None:
     task = place.task([{"limited": 1}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(task, "rate_limit"))
-    hold = place.tasks.describe(place.ground.tables.task(task.id))["hold"]
+    hold = place.tasks.views.describe(place.ground.tables.task(task.id))["hold"]
     assert hold["until"]
     assert hold["seconds_left"] <= 1
 
@@ -164,7 +166,7 @@ def test_a_crash_is_tried_again_after_a_back_off(place: Place) -> None:
 
     assert place.state(task) == ("done", "")
     assert place.outcomes(task) == ["crashed", "complete"]
-    assert "backoff" in [event.get("metadata", {}).get("hold") for event in place.tasks.log(task.id)]
+    assert "backoff" in [event.get("metadata", {}).get("hold") for event in place.tasks.views.log(task.id)]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_after_max_attempts_crashes_in_a_row_a_person_decides(place: Place, endi
     ask = [{"say": "[USER_QUESTION]\nquestion: Which?\n[/USER_QUESTION]"}]
     task = place.task(ending, ask, *[ending] * 4, [DONE])
     place.supervise()
-    place.tasks.answer(task.id, "this")
+    place.tasks.answers.answer(task.id, "this")
 
     place.supervise()
 
@@ -187,7 +189,7 @@ def test_after_max_attempts_crashes_in_a_row_a_person_decides(place: Place, endi
     assert len(place.outcomes(task)) == 5, "one, a question, and three in a row"
     reason = place.ground.tables.task(task.id).reason
     assert "3 times" in reason and "exit code 3" in reason
-    [waiting] = place.tasks.inbox()
+    [waiting] = place.tasks.views.inbox()
     assert (waiting["task"], waiting["hold"], waiting["text"]) == (task.id, "crashed", reason)
     place.tasks.resume(task.id)
     place.supervise()
@@ -245,16 +247,16 @@ def test_an_agent_that_is_not_installed_fails_with_its_name_and_leaves_no_draft(
     with pytest.raises(Usage, match="no-such-agent"):
         place.task([DONE], agent={"command": ["no-such-agent"]})
 
-    assert place.tasks.listing(archived=True) == []
+    assert place.tasks.views.listing(archived=True) == []
     assert list(place.workspace().iterdir()) == [], "the folder is as it was"
 
 
 def test_of_several_tasks_none_is_made_if_one_cannot_start(place: Place) -> None:
     good = _spec(place)
     with pytest.raises(Usage, match="no-such-agent"):
-        place.tasks.new_all([good, {**good, "agent": {"command": ["no-such-agent"]}}], start=True)
+        place.tasks.new_all([good, replace(good, agent={"command": ["no-such-agent"]})], start=True)
 
-    assert place.tasks.listing() == []
+    assert place.tasks.views.listing() == []
 
 
 def test_a_fork_that_cannot_start_is_not_made(place: Place) -> None:
@@ -262,7 +264,7 @@ def test_a_fork_that_cannot_start_is_not_made(place: Place) -> None:
     with pytest.raises(Usage, match="no-such-agent"):
         place.tasks.fork(task.id, str(place.base / "trial"), start=True)
 
-    assert [one["id"] for one in place.tasks.listing()] == [task.id]
+    assert [one["id"] for one in place.tasks.views.listing()] == [task.id]
     assert not (place.base / "trial").exists()
 
 
@@ -274,13 +276,13 @@ def test_a_review_is_approved_and_bound_to_what_was_reviewed(place: Place) -> No
     assert place.state(task) == ("review", "approval")
     (place.workspace() / "a").write_text("somebody else")
     with pytest.raises(Conflict, match="changed since the review"):
-        place.tasks.approve(task.id)
+        place.tasks.answers.approve(task.id)
     (place.workspace() / "a").write_text("1")
 
-    place.tasks.approve(task.id)
+    place.tasks.answers.approve(task.id)
     place.supervise()
     assert place.state(task) == ("review", "approval")
-    place.tasks.approve(task.id)
+    place.tasks.answers.approve(task.id)
 
     assert place.state(task) == ("done", "")
 
@@ -290,12 +292,12 @@ def test_requested_changes_become_the_next_prompt_at_most_three_times(place: Pla
     task = place.task(*[[say_phase(1)]] * 4, phases=phases)
     for number in range(3):
         place.supervise()
-        place.tasks.reject(task.id, f"Please use tabs {number}.")
+        place.tasks.answers.reject(task.id, f"Please use tabs {number}.")
     place.supervise()
 
     assert "Please use tabs 2." in place.told()[3]
     with pytest.raises(NotAllowed, match="reworked 3 times"):
-        place.tasks.reject(task.id, "Again.")
+        place.tasks.answers.reject(task.id, "Again.")
 
 
 def test_a_failing_verification_sends_the_agent_back_with_its_output(place: Place) -> None:
@@ -318,7 +320,7 @@ def test_after_three_failed_verifications_a_person_decides(place: Place) -> None
     place.supervise()
 
     assert place.state(task) == ("review", "approval")
-    assert place.tasks.inbox()[0]["flagged"]
+    assert place.tasks.views.inbox()[0]["flagged"]
     assert len(place.outcomes(task)) == 4
 
 
@@ -397,13 +399,13 @@ def test_a_malformed_question_beside_a_valid_one_is_told_and_the_valid_one_count
     place.supervise()
 
     assert place.state(task) == ("active", "question")
-    [refused] = [event for event in place.tasks.log(task.id) if event["type"] == "block_refused"]
+    [refused] = [event for event in place.tasks.views.log(task.id) if event["type"] == "block_refused"]
     assert (refused["block"], refused["why"]) == ("USER_QUESTION", "the field question is missing")
-    [warning] = place.tasks.show(task.id)["warnings"]
+    [warning] = place.tasks.views.show(task.id)["warnings"]
     assert "the field question is missing" in warning["message"]
     log = (place.workspace() / ".logs/agent.log").read_text()
     assert " block_refused " in log and " warning " in log
-    place.tasks.answer(task.id, "this")
+    place.tasks.answers.answer(task.id, "this")
     place.supervise()
     assert place.state(task) == ("done", "")
     assert "the field question is missing" in place.told()[1]
@@ -415,7 +417,7 @@ def test_a_budget_of_time_ends_the_run_and_more_of_it_lets_it_go_on(place: Place
     place.supervise()
     assert place.state(task) == ("active", "budget")
 
-    place.tasks.budget(task.id, minutes=10)
+    place.tasks.answers.budget(task.id, minutes=10)
 
     assert place.state(task) == ("active", "")
 
@@ -431,14 +433,14 @@ def test_tasks_wait_for_those_they_name(place: Place) -> None:
 
 def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
     first = place.task([{"sleep": 0.3}, DONE])
-    second = place.tasks.new({**_spec(place), "agent": place.agent("other", [DONE])}, start=True)
+    second = place.tasks.new(replace(_spec(place), agent=cast(Agent, place.agent("other", [DONE]))), start=True)
     place.supervise()
 
     [one], [two] = (place.ground.tables.runs("task = ?", task.id) for task in (first, second))
     assert one.ended_at <= two.started_at or two.ended_at <= one.started_at
 
 
-def _spec(place: Place) -> dict[str, object]:
+def _spec(place: Place) -> TaskSpec:
     from keepfast.runner.actions import taskfile
 
     return taskfile.check({"brief": "Do it.", "workspace": str(place.workspace()), "agent": {"command": ["true"]}}, "/")
@@ -473,7 +475,7 @@ def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
 @pytest.mark.databases
 def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     task = place.task([DONE])
-    monkeypatch.setattr("keepfast.runner.db.database.WAIT", 0.1)
+    monkeypatch.setattr("keepfast.runner.db.sqlite.WAIT", 0.1)
     monkeypatch.setattr("keepfast.runner.db.postgres.WAIT", 0.1)
     ground = place.make_ground()
     other = place.ground.tables._db
@@ -513,8 +515,8 @@ def test_optional_questions_are_answered_by_their_default_in_time(place: Place) 
     place.supervise(until=lambda: "question_expired" in place.events(task))
 
     assert place.state(task) == ("active", "question")  # the required one still waits
-    [prompt] = place.tasks.inbox()
-    place.tasks.answer(prompt["id"], "1")
+    [prompt] = place.tasks.views.inbox()
+    place.tasks.answers.answer(prompt["id"], "1")
     place.supervise()
     assert "The answer: blue" in place.told()[1]
 
@@ -523,7 +525,7 @@ def test_the_same_question_twice_is_asked_once(place: Place) -> None:
     place.task([ASK, {"say": ASK["say"].replace("Which database?", "which  DATABASE")}])
     place.supervise()
 
-    assert len(place.tasks.inbox()) == 1
+    assert len(place.tasks.views.inbox()) == 1
 
 
 def test_the_task_with_exactly_this_title_is_meant(place: Place) -> None:
@@ -532,13 +534,13 @@ def test_the_task_with_exactly_this_title_is_meant(place: Place) -> None:
     short = place.task([DONE], title="Translate", start=False)
     word = place.task([DONE], title="task", start=False)
 
-    assert place.tasks.find("Translate").id == short.id
-    assert place.tasks.find("task").id == word.id
+    assert place.tasks.views.find("Translate").id == short.id
+    assert place.tasks.views.find("task").id == word.id
     with pytest.raises(Usage, match="could be"):
-        place.tasks.find("Trans")
+        place.tasks.views.find("Trans")
     place.task([DONE], title="Translate", start=False)
     with pytest.raises(Usage, match="could be"):
-        place.tasks.find("Translate")
+        place.tasks.views.find("Translate")
 
 
 def test_an_unknown_task_is_named(place: Place) -> None:
@@ -548,7 +550,7 @@ def test_an_unknown_task_is_named(place: Place) -> None:
 
 def test_a_task_of_a_name_that_is_no_text_is_unknown(place: Place) -> None:
     with pytest.raises(NotFound):
-        place.tasks.show("bad\udcff")
+        place.tasks.views.show("bad\udcff")
 
 
 @pytest.mark.databases
@@ -576,7 +578,7 @@ def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> Non
     (place.base / "go").touch()
     place.supervise()  # another observer reads everything again
 
-    told = [one for one in place.tasks.log(task.id) if one["type"] == "context"]
+    told = [one for one in place.tasks.views.log(task.id) if one["type"] == "context"]
     assert [(one["request"], one["used"], one["percent"]) for one in told] == [
         (1, 50_000, 25.0), (2, 90_000, 45.0), (3, 180_000, 90.0),
     ]  # fmt: skip
@@ -597,7 +599,7 @@ def test_a_fault_of_ours_is_said_and_tried_again(place: Place, monkeypatch: pyte
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    [trouble] = [one for one in place.tasks.log(task.id) if one["type"] == "trouble"]
+    [trouble] = [one for one in place.tasks.views.log(task.id) if one["type"] == "trouble"]
     assert trouble["error"] == "ZeroDivisionError: planted"
     assert place.journal() == ["begin 0", "end 0"]
 
@@ -652,8 +654,8 @@ def test_a_memory_that_fills_up_is_saved_and_the_agent_is_told(place: Place) -> 
     Path(marks[1]).touch()
     place.supervise()
 
-    assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens are used." in told
-    assert [one["band"] for one in place.tasks.log(task.id) if one["type"] == "context_band"] == [70, 80]
+    assert "Checkpoint created (tokens 85%). 170,000 of 200,000 tokens used." in told
+    assert [one["band"] for one in place.tasks.views.log(task.id) if one["type"] == "context_band"] == [70, 80]
 
 
 def test_notes_of_a_supervised_task_hold_words_of_people_alone(place: Place) -> None:
@@ -669,11 +671,11 @@ def test_notes_of_a_supervised_task_hold_words_of_people_alone(place: Place) -> 
     ]
     task = place.task(*turns, phases=phases, title="real", brief="Build the JWT thing")
     place.supervise()
-    place.tasks.answer(place.tasks.inbox()[0]["id"], "SQLite")
+    place.tasks.answers.answer(place.tasks.views.inbox()[0]["id"], "SQLite")
     place.supervise()
-    place.tasks.reject(task.id, "Name the columns.")
+    place.tasks.answers.reject(task.id, "Name the columns.")
     place.supervise()
-    place.tasks.approve(task.id)
+    place.tasks.answers.approve(task.id)
     place.supervise()
     assert place.state(task) == ("done", "")
     told = place.told()
@@ -696,8 +698,8 @@ def test_a_session_that_goes_on_keeps_the_task_as_its_current_one(place: Place) 
     phases = [{**PHASE, "name": "Plan"}, {**PHASE, "name": "Build"}]
     task = place.task([ASK], [DONE], phases=phases, title="real", brief="Build the JWT thing")
     place.supervise()
-    prompt = place.tasks.inbox()[0]["id"]
-    place.tasks.answer(prompt, "SQLite")
+    prompt = place.tasks.views.inbox()[0]["id"]
+    place.tasks.answers.answer(prompt, "SQLite")
     [answer] = place.ground.tables.prompts("id = ?", prompt)
     begun = place.told()[0]
 

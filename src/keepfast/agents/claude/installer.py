@@ -125,7 +125,7 @@ def with_status_line(text: str, name: str, command: Callable[[str], str]) -> str
         return append(text, _opening(text), {"type": "command", "command": command(""), "padding": 0}, "statusLine")
     own = line.get("command") if isinstance(line, dict) else None
     if not isinstance(own, str):
-        raise Failed(f"`statusLine` in {name} is of a form that keepfast does not know.", "Nothing was changed.")
+        raise Failed(f"`statusLine` in {name} is of an unknown form.", "Nothing was changed.")
     return _with_command(text, command(_own(own) if _STATUS_LINE.search(own) else own))
 
 
@@ -152,7 +152,7 @@ def _checked(text: str, name: str) -> dict[str, Any]:
     """The settings, if all that we touch has the form that we know; nothing is changed otherwise."""
     if not text.strip():
         return {}
-    advice = "Mend it, then try again; nothing was changed."
+    advice = "Fix it and try again; nothing was changed."
     try:
         settings = json.loads(text)
     except ValueError as error:

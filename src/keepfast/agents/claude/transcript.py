@@ -21,12 +21,14 @@ from keepfast.agents.turns import (
     TODO,
     WRITE,
     Call,
+    MessageSize,
     Turn,
     clip,
     clip_input,
     clip_output,
 )
 from keepfast.model.frozen import FORMER_COMMANDS
+from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
     from keepfast.agents.transcript import Conversation
@@ -64,6 +66,8 @@ NOT_ASKED = re.compile(
 )
 COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.S)
 ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
+SKILL_FOLDER = re.compile(r"\s*Base directory for this skill: [^\n]*\n*")
+LONGEST_BODY = 4_000
 TYPED = re.compile(r"/[a-z][\w:-]*(?:\s|$)")
 REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|\Z)", re.S)
 FEWEST_WORDS = 3
@@ -78,6 +82,7 @@ OWN_COMMANDS = frozenset(
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}
 LARGE_OUTPUT = 3_000
 KEPT_MEASURES = 200
+MOST_HITS = 20_000
 
 
 def is_ours(entry: dict[str, Any]) -> bool:
@@ -210,22 +215,19 @@ def _measure(conversation: Conversation, message: dict[str, Any]) -> None:
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return
-    if message.get("id") == conversation.scratch.get("message"):
+    newest, wrote = conversation.newest, usage.get("output_tokens") or 0
+    if message.get("id") == newest.message:
         # The count of written tokens grows from line to line of one message.
-        wrote = usage.get("output_tokens") or 0
-        conversation.scratch["wrote"] = max(wrote, conversation.scratch.get("wrote", 0))
+        newest.wrote = max(wrote, newest.wrote)
         return
     parts = [usage.get(key) or 0 for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
     filled = sum(part for part in parts if isinstance(part, int))
-    wrote = usage.get("output_tokens") or 0
-    before = conversation.scratch.get("filled", 0)
-    shown, outputs = conversation.scratch.get("shown", 0), conversation.scratch.get("outputs", 0)
-    if before and outputs == 1 and shown >= LARGE_OUTPUT:
-        grown = filled - before - conversation.scratch.get("wrote", 0)
-        if shown / 8 < grown < shown:
-            conversation.measured.append((shown, grown))
+    if newest.filled and newest.outputs == 1 and newest.shown >= LARGE_OUTPUT:
+        grown = filled - newest.filled - newest.wrote
+        if newest.shown / 8 < grown < newest.shown:
+            conversation.measured.append((newest.shown, grown))
             del conversation.measured[:-KEPT_MEASURES]
-    conversation.scratch.update(message=message.get("id"), filled=filled, wrote=wrote, shown=0, outputs=0)
+    conversation.newest = MessageSize(message.get("id"), filled, wrote)
 
 
 def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: bool) -> None:
@@ -240,6 +242,8 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
             if call is not None and not call.done:
                 _end(conversation, call, block, entry, prompt, side)
     if not side:
+        if entry.get("isMeta"):
+            _expand(conversation, _text(content) if isinstance(content, list) else content)
         command, text = _asked(entry)
         if command:
             _add(conversation, entry, "command", clip(command, "asked"), prompt, False)
@@ -247,11 +251,18 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
             _ask(conversation, entry, text, prompt)
 
 
+def _expand(conversation: Conversation, body: object) -> None:
+    """Right behind a command the client puts the text that it stands for."""
+    last = conversation.turns[-1] if conversation.turns else None
+    if last is not None and last.kind == "command" and not last.body and isinstance(body, str):
+        last.body = head(SKILL_FOLDER.sub("", body), LONGEST_BODY)
+
+
 def _ask(conversation: Conversation, entry: dict[str, Any], text: str, prompt: int) -> None:
     text = clip(text, "asked")
-    queued = conversation.scratch.get("queued")
+    queued = conversation.queued
     if queued is not None and queued[0] == text and queued[1] >= len(conversation.turns) - 400:
-        conversation.scratch["queued"] = None
+        conversation.queued = None
         return
     _add(conversation, entry, "asked", text, prompt, False)
 
@@ -264,10 +275,10 @@ def _queued(conversation: Conversation, entry: dict[str, Any], prompt: int) -> N
     command, text = spoken(content)
     if command:
         _add(conversation, entry, "command", clip(command, "asked"), prompt, False)
-    queued = conversation.scratch.get("queued")
+    queued = conversation.queued
     if text and not (queued is not None and queued[0] == clip(text, "asked")):
         _add(conversation, entry, "asked", clip(text, "asked"), prompt, False)
-        conversation.scratch["queued"] = (clip(text, "asked"), len(conversation.turns))
+        conversation.queued = (clip(text, "asked"), len(conversation.turns))
 
 
 def _asked(entry: dict[str, Any]) -> tuple[str, str]:
@@ -335,8 +346,8 @@ def _end(
     call.failed = bool(block.get("is_error"))
     call.output = clip_output(output)
     if not side:
-        conversation.scratch["shown"] = conversation.scratch.get("shown", 0) + len(output)
-        conversation.scratch["outputs"] = conversation.scratch.get("outputs", 0) + 1
+        conversation.newest.shown += len(output)
+        conversation.newest.outputs += 1
     result = entry.get("toolUseResult")
     if call.failed:
         refused = REFUSED.search(output)
@@ -356,13 +367,8 @@ def _end(
     elif call.act == RUN:
         shell.take(conversation.files, call, output, conversation.cwd, conversation.keep)
     elif call.act in (SEARCH, ASK, TASK):
-        call.facts = {
-            key: facts[key]
-            for key in ("mode", "filenames", "content", "answers", "task", "statusChange")
-            if key in facts
-        }
-        if isinstance(call.facts.get("content"), str):
-            call.facts["content"] = call.facts["content"][:20_000]
+        call.answers, call.task, hits = facts.get("answers"), facts.get("task"), facts.get("content")
+        call.hits = hits[:MOST_HITS] if isinstance(hits, str) else ""
 
 
 def _seen(conversation: Conversation, call: Call, facts: dict[str, Any]) -> None:

@@ -140,7 +140,7 @@ def _begin(conversation: Conversation, payload: dict[str, Any], at: str) -> None
     conversation.calls += 1
     call = Call(identity, name, act, conversation.calls, clip_input(arguments))
     if act == EDIT:
-        call.facts["patch"] = arguments.get("input")
+        call.patch = arguments.get("input")
     turn = _add(conversation, "call", "", at)
     turn.call = call
     conversation.open_calls[identity] = call
@@ -171,7 +171,7 @@ def _end(conversation: Conversation, call: Call, output: object) -> None:
             conversation.files, call, text, folder if isinstance(folder, str) else conversation.cwd, conversation.keep
         )
     elif call.act == EDIT:
-        patch = call.facts.pop("patch", None)
+        patch, call.patch = call.patch, None
         if isinstance(patch, str):
             _apply(conversation, call, patch)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.runner.actions import vault
+from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 
 class Limit(NamedTuple):
@@ -27,12 +28,12 @@ class Limit(NamedTuple):
 
 def limits(ground: Ground, task: Task, account: str = "") -> list[Limit]:
     """The limits that were met by the account with which a task's next run begins, ended ones too."""
-    rows = ground.tables.accounts()
+    rows = queries.accounts(ground.tables)
     if not rows:
         return []
     account = account or driver(vault.agent_of(ground, task), ground.options).account(ground.variables)
     names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-    found = {row["key"]: Limit(row["key"], 0 if row["human"] else row["due_at"], row["reason"]) for row in rows}
+    found = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
     return [found[name] for name in names if name in found]
 
 

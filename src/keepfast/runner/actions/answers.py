@@ -3,71 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Conflict, Usage
-from keepfast.runner.actions import checkpoints, documents, finals, vault
-from keepfast.runner.actions.questions import hold_open
-from keepfast.runner.actions.views import Shown
-from keepfast.runner.db.tables import Prompt, Task
+from keepfast.runner.actions import checkpoints, finals, vault
+from keepfast.runner.actions.steps import Steps
+from keepfast.runner.actions.views import Views
+from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions, reviews
-from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.protocol import VARIABLES, is_variable
+from keepfast.runner.domain.records import Prompt, Task
 from keepfast.runner.domain.task import BUDGET, NotAllowed
-from keepfast.runner.scheduler.wake import wake
 
 if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
     from keepfast.runner.domain.reviews import Remark
 
 
-class Moved(Shown):
-    """A step of the state machine, written, told to the workspace, and the supervisor woken."""
-
-    def _move(self, task: Task, action: str, trigger: str, **columns: Any) -> Task:
-        with self.tables.write():
-            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
-        return self._told(task.id)
-
-    def _want(self, task: Task, what: str, trigger: str) -> Task:
-        with self.tables.write():
-            now = self.ground.now()
-            self.tables.want(task.id, what, now, trigger)
-            self.tables.log(task.id, now, "wanted", {"what": what or "go on"})
-        return self._told(task.id)
-
-    def _lift(self, task: Task, trigger: str, **columns: Any) -> Task:
-        now = self.ground.now()
-        with self.tables.write():
-            self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
-            hold_open(self.tables, task.id, now, trigger)
-        return self._told(task.id)
-
-    def _go_on(self, id: str, trigger: str) -> Task:
-        """Lift the hold of a task whose questions are all answered."""
-        hold = self.tables.hold(id)
-        if hold is None or hold.kind not in machine.ASKING:
-            return self._told(id)
-        return self._lift(self.tables.task(id), trigger)
-
-    def _marked(self, task: str, text: str, name: str = "") -> str:
-        """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
-        marked = vault.mark(self.ground, text, name)
-        with self.tables.write():
-            return str(vault.keep(self.tables, task, marked, self.ground.now()))
-
-    def _check_epoch(self, task: Task) -> None:
-        if self.tables.task(task.id).epoch != task.epoch:
-            raise Conflict("The task went on in the meantime.", "Look again.")
-
-    def _told(self, id: str) -> Task:
-        documents.project(self.ground, id)
-        wake(self.ground.folder)
-        return self.tables.task(id)
-
-
-class Answered(Moved):
+class Answers:
     """Compare and set: of two answers only the first counts."""
+
+    def __init__(self, ground: Ground, views: Views, steps: Steps) -> None:
+        self.ground, self.tables, self.views, self.steps = ground, ground.tables, views, steps
 
     def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
         """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
@@ -77,28 +35,19 @@ class Answered(Moved):
         if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
             raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
         last = task.phase >= len(task.phases)
-        text = "" if last else self._marked(task.id, telling.next_phase(task, task.phase + 1))
+        text = "" if last else self.steps.marked(task.id, telling.next_phase(task, task.phase + 1))
         more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
         final = finals.keep(self.ground, task, epoch=task.epoch + 1) if last else None
         with self.tables.write():
             self._answer(prompt, "approved", by)
-            self._check_epoch(task)
+            self.steps.check_epoch(task)
             if not last:
-                return self._move(task, "approve", "approve", epoch=task.epoch + 1, **more)
+                return self.steps.move(task, "approve", "approve", epoch=task.epoch + 1, **more)
             finals.finish(self.ground, task, final, "approve", epoch=task.epoch + 1)
             noted = checkpoints.note(self.ground, final) if final is not None else None
         if noted is not None:
             checkpoints.publish(self.ground, noted)
-        return self._told(task.id)
-
-    def accept(self, ref: str) -> Task:
-        """Call a task done whose work is complete, although its last state could not be saved."""
-        task = self.find(ref)
-        hold = self.tables.hold(task.id)
-        if hold is None or hold.kind != machine.UNSAVED:
-            raise NotAllowed("Nothing is to be accepted here.", "`keepfast task show` says what the task does.")
-        why = f"accepted by a person without its last checkpoint: {hold.reason}"
-        return self._move(task, "finish", "accept", epoch=task.epoch + 1, why=why)
+        return self.steps.told(task.id)
 
     def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
         """Ask for changes; the comments become the next prompt, behind those that were kept of this review.
@@ -115,12 +64,12 @@ class Answered(Moved):
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
         # Beside the path of a remark, a word may be a secret that it is not by itself.
-        text = self._marked(task.id, reviews.rejected(comments, remarks))
+        text = self.steps.marked(task.id, reviews.rejected(comments, remarks))
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
-            self._check_epoch(task)
+            self.steps.check_epoch(task)
             self._note("changes_requested", prompt, comments, remarks, by)
-            return self._move(
+            return self.steps.move(
                 task,
                 "reject",
                 "reject",
@@ -138,15 +87,18 @@ class Answered(Moved):
         reviews.rejected(*self._with_kept(prompt, comments, remarks))  # all of it must be tellable
         with self.tables.write():
             self._note("review_comment", prompt, comments.strip(), remarks, by)
-        return self._told(prompt.task)
+        return self.steps.told(prompt.task)
 
     def _marked_all(self, task: str, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
-        said = [one._replace(path=self._marked(task, one.path), text=self._marked(task, one.text)) for one in remarks]
-        return self._marked(task, comments), said
+        said = [
+            one._replace(path=self.steps.marked(task, one.path), text=self.steps.marked(task, one.text))
+            for one in remarks
+        ]
+        return self.steps.marked(task, comments), said
 
     def _with_kept(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
         """These comments and remarks behind those that were kept of the review."""
-        kept = self.comments(prompt)
+        kept = self.views.comments(prompt)
         said = [*[one["comments"] for one in kept], comments.strip()]
         marked = [reviews.Remark(one["path"], one["line"], one["text"]) for each in kept for one in each["remarks"]]
         return "\n\n".join(filter(None, said)), [*marked, *remarks]
@@ -170,17 +122,17 @@ class Answered(Moved):
         checked = questions.check(text, prompt.options, exactly)
         if checked.value is None:
             with self.tables.write():
-                self.tables.do("UPDATE prompt SET tries = tries + 1 WHERE id = ?", prompt.id)
+                changes.count_try(self.tables, prompt.id)
             near = f"Answer with {checked.suggestion!r}, or with --exactly if you mean it so."
             raise Usage(checked.why, near if checked.suggestion else None)
         with self.tables.write():
             self._answer(prompt, self._marked_answer(prompt, checked.value), by)
-            return self._go_on(prompt.task, "answer"), checked.warning
+            return self.steps.go_on(prompt.task, "answer"), checked.warning
 
     def _marked_answer(self, prompt: Prompt, text: str) -> str:
         """An answer with its secrets sealed; one that was asked for by name is one, unless the agent offered it itself."""
         name = "" if text in prompt.options else vault.secret_name(f"{prompt.key} {prompt.text}")
-        return self._marked(prompt.task, text, name)
+        return self.steps.marked(prompt.task, text, name)
 
     def _answer_need(self, prompt: Prompt, text: str, by: str) -> tuple[Task, str]:
         """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
@@ -196,14 +148,14 @@ class Answered(Moved):
             raise Usage("The answer is empty.")
         with self.tables.write():
             self._answer(prompt, questions.REFUSED if refused else self._marked_answer(prompt, text.strip()), by)
-            return self._go_on(prompt.task, "answer"), ""
+            return self.steps.go_on(prompt.task, "answer"), ""
 
     def secret(self, ref: str, name: str, value: str, *, type: str = "") -> Task:
         """Keep a value, sealed; it is in the agent's environment from its next start on.
 
         Without a `type` it is of the one that was asked for.
         """
-        task = self.find(ref)
+        task = self.views.find(ref)
         if not is_variable(name):
             raise Usage(f"{name!r} cannot be the name of an environment variable.")
         if not value or "\0" in value:
@@ -211,20 +163,20 @@ class Answered(Moved):
         sealed = self.ground.seals.seal_value(name, value.encode())
         now = self.ground.now()
         with self.tables.write():
-            asked = self.tables.prompts("task = ? AND kind = 'secret' AND key = ?", task.id, name)
+            asked = queries.needs_of(self.tables, task.id, name)
             type = type or next((prompt.category for prompt in reversed(asked)), "") or "env_variable"
             self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
             for prompt in asked:
                 if prompt.status in ("pending", "presented"):
                     self._answer(prompt, questions.PROVIDED, "user")
-            return self._go_on(task.id, "secret")
+            return self.steps.go_on(task.id, "secret")
 
     def budget(
         self, ref: str, *, tokens: int | None = None, money: float | None = None, minutes: float | None = None
     ) -> Task:
         """Set limits; a task that was held by its budget goes on if there is room again."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         budget = dict(task.budget)
         for name, amount in (
             ("tokens", tokens),
@@ -240,7 +192,7 @@ class Answered(Moved):
             self.tables.log(task.id, self.ground.now(), "budget_set", budget)
             hold = self.tables.hold(task.id)
             if hold is not None and hold.kind == BUDGET:
-                return self._lift(task, "budget")
+                return self.steps.lift(task, "budget")
         return self.tables.task(task.id)
 
     def _answer(self, prompt: Prompt, answer: str, by: str) -> None:
@@ -248,7 +200,7 @@ class Answered(Moved):
         now = self.ground.now()
         changed = self.tables.change_prompt(
             prompt.id,
-            "status IN ('pending', 'presented')",
+            only_waiting=True,
             status="answered",
             answer=answer,
             answered_by=by,
@@ -261,22 +213,23 @@ class Answered(Moved):
         )
 
     def _approval(self, ref: str) -> tuple[Task, Prompt]:
-        waiting = "kind = 'approval' AND status IN ('pending', 'presented')"
-        found = self.tables.prompts(f"id = ? AND {waiting}", ref)
+        waiting = queries.find_waiting_prompt(self.tables, ref)
+        found = [waiting] if waiting is not None and waiting.kind == "approval" else []
         if not found:
-            task = self.find(ref)
-            found = self.tables.prompts(f"task = ? AND {waiting}", task.id)
+            task = self.views.find(ref)
+            found = queries.waiting_prompts_of(self.tables, task.id, "approval")
         if not found:
             raise Conflict("No review is waiting here.", "`keepfast task show` says what the task does.")
         return self.tables.task(found[-1].task), found[-1]
 
     def _question(self, ref: str) -> Prompt:
-        found = self.tables.prompts("id = ?", ref)
+        named = queries.find_prompt(self.tables, ref)
+        found = [named] if named is not None else []
         if not found:
-            task = self.find(ref)
-            found = self.tables.prompts(
-                "task = ? AND kind = 'question' AND status IN ('pending', 'presented')", task.id
-            ) or self.tables.prompts("task = ? AND kind = 'secret' AND status IN ('pending', 'presented')", task.id)
+            task = self.views.find(ref)
+            found = queries.waiting_prompts_of(self.tables, task.id, "question") or queries.waiting_prompts_of(
+                self.tables, task.id, "secret"
+            )
             if len(found) > 1:
                 raise Usage(
                     "Several questions wait.", f"Give the id of one: {', '.join([prompt.id for prompt in found])}."

@@ -6,20 +6,22 @@ import json
 import os
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import pending
 from keepfast.app.worker import SUMMARY, event_of
 from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import descriptions, documents, folders
 from keepfast.runner.actions.seals import struck_out, warn_of_keys
 from keepfast.runner.actions.vault import agent_of, values
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.db import changes, queries
+from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
-from keepfast.store.conversations import checked
+from keepfast.state.pending_events import PendingEvent
+from keepfast.store.conversations import Conversation, checked
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.database import Row
     from keepfast.runner.process.output import Output
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
@@ -60,8 +61,8 @@ class Kept(NamedTuple):
     phase: int
     at: int
     milliseconds: int
-    conversation: dict[str, Any] | None
-    seen: documents.Seen
+    conversation: Conversation | None
+    seen: descriptions.Seen
 
 
 class Noted(NamedTuple):
@@ -81,9 +82,9 @@ def take(
 
     A failure is logged and told of; the next interval tries again.
     """
-    found = ground.tables.one("SELECT id, version, tree FROM checkpoint WHERE key = ?", key)
+    found = queries.checkpoint_of_key(ground.tables, key)
     if found is not None:
-        return Taken(found["id"], found["version"], found["tree"])
+        return _taken(found)
     kept = keep(ground, task, run, reason, key, output)
     if kept is None:
         return None
@@ -115,7 +116,7 @@ def keep(
     agent = run or ground.tables.last_run(task.id)
     return Kept(
         Taken(made.id, made.version, made.tree), task.id, run.id if run else "", agent.id if agent else "", reason, key,
-        task.phase, made.created_at, milliseconds, conversation, documents.look(ground, task, agent, output),
+        task.phase, made.created_at, milliseconds, conversation, descriptions.look(ground, task, agent, output),
     )  # fmt: skip
 
 
@@ -127,13 +128,13 @@ def note(ground: Ground, kept: Kept) -> Noted:
     """
     tables, taken = ground.tables, kept.taken
     task, run = tables.task(kept.task), tables.run(kept.agent) if kept.agent else None
-    head = {"id": taken.id, "reason": kept.reason, "createdAt": documents.moment(kept.at)}
-    text = documents.signed(ground, documents.describe(ground, task, run, kept.seen, head, kept.conversation))
+    head = descriptions.Head(taken.id, kept.reason, kept.at)
+    text = documents.signed(ground, descriptions.describe(ground, task, run, kept.seen, head, kept.conversation))
     name = _name(ground, task, kept) if _stage(ground, taken.id, text) else ""
-    tables.do(
-        "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET file = excluded.file",
+    row = TaskCheckpoint(
         kept.key, task.id, kept.run, taken.id, taken.version, kept.reason, kept.phase, taken.tree, name, kept.at,
     )  # fmt: skip
+    changes.keep_checkpoint(tables, row)
     facts = {
         "checkpointId": taken.id,
         "reason": kept.reason,
@@ -148,17 +149,13 @@ def publish(ground: Ground, noted: Noted) -> None:
     """Put a document into its workspace. A failure is not fatal: it is tried again when the supervisor starts."""
     if not noted.name:
         return
-    newest = ground.tables.one(
-        "SELECT file FROM checkpoint WHERE file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) "
-        "ORDER BY version DESC, made_at DESC LIMIT 1",
-        noted.workspace,
-    )
-    if documents.put(noted.workspace, noted.name, noted.text, newest is None or newest["file"] == noted.name):
+    newest = queries.newest_document(ground.tables, noted.workspace)
+    if documents.put(noted.workspace, noted.name, noted.text, newest in ("", noted.name)):
         with suppress(OSError):
             os.unlink(f"{ground.folder}/{WAITING}/{noted.id}")
     step("checkpoint:written")
-    order = ground.tables.all("SELECT file FROM checkpoint WHERE task = ? ORDER BY version, made_at", noted.task)
-    documents.prune(noted.workspace, [row["file"] for row in order])
+
+    documents.prune(noted.workspace, queries.documents_of(ground.tables, noted.task))
 
 
 def publish_rest(ground: Ground) -> None:
@@ -168,14 +165,11 @@ def publish_rest(ground: Ground) -> None:
         if id.endswith(".new"):
             _sweep(f"{folder}/{id}")
             continue
-        row = ground.tables.one(
-            "SELECT c.task, c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task WHERE c.id = ? AND c.file != ''",
-            id,
-        )
+        row = queries.documented_checkpoint(ground.tables, id)
         with suppress(OSError):
             if row is not None:
                 with open(f"{folder}/{id}", "rb") as file:
-                    publish(ground, Noted(id, row["task"], row["workspace"], row["file"], file.read()))
+                    publish(ground, Noted(id, row.task, ground.tables.task(row.task).workspace, row.file, file.read()))
             elif ground.now() - os.stat(f"{folder}/{id}").st_mtime_ns > DAY:
                 os.unlink(f"{folder}/{id}")
 
@@ -195,7 +189,7 @@ def _stage(ground: Ground, id: str, text: bytes) -> bool:
     folder = f"{ground.folder}/{WAITING}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        documents.replace(f"{folder}/{id}", text)
+        folders.replace(f"{folder}/{id}", text)
     except OSError:
         return False
     return True
@@ -203,20 +197,20 @@ def _stage(ground: Ground, id: str, text: bytes) -> bool:
 
 def _name(ground: Ground, task: Task, kept: Kept) -> str:
     """A name that no other document has; empty if there is no place for one."""
-    if documents.own_folder(task.workspace, documents.CHECKPOINTS) is None:
+    if folders.own_folder(task.workspace, folders.CHECKPOINTS) is None:
         return ""
     number = 1
     while True:
         name = documents.name(kept.reason, kept.phase, kept.at, number)
-        taken = ground.tables.one("SELECT 1 FROM checkpoint WHERE file = ? AND key != ?", name, kept.key)
-        if taken is None and not documents.is_there(task.workspace, name):
+        taken = queries.is_document_of_another(ground.tables, name, kept.key)
+        if not taken and not documents.is_there(task.workspace, name):
             return name
         number += 1
 
 
 def _save(
     ground: Ground, task: Task, run: Run | None, reason: str, key: str
-) -> tuple[CheckpointRow | None, dict[str, Any] | None]:
+) -> tuple[CheckpointRow | None, Conversation | None]:
     """Make the checkpoint; return it and where its conversation lies."""
     with ground.engine() as engine:
         root = os.fsencode(task.workspace)
@@ -237,21 +231,19 @@ def _save(
         return (made, _conversation(engine, made)) if made is not None else (None, None)
 
 
-def _conversation(engine: Engine, row: CheckpointRow) -> dict[str, Any] | None:
-    return checked(engine.repository().document(row)[0].get("conversation"))
+def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
+    return checked(engine.repository().document(row)[0].conversation)
 
 
 def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Task, session: str, reason: str) -> Event:
     """The event as a hook would tell it: conversation, notes and tokens with it, the task's secrets struck out."""
     root, workspace = located
     how = driver(agent_of(ground, task), ground.options)
-    told = {
-        "session": session, "transcript": how.transcript(session, ground.variables), "model": "", "trigger": reason,
-        "agent": how.client, "cwd": os.fsdecode(root), "at": ground.now(),
-    }  # fmt: skip
-    event = event_of(engine, root, engine.place.folder(workspace), told)
+    transcript = how.transcript(session, ground.variables)
+    seen = PendingEvent(reason, ground.now(), session, how.client, os.fsdecode(root), transcript)
+    event = event_of(engine, root, engine.place.folder(workspace), seen)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
-    event.task, event.created_by, event.pinned = task.id, documents.BY.get(reason, "system"), reason in KEPT
+    event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in KEPT
     # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
@@ -272,23 +264,24 @@ def changed_since(ground: Ground, task: Task, tree: str) -> bool:
 
 def lineage(ground: Ground, task: str) -> list[Taken]:
     """The checkpoints that led to where a task stands, newest first: none that a restore has gone back behind."""
-    rows = ground.tables.all(
-        "SELECT id, version, tree, reason FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 500",
-        task,
-    )
-    return [_taken(row) for row in _leading(rows)]
+    return [_taken(row) for row in leading(ground, task)]
 
 
-def _leading(rows: list[Row]) -> Iterator[Row]:
+def leading(ground: Ground, task: str) -> list[TaskCheckpoint]:
+    """The rows of these checkpoints."""
+    return list(_leading(queries.newest_checkpoints(ground.tables, task, 500)))
+
+
+def _leading(rows: list[TaskCheckpoint]) -> Iterator[TaskCheckpoint]:
     most = None
     for row in rows:
-        if most is None or row["version"] <= most:
+        if most is None or row.version <= most:
             yield row
-            most = row["version"] if row["reason"] == "restored" else most
+            most = row.version if row.reason == "restored" else most
 
 
-def _taken(row: Row) -> Taken:
-    return Taken(row["id"], row["version"], row["tree"])
+def _taken(row: TaskCheckpoint) -> Taken:
+    return Taken(row.id, row.version, row.tree)
 
 
 class Base(NamedTuple):
@@ -306,30 +299,22 @@ def phase_base(ground: Ground, repository: Repository, task: Task) -> Base | Non
     Where that checkpoint is no longer kept, an older version stands for it, at last an empty folder: a review then shows
     more than the phase changed, and never less.
     """
-    began = _end_before(ground, task) or ground.tables.one(
-        "SELECT id, version, tree FROM checkpoint WHERE task = ? AND reason = 'start' ORDER BY made_at LIMIT 1", task.id
-    )
+    began = _end_before(ground, task) or queries.start_checkpoint(ground.tables, task.id)
     if not task.workspace_id or (began is None and not task.started_at):
         return None
     row = row_of(repository, task.workspace_id, _taken(began)) if began is not None else None
     if row is not None and not row.forgotten:
         return Base(row, True)
-    version = row.version if row is not None else began["version"] if began is not None else 0
+    version = row.version if row is not None else began.version if began is not None else 0
     # A start that was never kept: whatever is older than the task stands for it.
     older = Query(workspace=task.workspace_id, before=version, created_until=0 if version else task.started_at, limit=1)
     return Base(next(iter(repository.find(older)), None), False)
 
 
-def _end_before(ground: Ground, task: Task) -> Row | None:
+def _end_before(ground: Ground, task: Task) -> TaskCheckpoint | None:
     """The last time that the phase before this one was complete, on the way to where the task stands."""
-    rows = ground.tables.all(
-        "SELECT id, version, tree, reason, phase FROM checkpoint "
-        "WHERE task = ? AND (reason = 'restored' OR (reason = 'phase_complete' AND phase < ?)) "
-        "ORDER BY made_at DESC, version DESC",
-        task.id,
-        task.phase,
-    )
-    return next((row for row in _leading(rows) if row["reason"] == "phase_complete"), None)
+    rows = queries.phase_ends(ground.tables, task)
+    return next((row for row in _leading(rows) if row.reason == "phase_complete"), None)
 
 
 def row_of(repository: Repository, workspace: str, taken: Taken) -> CheckpointRow | None:
@@ -359,7 +344,5 @@ def is_any_left(ground: Ground, task: Task) -> bool:
 
 
 def latest(ground: Ground, task: str) -> Taken | None:
-    row = ground.tables.one(
-        "SELECT id, version, tree FROM checkpoint WHERE task = ? ORDER BY version DESC, made_at DESC LIMIT 1", task
-    )
-    return None if row is None else Taken(row["id"], row["version"], row["tree"])
+    row = queries.highest_checkpoint(ground.tables, task)
+    return None if row is None else _taken(row)

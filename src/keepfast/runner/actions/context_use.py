@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from keepfast.app.messages import text
 from keepfast.model.budget import Usage, band, usage
 from keepfast.runner.actions import checkpoints
+from keepfast.runner.db import queries
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Run, Task
+    from keepfast.runner.domain.records import Run, Task
     from keepfast.runner.process.output import Figure, Output
 
 
 def told(ground: Ground, run: Run) -> int:
     """How many requests of a run were told of already."""
-    row = ground.tables.one(
-        "SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'context' ORDER BY sequence DESC LIMIT 1",
-        run.task, run.id,
-    )  # fmt: skip
-    return int(json.loads(row["facts"])["request"]) if row is not None else 0
+    last = queries.last_event_of_run(ground.tables, run, "context")
+    return int(last.read()["request"]) if last is not None else 0
 
 
 def tell(ground: Ground, run: Run, output: Output, known: int) -> int:
@@ -41,10 +38,8 @@ def tell(ground: Ground, run: Run, output: Output, known: int) -> int:
 
 def bands(ground: Ground, run: Run) -> set[int]:
     """The bands that a run has crossed already."""
-    rows = ground.tables.all(
-        "SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'context_band'", run.task, run.id
-    )
-    return {int(json.loads(row["facts"])["band"]) for row in rows}
+    events = queries.events_of_run(ground.tables, run, "context_band")
+    return {int(one.read()["band"]) for one in events}
 
 
 def act(ground: Ground, task: Task, run: Run, output: Output, known: set[int]) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions import documents, run_outputs
+from keepfast.runner.db import queries
+from keepfast.runner.domain.moments import nanoseconds
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.output import MESSAGES, SHOWN
 from keepfast.runner.process.redaction import clean_text
@@ -14,17 +18,27 @@ from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Run
+    from keepfast.runner.domain.records import Run
     from keepfast.runner.process.output import Output
 
 KEPT = "said.json"
+
+
+class Line(NamedTuple):
+    """A message as documents tell it, redacted."""
+
+    role: str
+    content: str
+    at: int
+    metadata: dict[str, Any]
+    """As it stands in the document."""
 
 
 class Dialogue(NamedTuple):
     """The newest messages of a task, oldest first, and how many there were."""
 
     total: int = 0
-    messages: tuple[dict[str, Any], ...] = ()
+    messages: tuple[Line, ...] = ()
 
 
 def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
@@ -33,7 +47,7 @@ def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
         kept = _kept(run)
         if kept is not None:
             return kept
-    return _joined(ground, _before(ground, run), run, output or _output(ground, run))
+    return _joined(ground, _before(ground, run), run, output or run_outputs.read(ground, run))
 
 
 def keep(ground: Ground, run: Run, output: Output) -> None:
@@ -46,7 +60,7 @@ def keep(ground: Ground, run: Run, output: Output) -> None:
 
 def _before(ground: Ground, run: Run) -> Dialogue:
     """What was said before a run. Runs that have no note, as those of older versions, are read."""
-    earlier = ground.tables.runs("task = ? AND number < ?", run.task, run.number)
+    earlier = queries.runs_before(ground.tables, run)
     found, unread = Dialogue(), []
     for one in reversed(earlier):
         kept = _kept(one)
@@ -58,30 +72,22 @@ def _before(ground: Ground, run: Run) -> Dialogue:
     if not found.total and first.number > 1:
         found = documented(ground, run.task, first.started_at)
     for one in reversed(unread):
-        found = _joined(ground, found, one, _output(ground, one))
+        found = _joined(ground, found, one, run_outputs.read(ground, one))
         _note(one, found)
     return found
 
 
 def documented(ground: Ground, task: str, before: int) -> Dialogue:
     """What the newest document of that time tells: all that is known of runs whose rows were lost."""
-    from keepfast.runner.actions import documents
-
-    rows = ground.tables.all(
-        "SELECT c.file, t.workspace FROM checkpoint c JOIN task t ON t.id = c.task "
-        "WHERE c.task = ? AND c.file != '' AND c.made_at < ? ORDER BY c.made_at DESC, c.version DESC LIMIT 10",
-        task, before,
-    )  # fmt: skip
+    rows = queries.documented_before(ground.tables, task, before)
+    workspace = ground.tables.task(task).workspace
     for row in rows:
         with suppress(KeepfastError, KeyError, ValueError):
-            told = documents.read(ground, row["workspace"], row["file"])["conversationHistory"]
+            told = documents.read(ground, workspace, row.file)["conversationHistory"]
             messages = [
-                {
-                    "role": one["role"], "content": one["content"], "at": documents.nanoseconds(one["timestamp"]),
-                    "metadata": one.get("metadata") or {},
-                }
+                Line(one["role"], one["content"], nanoseconds(one["timestamp"]), one.get("metadata") or {})
                 for one in told["messages"]
-            ]  # fmt: skip
+            ]
             return Dialogue(told["lastMessageIndex"] + 1, tuple(messages))
     return Dialogue()
 
@@ -89,40 +95,33 @@ def documented(ground: Ground, task: str, before: int) -> Dialogue:
 def _joined(ground: Ground, before: Dialogue, run: Run, output: Output) -> Dialogue:
     # Until the agent tells of another step, it is at the one that the task was at when the run began.
     first = ground.tables.first_step(run) or None
-    begun = {
-        "role": "user", "content": clean_text(run.prompt)[:SHOWN], "at": run.started_at,
-        "metadata": {"phase": run.phase, "step": first, "type": "log"},
-    }  # fmt: skip
+    metadata = {"phase": run.phase, "step": first, "type": "log"}
+    begun = Line("user", clean_text(run.prompt)[:SHOWN], run.started_at, metadata)
     said = [begun]
     for message in output.messages:
-        if "struck" not in message:
-            message["struck"] = clean_text(message["content"])  # once: a run's messages are told of at every checkpoint
-        said.append({
-            "role": message["role"], "content": message["struck"], "at": message["at"] or run.started_at,
-            "metadata": {"phase": run.phase, "step": message["step"] or first, "type": message["type"]},
-        })  # fmt: skip
+        metadata = {"phase": run.phase, "step": message.step or first, "type": message.type}
+        said.append(Line(message.role, _redacted(message.content), message.at or run.started_at, metadata))
     if output.count > len(output.messages):
         said = said[1:]  # messages between the prompt and these are left out: what is shown has no gaps
         before = Dialogue(before.total)
     return Dialogue(before.total + 1 + output.count, (*before.messages, *said)[-MESSAGES:])
 
 
-def _output(ground: Ground, run: Run) -> Output:
-    from keepfast.runner.scheduler import runs
-
-    return runs.read(ground, run)
+@lru_cache(8 * MESSAGES)
+def _redacted(content: str) -> str:
+    """Once for each text: a run's messages are told of at every checkpoint."""
+    return clean_text(content)
 
 
 def _kept(run: Run) -> Dialogue | None:
     noted = process.read(f"{run.folder}/{KEPT}", most=64 << 20)
-    return Dialogue(noted["total"], tuple(noted["messages"])) if noted is not None else None
+    return Dialogue(noted["total"], tuple(Line(**one) for one in noted["messages"])) if noted is not None else None
 
 
 def _note(run: Run, dialogue: Dialogue) -> None:
+    noted = {"total": dialogue.total, "messages": [one._asdict() for one in dialogue.messages]}
     try:
         if os.path.isdir(run.folder):
-            write_file(
-                f"{run.folder}/{KEPT}", {"total": dialogue.total, "messages": list(dialogue.messages)}, durable=False
-            )
+            write_file(f"{run.folder}/{KEPT}", noted, durable=False)
     except OSError:
         pass

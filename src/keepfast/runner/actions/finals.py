@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.runner.actions import checkpoints, documents
-from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.actions import checkpoints, metadata
+from keepfast.runner.db import queries
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import UNSAVED
 
 if TYPE_CHECKING:
@@ -63,33 +65,33 @@ def try_again(ground: Ground, id: str) -> bool:
             noted = checkpoints.note(ground, kept)
             tell(tables, task, ground.now())
         else:
-            due = _next(ground)
-            tables.do(
-                "UPDATE hold SET due_at = ?, due_boot = ?, boot = ? WHERE id = ?",
-                due["due_at"], due["due_boot"], due["boot"], hold.id,
-            )  # fmt: skip
+            tables.change_hold(hold.id, **_next(ground))
     if noted is not None:
         checkpoints.publish(ground, noted)
-    documents.project(ground, id)
+    metadata.project(ground, id)
     return kept is not None
 
 
-def failed(tables: Tables, id: str) -> dict[str, Any] | None:
-    """The last try to save a task, if it failed and none has succeeded since: `reason`, `error` and `since`."""
-    row = tables.one(
-        "SELECT type, facts, at FROM event WHERE task = ? AND type IN ('checkpoint_created', 'checkpoint_failed') "
-        "ORDER BY sequence DESC LIMIT 1",
-        id,
-    )
-    if row is None or row["type"] != "checkpoint_failed":
+class FailedSave(NamedTuple):
+    """The last try to save a task; as JSON it has these names."""
+
+    reason: str
+    error: str
+    since: str
+
+
+def failed(tables: Tables, id: str) -> FailedSave | None:
+    """The last try to save a task, if it failed and none has succeeded since."""
+    found = queries.newest_events(tables, id, 1, "checkpoint_created", "checkpoint_failed")
+    if not found or found[0].type != "checkpoint_failed":
         return None
-    facts = json.loads(row["facts"])
-    return {"reason": facts["reason"], "error": facts["error"], "since": documents.moment(row["at"])}
+    facts = found[0].read()
+    return FailedSave(facts["reason"], facts["error"], moment(found[0].at))
 
 
 def _error(tables: Tables, id: str) -> str:
     found = failed(tables, id)
-    return str(found["error"]) if found is not None else "no checkpoint was made"
+    return found.error if found is not None else "no checkpoint was made"
 
 
 def _next(ground: Ground) -> dict[str, Any]:

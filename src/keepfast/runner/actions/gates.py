@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
 from keepfast.runner.actions.seals import opened, struck_out
-from keepfast.runner.db.tables import Task
 from keepfast.runner.domain import verdict
+from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.process.redaction import Lines
 

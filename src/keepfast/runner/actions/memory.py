@@ -16,6 +16,7 @@ from keepfast.runner.actions import checkpoints, restores
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.seals import struck_out
 from keepfast.runner.actions.vault import agent_of, values
+from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
 from keepfast.secrets.cuts import head
 from keepfast.secrets.marks import by_name
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
-    from keepfast.runner.db.tables import Run, Task
+    from keepfast.runner.domain.records import Run, Task
 
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
 SECOND = 1_000_000_000
@@ -53,6 +54,8 @@ class Memory(NamedTuple):
     """Messages with which the run goes on."""
     missing: Sequence[str] = ()
     """Files that the task had made and that are gone."""
+    unknown: str = ""
+    """Why nobody can tell now whether these files are there: the run cannot begin. Empty if it can."""
 
 
 def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
@@ -76,27 +79,49 @@ def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
     how = driver(agent_of(ground, task), ground.options)
     mode = str(task.agent.get("resume_with", ground.options.resume_with))
     work = restores.look_for_work(ground, task) if task.attempt else restores.Missing()
+    if work.unknown:
+        return Memory(False, work.unknown, task.session, unknown=work.unknown)
     missing = [show(path) for path in work.paths]
     if work.is_all:
         return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
-    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
-    back, lost, what = None, "", "lost"
-    if path and how.can_resume and mode != BRIEF and restores.is_cut_short(ground, task, path):
-        path, what = "", "cut short"
-    if task.session and not path and how.can_resume and mode != BRIEF:
-        back, lost = _find_again(ground, task, last)
-        path = how.transcript(back.session, ground.variables) if back is not None else ""
+    found = _conversation(ground, task, last, how, mode)
     idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
-    used, model = last_usage(path) if path else (0, "")
+    used, model = last_usage(found.path) if found.path else (0, "")
     full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
-    resumes, why = choose(mode, bool(path) and how.can_resume, full, idle, ground.options.cold_history)
-    if resumes and back is not None:
-        why = f"its conversation was {what}, and brought back from v{back.checkpoint.version}"
-    if lost:
-        why = lost
+    resumes, why = choose(mode, bool(found.path) and how.can_resume, full, idle, ground.options.cold_history)
+    if resumes and found.back is not None:
+        why = f"its conversation was {found.what}, and brought back from v{found.back.checkpoint.version}"
     brief = "" if resumes or not task.attempt else tell(ground, task, how)
-    messages = _count(path) if resumes else 0
-    return Memory(resumes, why, back.session if back else task.session, brief, back, bool(lost), messages, missing)
+    return Memory(
+        resumes, found.lost or why, found.back.session if found.back else task.session, brief, found.back,
+        bool(found.lost), _count(found.path) if resumes else 0, missing,
+    )  # fmt: skip
+
+
+class _Found(NamedTuple):
+    """Where the conversation of a task is now."""
+
+    path: str
+    """The client's transcript; empty if there is none."""
+    back: Back | None
+    lost: str
+    """Why it is lost; empty if it is not, or there was none."""
+    what: str
+    """What had become of the one that was brought back."""
+
+
+def _conversation(ground: Ground, task: Task, last: Run | None, how: Driver, mode: str) -> _Found:
+    """Find the conversation of a task, brought back from its checkpoint if the client has lost it or a part of it."""
+    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
+    what = "lost"
+    if not how.can_resume or mode == BRIEF:
+        return _Found(path, None, "", what)
+    if path and restores.is_cut_short(ground, task, path):
+        path, what = "", "cut short"
+    if path or not task.session:
+        return _Found(path, None, "", what)
+    back, lost = _find_again(ground, task, last)
+    return _Found(how.transcript(back.session, ground.variables) if back is not None else "", back, lost, what)
 
 
 def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, str]:
@@ -112,8 +137,7 @@ def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | No
 
 
 def _is_refused(ground: Ground, task: Task, number: int) -> bool:
-    before = ground.tables.runs("id = ?", f"{task.id}:{number}")
-    return bool(before) and restores.is_refused(before[0])
+    return restores.is_refused(queries.find_run(ground.tables, f"{task.id}:{number}"))
 
 
 def _count(path: str) -> int:
@@ -156,7 +180,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or not told.session or told.session in seen:
             continue
-        if has_conversation and not told.header.get("conversation"):
+        if has_conversation and not told.header.conversation:
             continue
         seen.add(told.session)
         if not has_conversation:
@@ -166,7 +190,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
                 break
             continue
         newest = newest or told
-        if (told.header.get("notes") or {}).get("files"):
+        if told.header.notes.get("files"):
             return told
         if len(seen) >= SESSIONS:
             break

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keepfast.runner.actions import documents
+from keepfast.runner.actions import event_files
+from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 
 MOST = 1_000
@@ -17,15 +18,14 @@ class News:
 
     def __init__(self, tables: Tables, tell: Tell | None) -> None:
         self.tables, self.tell = tables, tell
-        row = tables.one("SELECT MAX(sequence) AS last FROM event") if tell is not None else None
-        self.since = int((row["last"] if row is not None else None) or 0)
+        self.since = queries.last_sequence(tables) if tell is not None else 0
 
     def look(self) -> None:
         """Tell what is new."""
         while self.tell is not None:
-            rows = self.tables.all("SELECT * FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?", self.since, MOST)
+            rows = queries.events_after(self.tables, self.since, MOST)
             for row in rows:
-                self.since = row["sequence"]
-                self.tell(documents.event(row))
+                self.since = row.sequence
+                self.tell(event_files.event(row))
             if len(rows) < MOST:
                 return

@@ -5,9 +5,11 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.db import queries
+from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain.protocol import VARIABLES, Block
 from keepfast.runner.domain.questions import PENDING, key
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import DEPENDENCY, SECRET
 from keepfast.runner.process.redaction import clean
 
@@ -24,7 +26,7 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
     block = block._replace(fields=clean(block.fields), lists=clean(block.lists))
     if block.name == "DEPENDENCY_REQUEST":
         name = block.fields["name"]
-        if tables.one("SELECT 1 FROM secret WHERE task = ? AND name = ?", task.id, name):
+        if queries.has_secret(tables, task.id, name):
             return
         kind, mark, text = "secret", name, block.fields.get("description", "") or name
     elif block.name == "USER_QUESTION":
@@ -34,8 +36,8 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
             facts = {"kind": block.fields["type"], "message": block.fields["message"]}
             tables.log(task.id, now, "error", {**facts, "recovery": block.fields["recovery"]}, run.id)
         return
-    open_ones = "task = ? AND kind = ? AND key = ? AND status IN ('pending', 'presented')"
-    if tables.prompts(open_ones, task.id, kind, mark):
+
+    if queries.waiting_prompts_with_key(tables, task.id, kind, mark):
         tables.log(task.id, now, "duplicate_refused", {"kind": kind, "text": text}, run.id)
         return
     id = ("q_" if kind == "question" else "d_") + sha256(f"{run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
@@ -56,11 +58,9 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
 
 def tell_progress(tables: Tables, run: Run, now: int, output: Output) -> None:
     """Log what an agent reported of its progress and nobody has logged yet. Inside a transaction."""
-    row = tables.one(
-        "SELECT COUNT(*) AS count FROM event WHERE task = ? AND run = ? AND type = 'progress_report'", run.task, run.id
-    )
-    for report in output.reports[row["count"] if row is not None else 0 :]:
-        tables.log(run.task, now, "progress_report", report, run.id)
+    known = queries.count_events_of_run(tables, run, "progress_report")
+    for report in output.reports[known:]:
+        tables.log(run.task, now, "progress_report", report._asdict(), run.id)
 
 
 def wanted(kind: str, key: str, text: str) -> str:
@@ -75,7 +75,7 @@ def kind_of(kind: str, category: str) -> str:
 
 def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") -> bool:
     """Hold a task for its open required questions and needs; False if there are none."""
-    waiting = tables.prompts("task = ? AND kind IN ('question', 'secret') AND status IN ('pending', 'presented')", task)
+    waiting = queries.waiting_prompts_of(tables, task, "question", "secret")
     if not waiting:
         return False
     first = next((prompt for prompt in waiting if prompt.kind == "secret"), waiting[0])

@@ -8,16 +8,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
-from keepfast.runner.actions import checkpoints, documents, finals, logs, vault
+from keepfast.runner.actions import checkpoints, documents, event_files, finals, folders, metadata, vault
+from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
+from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
+from keepfast.runner.domain.records import TaskCheckpoint
 from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
 from keepfast.runner.process import shims as process
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
 DEPTH = 3
@@ -31,6 +34,13 @@ class Refused(NamedTuple):
 
     file: str
     why: str
+
+
+class Document(NamedTuple):
+    """A document of a checkpoint, whole and ours."""
+
+    name: str
+    content: dict[str, Any]
 
 
 class Found(NamedTuple):
@@ -51,7 +61,7 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
         base = os.path.realpath(root)
         for folder, names, _ in os.walk(base):
             deep = folder[len(base) :].count(os.sep)
-            if documents.METADATA in names and folder not in seen:
+            if folders.METADATA in names and folder not in seen:
                 seen.add(folder)
                 yield folder
             names[:] = (
@@ -66,12 +76,12 @@ def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
     """
     folders = list(workspaces(roots))
     with ground.tables.write() as tables:
-        tables.count_events_on(max(map(logs.last_number, folders), default=0))
+        tables.count_events_on(max(map(event_files.last_number, folders), default=0))
     return [_take_over(ground, folder) for folder in folders]
 
 
 def _take_over(ground: Ground, workspace: str) -> Found:
-    path = f"{workspace}/{documents.METADATA}/task.json"
+    path = f"{workspace}/{folders.METADATA}/task.json"
     try:
         known = documents.load(ground, path)
     except KeepfastError as error:
@@ -79,7 +89,7 @@ def _take_over(ground: Ground, workspace: str) -> Found:
     id = str(known.get("id", ""))
     if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
         return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
-    if ground.tables.tasks("id = ?", id):
+    if queries.find_task(ground.tables, id) is not None:
         return Found(workspace, id, "there")
     found, refused = _documents(ground, workspace, id)
     cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
@@ -88,14 +98,12 @@ def _take_over(ground: Ground, workspace: str) -> Found:
     return Found(workspace, id, "cold start" if cold else "rebuilt", refused)
 
 
-def _insert(
-    ground: Ground, known: dict[str, Any], phase: int, found: list[tuple[str, dict[str, Any]]], cold: bool
-) -> None:
-    latest = found[-1][1] if found else None
+def _insert(ground: Ground, known: dict[str, Any], phase: int, found: list[Document], cold: bool) -> None:
+    latest = found[-1].content if found else None
     kept = _kept(ground, known, found)
     now, id = ground.now(), str(known["id"])
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
-    columns = {name: known[name] for name in documents.COLUMNS if name not in ("state", "phase")}
+    columns = {name: known[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
     columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
     marked = vault.mark_older(ground, known)
     columns |= marked.value
@@ -105,8 +113,8 @@ def _insert(
         vault.keep(tables, id, marked, now)
         provided = {one["name"]: one for one in known.get("dependencies", [])}
         for name, sealed in dict(known.get("secrets", {})).items():
-            given = provided.get(name, {"type": "env_variable", "providedAt": documents.moment(now)})
-            tables.keep_secret(id, str(name), str(sealed), given["type"], documents.nanoseconds(given["providedAt"]))
+            given = provided.get(name, {"type": "env_variable", "providedAt": moment(now)})
+            tables.keep_secret(id, str(name), str(sealed), given["type"], nanoseconds(given["providedAt"]))
         for name, sealed in dict(known.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
         for place, one in enumerate(known.get("questions", [])):
@@ -127,11 +135,11 @@ def _insert(
                 tables.warn(id, now, f"{known['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        for columns in kept:
-            tables.insert("checkpoint", once=True, **columns)
+        for one in kept:
+            tables.insert("checkpoint", once=True, **one._asdict())
 
 
-def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _kept(ground: Ground, known: dict[str, Any], found: list[Document]) -> list[TaskCheckpoint]:
     """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
     id = str(known["id"])
     rows: dict[str, CheckpointRow] = {}
@@ -145,12 +153,12 @@ def _kept(ground: Ground, known: dict[str, Any], found: list[tuple[str, dict[str
         tags = row.tags.split("\n") if row is not None else []
         key = next((tag for tag in tags if tag.startswith(f"{id}:")), f"{id}:rebuilt:{document['id']}")
         run = ":".join(key.split(":")[:2])
-        kept.append({
-            "key": key, "task": id, "run": run if run.rpartition(":")[2].isdigit() else "", "id": document["id"],
-            "version": row.version if row is not None else 0, "reason": document["reason"],
-            "phase": document["agent"].get("currentPhase") or 1, "tree": row.tree if row is not None else "", "file": name,
-            "made_at": row.created_at if row is not None else documents.nanoseconds(document["createdAt"]),
-        })  # fmt: skip
+        kept.append(TaskCheckpoint(
+            key=key, task=id, run=run if run.rpartition(":")[2].isdigit() else "", id=document["id"],
+            version=row.version if row is not None else 0, reason=document["reason"],
+            phase=document["agent"].get("currentPhase") or 1, tree=row.tree if row is not None else "", file=name,
+            made_at=row.created_at if row is not None else nanoseconds(document["createdAt"]),
+        ))  # fmt: skip
     return kept
 
 
@@ -158,7 +166,7 @@ def end_unknown(ground: Ground) -> None:
     """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
     for task, number, folder in _folders(ground):
         run = f"{task}:{number}"
-        if process.look(folder, run).kind == process.ALIVE and not ground.tables.runs("id = ?", run):
+        if process.look(folder, run).kind == process.ALIVE and queries.find_run(ground.tables, run) is None:
             process.wish(folder, "stop", "no row speaks of this run")
 
 
@@ -166,13 +174,13 @@ def catch_up(ground: Ground) -> None:
     """What is done after the last row of a task, for those whose supervisor was killed just there."""
     vault.seal_older(ground)
     checkpoints.publish_rest(ground)
-    for task in ground.tables.tasks("archived = 0"):
+    for task in queries.current_tasks(ground.tables):
         if not os.path.isdir(task.workspace):
             continue
         newest = checkpoints.latest(ground, task.id)
         if task.state == DONE and task.phases and newest is not None and not _is_changed(ground, task, newest.tree):
             finals.make_up(ground, task)
-        documents.project(ground, task.id)
+        metadata.project(ground, task.id)
 
 
 def _is_changed(ground: Ground, task: Task, tree: str) -> bool:
@@ -195,9 +203,9 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[Refused]]:
+def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
     """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
-    folder = f"{workspace}/{documents.CHECKPOINTS}"
+    folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
     newest, found, refused = "", [], list[Refused]()
     with suppress(OSError):
@@ -211,10 +219,10 @@ def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[tuple[str,
             refused.append(Refused(path, str(error)))
             continue
         if document["taskId"] == id:
-            found.append((name.removesuffix(".gz"), document))
+            found.append(Document(name.removesuffix(".gz"), document))
         else:
             refused.append(Refused(path, f"{path} is a document of another task."))
-    return sorted(found, key=lambda one: (one[0] == newest, one[1]["createdAt"], one[0])), refused
+    return sorted(found, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import documents, finals
+from keepfast.runner.actions import finals
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.domain.task import DONE
+from keepfast.runner.db import queries
+from keepfast.runner.domain.moments import moment
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -19,19 +21,16 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
     """Everything of note after `since`, as one value."""
     tasks, tables, now = Tasks(ground), ground.tables, ground.now()
     found = []
-    for task in tables.tasks("updated_at >= ? OR state IN ('queued', 'active', 'review')", since):
-        runs = tables.runs("task = ? AND started_at >= ?", task.id, since)
+    for task in queries.tasks_since(tables, since):
+        runs = queries.runs_since(tables, task.id, since)
         waited: dict[str, float] = {}
         for hold in tables.all_holds(task):
             if (hold.lifted_at or now) >= since:
                 span = ((hold.lifted_at or now) - max(hold.since, since)) / SECOND
                 waited[hold.kind] = round(waited.get(hold.kind, 0.0) + max(span, 0.0), 1)
-        kept = tables.all(
-            "SELECT reason, COUNT(*) AS count FROM checkpoint WHERE task = ? AND made_at >= ? GROUP BY reason",
-            task.id,
-            since,
-        )
-        shown = tasks.describe(task)
+        kept = Counter(sorted(one.reason for one in queries.checkpoints_since(tables, task.id, since)))
+        shown = tasks.views.describe(task)
+        failed = finals.failed(tables, task.id)
         found.append({
             **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
             "runs": len(runs),
@@ -39,15 +38,15 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "tokens": sum(run.tokens for run in runs),
             "money": round(sum(run.money for run in runs), 4),
             "waited_seconds": waited,
-            "checkpoints": {row["reason"]: row["count"] for row in kept},
+            "checkpoints": dict(kept),
             "changed_files": _changed(ground, task.id, since),
-            "save_failed": finals.failed(tables, task.id) if task.state != DONE else None,  # accepted: `reason` says so
-            "warnings": tasks.warnings(task.id, since),
+            "save_failed": failed._asdict() if failed is not None else None,
+            "warnings": tasks.views.warnings(task.id, since),
         })  # fmt: skip
     return {
-        "since": documents.moment(since),
-        "until": documents.moment(now),
-        "needs_you": tasks.inbox(),
+        "since": moment(since),
+        "until": moment(now),
+        "needs_you": tasks.views.inbox(),
         "missing_keys": missing_keys(ground),
         "tasks": found,
         "tokens": sum(one["tokens"] for one in found),
@@ -57,9 +56,7 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
 
 def _changed(ground: Ground, task: str, since: int) -> int | None:
     """Files that differ between the first and the last checkpoint of that time; None if there are no two."""
-    rows = ground.tables.all(
-        "SELECT id FROM checkpoint WHERE task = ? AND made_at >= ? ORDER BY made_at, version", task, since
-    )
+    rows = queries.checkpoints_since(ground.tables, task, since)
     if len(rows) < 2:
         return None
     from keepfast.app.inspect import between
@@ -70,7 +67,7 @@ def _changed(ground: Ground, task: str, since: int) -> int | None:
     try:
         with ground.engine() as engine:
             repository = engine.repository()
-            first, last = (repository.find(Query(id_prefix=row["id"], limit=1)) for row in (rows[0], rows[-1]))
+            first, last = (repository.find(Query(id_prefix=row.id, limit=1)) for row in (rows[0], rows[-1]))
             if not first or not last:
                 return None
             changes = between(repository, first[0].workspace, first[0], last[0])

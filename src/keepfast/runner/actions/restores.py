@@ -10,17 +10,18 @@ from keepfast.agents.registry import sessions
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError
-from keepfast.runner.actions import checkpoints
+from keepfast.runner.actions import checkpoints, documents
 from keepfast.runner.actions import rollback as returning
+from keepfast.runner.db import queries
 from keepfast.runner.domain.task import CRASHED
-from keepfast.store.conversations import checked, ends
+from keepfast.store.conversations import Conversation, checked, ends
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
-    from keepfast.runner.db.database import Row
-    from keepfast.runner.db.tables import Run, Tables, Task
+    from keepfast.runner.db.tables import Tables
+    from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
     from keepfast.store.rows import CheckpointRow
 
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
@@ -41,22 +42,45 @@ class Missing(NamedTuple):
     paths: Sequence[bytes] = ()
     is_all: bool = False
     """Is nothing left of what it made?"""
+    unknown: str = ""
+    """Why nobody can tell now; empty if it is known."""
 
 
 def look_for_work(ground: Ground, task: Task) -> Missing:
-    """Compare the disk with what the task's checkpoints say that it made. What cannot be read counts as there."""
+    """Compare the disk with what the task's checkpoints say that it made.
+
+    The checkpoint of a crash is taken of what the crash has left: with it, the one before it counts as well.
+    """
+    kept = checkpoints.leading(ground, task.id)
+    if len(kept) < 2:
+        return Missing()
+    is_crash = kept[0].reason == "crash" and kept[0].run == f"{task.id}:{task.attempt}"
     try:
         with ground.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
             rows = checkpoints.standing(ground, engine.repository(), row.id, task.id)
             if len(rows) < 2:
                 return Missing()
-            pairs = pairs_between(engine.repository(), row.id, rows[-1], rows[0])
-            made = [new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)]
-        gone = [path for path in made if not os.path.lexists(root + b"/" + path)]
-    except (KeepfastError, OSError):
-        return Missing()
+            compared = rows[:2] if is_crash and rows[0].id == kept[0].id else rows[:1]
+            pairs = [pair for one in compared for pair in pairs_between(engine.repository(), row.id, rows[-1], one)]
+            made = {new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)}
+    except (KeepfastError, OSError) as error:
+        is_there = _is_told_there(ground, task, kept[: 2 if is_crash else 1], kept[-1])
+        return Missing() if is_there else Missing(unknown=str(error))
+    gone = sorted(path for path in made if not os.path.lexists(root + b"/" + path))
     return Missing(gone, bool(gone) and len(gone) == len(made))
+
+
+def _is_told_there(ground: Ground, task: Task, newest: Sequence[TaskCheckpoint], first: TaskCheckpoint) -> bool:
+    """Is, without the store, everything there that the documents of these checkpoints list, or was nothing made at all?"""
+    if first.tree and all(one.tree == first.tree for one in newest):
+        return True
+    try:
+        told = [documents.read(ground, task.workspace, one.file) for one in newest if one.file]
+        names = [str(name) for document in told for name in document["workspace"]["deliverables"]]
+    except (KeepfastError, OSError, KeyError, TypeError):
+        return False
+    return bool(names) and all(os.path.lexists(f"{task.workspace}/{name}") for name in names)
 
 
 def is_refused(run: Run | None) -> bool:
@@ -75,10 +99,10 @@ def is_cut_short(ground: Ground, task: Task, path: str) -> bool:
             found = _holder(ground, engine, row.id, task)
             if found is None:
                 return False
-            told = checked(engine.repository().document(found)[0].get("conversation"))
+            told = checked(engine.repository().document(found)[0].conversation)
             assert told is not None
             # A session that was made of a checkpoint has other paths in it, and so another length.
-            if told["session"] == task.session and os.path.getsize(path) < told["bytes"]:
+            if told.session == task.session and os.path.getsize(path) < told.transcript.size:
                 return True
             last = _last_message(engine, told)
         return bool(last) and not _holds(path, last)
@@ -86,9 +110,9 @@ def is_cut_short(ground: Ground, task: Task, path: str) -> bool:
         return False
 
 
-def _last_message(engine: Engine, told: dict[str, Any]) -> str:
-    client = sessions(str(told.get("agent") or ""))
-    return client.last_message(ends(engine.repository(), told, 0, NEWEST)[1]) if client is not None else ""
+def _last_message(engine: Engine, told: Conversation) -> str:
+    client = sessions(told.agent)
+    return client.last_message(ends(engine.repository(), told.transcript, 0, NEWEST)[1]) if client is not None else ""
 
 
 def _holds(path: str, id: str) -> bool:
@@ -119,19 +143,19 @@ def _holder(ground: Ground, engine: Engine, workspace: str, task: Task) -> Check
         row = checkpoints.row_of(repository, workspace, taken)
         if row is None or row.forgotten:
             continue
-        told = checked(repository.document(row)[0].get("conversation"))
+        told = checked(repository.document(row)[0].conversation)
         if told is None:
             continue
-        if told.get("session") == task.session or (number == 0 and _was_restored(ground, task)):
+        if told.session == task.session or (number == 0 and _was_restored(ground, task)):
             return row
     return None
 
 
 def _was_restored(ground: Ground, task: Task) -> bool:
     """Was the task's session made of its newest checkpoint, and has it not begun since?"""
-    row = _newest(ground.tables, task.id)
-    restored = row is not None and row["reason"] == "restored"
-    return restored and not ground.tables.runs("task = ? AND session = ?", task.id, task.session)
+    row = queries.newest_checkpoint(ground.tables, task.id)
+    restored = row is not None and row.reason == "restored"
+    return restored and not queries.runs_of_session(ground.tables, task.id, task.session)
 
 
 def origin(tables: Tables, task: str, last: Run | None) -> str:
@@ -139,14 +163,8 @@ def origin(tables: Tables, task: str, last: Run | None) -> str:
 
     A turn that came to its end is followed by another, which restores nothing; what a person restored was told then.
     """
-    row = _newest(tables, task) if last is not None and last.outcome in CUT_OFF else None
-    return str(row["id"]) if row is not None and row["reason"] != "restored" else ""
-
-
-def _newest(tables: Tables, task: str) -> Row | None:
-    return tables.one(
-        "SELECT id, reason FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task
-    )
+    row = queries.newest_checkpoint(tables, task) if last is not None and last.outcome in CUT_OFF else None
+    return row.id if row is not None and row.reason != "restored" else ""
 
 
 def log(
@@ -154,7 +172,7 @@ def log(
     run: str = "",
 ) -> None:  # fmt: skip
     """The event of a restore, as the source has it. Inside a transaction."""
-    secrets = len(tables.variables(task)) if success else 0
+    secrets = len(queries.variables_of(tables, task)) if success else 0
     facts: dict[str, Any] = {
         "checkpointId": checkpoint, "success": success, "duration_ms": milliseconds, "messages_restored": messages,
         "environment_variables": secrets,

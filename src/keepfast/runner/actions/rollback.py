@@ -12,6 +12,7 @@ from keepfast.app.restore import Restorer
 from keepfast.model.errors import NotFound
 from keepfast.model.event import Event
 from keepfast.runner.actions.vault import agent_of
+from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import driver
 from keepfast.store.references import resolve
 from keepfast.workspace.git_clone import Git
@@ -19,7 +20,7 @@ from keepfast.workspace.git_clone import Git
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
 MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type": "assistant"')
@@ -58,10 +59,8 @@ def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple
         checkpoint = resolve(engine.repository(), row.id, "@", ground.now())
         git = Git(ground.variables.get("PATH", os.defpath), root) if with_git else None
         Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
-        newest = ground.tables.one(
-            "SELECT version FROM checkpoint WHERE task = ? ORDER BY made_at DESC, version DESC LIMIT 1", task.id
-        )
-        told = engine.repository().checkpoint(row.id, newest["version"]) if newest is not None else None
+        newest = queries.newest_checkpoint(ground.tables, task.id)
+        told = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
         if told is None or told.forgotten:
             return "", 0
         return write(read_conversation(ground, engine, task, told, os.fsencode(folder)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Failed, KeepfastError
 from keepfast.model.frozen import DOCUMENT
+from keepfast.runner.db import queries
 from keepfast.runner.process.filter import MARK
 from keepfast.runner.process.spellings import forms
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Task
+    from keepfast.runner.domain.records import Task
 
 MISSING = (
     "The key of what was sealed before is not here: those contents do not open, and new ones are sealed with another key. "
@@ -92,8 +92,8 @@ class DocumentKey:
 
 def opened(ground: Ground, task: Task) -> dict[str, str]:
     """The values for the environment of the task's agent in the clear: for the shim's ears."""
-    rows = ground.tables.variables(task.id)
-    return {row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "replace") for row in rows}
+    rows = queries.variables_of(ground.tables, task.id)
+    return {row.name: ground.seals.open_value(row.name, row.sealed).decode("utf-8", "replace") for row in rows}
 
 
 def missing_keys(ground: Ground) -> list[str]:
@@ -112,8 +112,8 @@ def warn_of_keys(ground: Ground, task: Task) -> None:
         return
     text = f"{MISSING} Key sets: {', '.join(missing)}."
     with ground.tables.write() as tables:
-        known = tables.all("SELECT facts FROM event WHERE task = ? AND type = 'warning'", task.id)
-        if text not in [json.loads(row["facts"])["message"] for row in known]:
+        known = queries.events_of_type(tables, task.id, "warning")
+        if text not in [one.read()["message"] for one in known]:
             tables.warn(task.id, ground.now(), text)
 
 

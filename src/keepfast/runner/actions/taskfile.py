@@ -7,11 +7,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from keepfast.model.errors import Usage
 from keepfast.runner.domain.protocol import is_variable
 from keepfast.runner.domain.questions import TASK_WEIGHT
+from keepfast.runner.domain.records import Agent, Limits, Phase, TaskSpec
 from keepfast.runner.domain.task import TYPES
 from keepfast.runner.process.redaction import clean_text
 
@@ -30,7 +31,7 @@ STANDARD_PHASES = {
 }
 
 
-def read(path: str) -> list[dict[str, Any]]:
+def read(path: str) -> list[TaskSpec]:
     """The tasks of a file, checked, each after those it waits for. Raises `Usage` that names file and key."""
     try:
         with open(path, "rb") as file:
@@ -56,7 +57,7 @@ def read(path: str) -> list[dict[str, Any]]:
     return ordered([check(row, base, f"{path}: ") for row in rows], path)
 
 
-def check(row: Mapping[str, Any], base: str, where: str = "") -> dict[str, Any]:
+def check(row: Mapping[str, Any], base: str, where: str = "") -> TaskSpec:
     """Return a task with every key in its type and every default filled in. Raises `Usage`."""
     _only(row, KEYS, where)
     kind = _choice(row.get("type", "custom"), TYPES, where + "type")
@@ -69,19 +70,19 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> dict[str, Any]:
     if not os.path.isdir(workspace):
         raise Usage(f"{where}there is no folder {workspace}.", "Make it first, or give another `workspace`.")
     title = _text(row.get("title", ""), where + "title") or head(brief or phases[0]["prompt"])
-    return {
-        "name": _text(row.get("name", ""), where + "name"),
-        "title": title,
-        "type": kind,
-        "brief": brief,
-        "workspace": workspace,
-        "agent": _agent(row.get("agent", {}), where),
-        "phases": phases,
-        "budget": _budget(row.get("budget", {}), where),
-        "priority": _choice(row.get("priority", "normal"), tuple(TASK_WEIGHT), where + "priority"),
-        "after": _texts(row.get("after", []), where + "after"),
-        "secrets": _names(row.get("secrets", []), where + "secrets"),
-    }
+    return TaskSpec(
+        name=_text(row.get("name", ""), where + "name"),
+        title=title,
+        type=kind,
+        brief=brief,
+        workspace=workspace,
+        agent=_agent(row.get("agent", {}), where),
+        phases=phases,
+        budget=_budget(row.get("budget", {}), where),
+        priority=_choice(row.get("priority", "normal"), tuple(TASK_WEIGHT), where + "priority"),
+        after=_texts(row.get("after", []), where + "after"),
+        secrets=_names(row.get("secrets", []), where + "secrets"),
+    )
 
 
 def head(text: str) -> str:
@@ -89,30 +90,31 @@ def head(text: str) -> str:
     return clean_text(text.strip().split("\n")[0])[:80]
 
 
-def ordered(tasks: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
+def ordered(tasks: list[TaskSpec], path: str) -> list[TaskSpec]:
     """Each task after those that it waits for. Raises `Usage` on names that are there twice, and on cycles."""
-    names = [task["name"] for task in tasks if task["name"]]
+    names = [task.name for task in tasks if task.name]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise Usage(f"{path}: two tasks have the name {twice[0]!r}.")
-    done: list[dict[str, Any]] = []
+    done: list[TaskSpec] = []
     left = list(tasks)
     while left:
-        ready = [task for task in left if not any(other["name"] in task["after"] for other in left if other["name"])]
+        ready = [task for task in left if not any(other.name in task.after for other in left if other.name)]
         if not ready:
-            circle = " → ".join([task["name"] or task["title"] for task in left])
+            circle = " → ".join([task.name or task.title for task in left])
             raise Usage(f"{path}: these tasks wait for one another: {circle}.", "Take one `after` out.")
         done += ready
         left = [task for task in left if task not in ready]
     return done
 
 
-def _phases(value: Any, kind: str, where: str) -> list[dict[str, Any]]:
+def _phases(value: Any, kind: str, where: str) -> list[Phase]:
     if value is None:
         value = [{"name": name} for name in STANDARD_PHASES.get(kind, [])]
     if not isinstance(value, list):
         raise Usage(f"{where}phases must be a list.")
-    found = []
+
+    found: list[Phase] = []
     for number, phase in enumerate(value, 1):
         here = f"{where}phases[{number}]."
         if not isinstance(phase, Mapping):
@@ -130,7 +132,7 @@ def _phases(value: Any, kind: str, where: str) -> list[dict[str, Any]]:
     return found
 
 
-def _agent(value: Any, where: str) -> dict[str, Any]:
+def _agent(value: Any, where: str) -> Agent:
     if isinstance(value, str):
         value = {"kind": value}
     if not isinstance(value, Mapping):
@@ -156,10 +158,11 @@ def _agent(value: Any, where: str) -> dict[str, Any]:
             agent[key] = _texts(agent[key], f"{where}agent.{key}")
     if not isinstance(agent.get("set", {}), Mapping):
         raise Usage(f"{where}agent.set must be an object.")
-    return agent
+
+    return cast(Agent, agent)
 
 
-def _budget(value: Any, where: str) -> dict[str, Any]:
+def _budget(value: Any, where: str) -> Limits:
     if not isinstance(value, Mapping):
         raise Usage(f"{where}budget must be an object.")
     _only(value, BUDGET_KEYS, where + "budget.")

@@ -12,17 +12,29 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, Refused, Usage
-from keepfast.runner.actions import checkpoints, documents, finals, logs, restores, vault
+from keepfast.runner.actions import (
+    checkpoints,
+    event_files,
+    finals,
+    folders,
+    metadata,
+    restores,
+    vault,
+)
 from keepfast.runner.actions import rollback as returning
-from keepfast.runner.actions.answers import Answered
-from keepfast.runner.db.tables import Task
+from keepfast.runner.actions.answers import Answers
+from keepfast.runner.actions.steps import Steps
+from keepfast.runner.actions.views import Views
+from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.records import Agent, Task, TaskCheckpoint, TaskSpec
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
     from keepfast.store.rows import CheckpointRow
 
 HUMAN_ONLY = frozenset(
@@ -38,92 +50,97 @@ def only_people(pid: int, verb: str) -> None:
         )
 
 
-class Tasks(Answered):
+class Tasks:
     """The one layer of functions behind `task …`, the page and MCP."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground, self.tables = ground, ground.tables
+        self.views, self.steps = Views(ground), Steps(ground)
+        self.answers = Answers(ground, self.views, self.steps)
 
     # Making
 
     def new(
-        self, spec: dict[str, Any], *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
+        self, spec: TaskSpec, *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
     ) -> Task:
         """Make a task of a checked specification, its secrets sealed first. `names` are the ids of tasks of the same file.
 
         `sealed`: it comes from another task, and is so already.
         """
         if start:
-            self._check_agent(spec["agent"])
+            self._check_agent(spec.agent)
         now = self.ground.now()
-        id = task_id(now, spec["title"])
+        id = task_id(now, spec.title)
         after = []
-        for name in spec["after"]:
-            other = (names or {}).get(name) or self.find(name).id
+        for name in spec.after:
+            other = (names or {}).get(name) or self.views.find(name).id
             after.append(other)
-        given = {name: spec[name] for name in vault.GIVEN}
+        given = {name: getattr(spec, name) for name in vault.GIVEN}
         marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.ground, given)
-        workspace = self._adopt(spec["workspace"])
-        documents.prepare(spec["workspace"])
-        budget = {**spec["budget"], "tokens": spec["budget"]["tokens"] or self.ground.options.max_tokens}
+        workspace = self._adopt(spec.workspace)
+        folders.prepare(spec.workspace)
+        budget = {**spec.budget, "tokens": spec.budget["tokens"] or self.ground.options.max_tokens}
         with self.tables.write():
-            self.tables.count_events_on(logs.last_number(spec["workspace"]))
+            self.tables.count_events_on(event_files.last_number(spec.workspace))
             self.tables.insert(
-                "task", id=id, type=spec["type"], workspace=spec["workspace"], workspace_id=workspace, budget=budget,
-                priority=spec["priority"], after=after, needs=spec["secrets"], state=DRAFT, created_at=now, updated_at=now,
+                "task", id=id, type=spec.type, workspace=spec.workspace, workspace_id=workspace, budget=budget,
+                priority=spec.priority, after=after, needs=spec.secrets, state=DRAFT, created_at=now, updated_at=now,
                 **marked.value,
             )  # fmt: skip
             vault.keep(self.tables, id, marked, now)
-            self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec["type"]})
+            self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec.type})
         if start:
             return self.start(id)
-        documents.project(self.ground, id)
+        metadata.project(self.ground, id)
         return self.tables.task(id)
 
-    def new_all(self, specs: Iterable[dict[str, Any]], *, start: bool = False) -> list[Task]:
+    def new_all(self, specs: Iterable[TaskSpec], *, start: bool = False) -> list[Task]:
         """Make the tasks of one file; those that wait for others come after them. None is made if one cannot start."""
         specs = list(specs)
         for spec in specs if start else ():
-            self._check_agent(spec["agent"])
+            self._check_agent(spec.agent)
         made: list[Task] = []
         names: dict[str, str] = {}
         for spec in specs:
             made.append(self.new(spec, start=start, names=names))
-            if spec["name"]:
-                names[spec["name"]] = made[-1].id
+            if spec.name:
+                names[spec.name] = made[-1].id
         return made
 
     def start(self, ref: str) -> Task:
-        task = self.find(ref)
+        task = self.views.find(ref)
         self._check_agent(vault.open_agent(self.ground, task))
-        return self._move(task, "submit", "start")
+        return self.steps.move(task, "submit", "start")
 
     # Pausing and going on
 
     def pause(self, ref: str, *, now: bool = False) -> Task:
         """Ask for a pause at the next tool boundary, or at once."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         if task.state not in (machine.QUEUED, ACTIVE):
             raise NotAllowed(f"A task that is {task.state} cannot be paused.")
         hold = self.tables.hold(task.id)
         if hold is not None and hold.kind == UNSAVED:
             raise NotAllowed("The work is complete; nothing is left to pause.", "`keepfast task resume` saves it.")
         if self.tables.open_run(task.id) is not None:
-            return self._want(task, "pause_now" if now else "pause", "pause")
+            return self.steps.want(task, "pause_now" if now else "pause", "pause")
         why = "paused by a person"
         return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 
     def freeze(self, ref: str) -> Task:
         """Stop everything that the agent runs, where it stands; `resume` lets it go on."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         if self.tables.open_run(task.id) is None:
             raise NotAllowed("Nothing runs that could be frozen.", "`keepfast task pause` keeps it from starting.")
-        return self._want(task, machine.FROZEN, "freeze")
+        return self.steps.want(task, machine.FROZEN, "freeze")
 
     def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
         """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         if task.wanted:
             if task.wanted == machine.CANCEL:
                 raise NotAllowed("The task is being cancelled.")
-            return self._want(task, "", "resume")
+            return self.steps.want(task, "", "resume")
         hold = self.tables.hold(task.id)
         if hold is None:
             if task.state == ACTIVE or task.state == machine.QUEUED:
@@ -146,36 +163,45 @@ class Tasks(Answered):
         with self.tables.write():
             if allow:
                 tools = [*(task.agent.get("allowed_tools") or self.ground.options.allowed_tools)]
-                tools += [self._marked(task.id, tool) for tool in allow]
+                tools += [self.steps.marked(task.id, tool) for tool in allow]
                 self.tables.change(
                     task.id, self.ground.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
                 )
-            return self._lift(task, "resume", crashes=[], idle=0, restores=0)
+            return self.steps.lift(task, "resume", crashes=[], idle=0, restores=0)
 
     def _save_again(self, task: Task) -> Task:
         if not finals.try_again(self.ground, task.id):
             failed = finals.failed(self.tables, task.id)
             raise Conflict(
-                f"It could not be saved: {failed['error']}" if failed else "The task went on in the meantime.",
+                f"It could not be saved: {failed.error}" if failed else "The task went on in the meantime.",
                 "Mend that and resume it again; `keepfast task accept` calls it done as it is.",
             )
-        return self._told(task.id)
+        return self.steps.told(task.id)
+
+    def accept(self, ref: str) -> Task:
+        """Call a task done whose work is complete, although its last state could not be saved."""
+        task = self.views.find(ref)
+        hold = self.tables.hold(task.id)
+        if hold is None or hold.kind != machine.UNSAVED:
+            raise NotAllowed("Nothing is to be accepted here.", "`keepfast task show` says what the task does.")
+        why = f"accepted by a person without its last checkpoint: {hold.reason}"
+        return self.steps.move(task, "finish", "accept", epoch=task.epoch + 1, why=why)
 
     def try_now(self, ref: str) -> Task:
         """Do not wait for the limit or the back-off any longer."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         hold = self.tables.hold(task.id)
         if hold is None or hold.kind not in machine.TIMED:
             raise NotAllowed("The task waits for no timer.")
         with self.tables.write():
             if hold.account:
-                self.tables.do("DELETE FROM account WHERE key = ?", hold.account)
-            return self._lift(task, "try now", windows=0)
+                changes.forget_account(self.tables, hold.account)
+            return self.steps.lift(task, "try now", windows=0)
 
     def cancel(self, ref: str) -> Task:
-        task = self.find(ref)
+        task = self.views.find(ref)
         if self.tables.open_run(task.id) is not None and task.state not in machine.TERMINAL:
-            return self._want(task, machine.CANCEL, "cancel")
+            return self.steps.want(task, machine.CANCEL, "cancel")
         return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
 
     def retry(self, ref: str, *, history: bool = False) -> Task:
@@ -183,20 +209,22 @@ class Tasks(Answered):
 
         A fresh session is told a brief of what was done, unless `history`: what failed once is not dragged along.
         """
-        task = self.find(ref)
+        task = self.views.find(ref)
         session = {} if history else {"session": ""}
-        return self._move(
+        return self.steps.move(
             task, "retry", "retry", crashes=[], idle=0, reworks=0, windows=0, restores=0, ended_at=0, **session
         )
 
     def follow_up(self, ref: str, text: str) -> Task:
         """Give a finished task more to do."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         with self.tables.write():
-            return self._move(task, "follow_up", "follow up", next_prompt=self._marked(task.id, text), ended_at=0)
+            return self.steps.move(
+                task, "follow_up", "follow up", next_prompt=self.steps.marked(task.id, text), ended_at=0
+            )
 
     def archive(self, ref: str) -> Task:
-        task = self.find(ref)
+        task = self.views.find(ref)
         if task.state not in machine.TERMINAL:
             raise NotAllowed(f"A task that is {task.state} cannot be archived.", "Cancel it first.")
         with self.tables.write():
@@ -218,7 +246,7 @@ class Tasks(Answered):
 
         Without the conversation, a fresh session is told a brief of that checkpoint.
         """
-        task = self.find(ref)
+        task = self.views.find(ref)
         if self.tables.open_run(task.id) is not None:
             raise NotAllowed("The agent is running.", "Pause the task first.")
         started = self.ground.now()
@@ -226,19 +254,20 @@ class Tasks(Answered):
         if back is None:
             return None
         target, now = back.checkpoint, self.ground.now()
-        row = self.tables.one("SELECT phase FROM checkpoint WHERE task = ? AND id = ?", task.id, target.id)
-        phase = row["phase"] if row is not None else task.phase
+        row = queries.checkpoint_of_id(self.tables, task.id, target.id)
+        phase = row.phase if row is not None else task.phase
         with self.tables.write():
             milliseconds = (now - started) // 1_000_000
             restores.log(
                 self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=back.messages
             )
             # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
-            self.tables.do(
-                "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, 'restored', ?, ?, '', ?) ON CONFLICT DO NOTHING",
-                f"{task.id}:restored:{task.epoch}", task.id, target.id, target.version, phase, target.tree, now,
+            restored = TaskCheckpoint(
+                f"{task.id}:restored:{task.epoch}", task.id, "", target.id, target.version, "restored", phase, target.tree,
+                "", now,
             )  # fmt: skip
-            return self._move(
+            changes.keep_restored(self.tables, restored)
+            return self.steps.move(
                 task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
                 next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
                 step="", fraction=0.0,
@@ -246,28 +275,28 @@ class Tasks(Answered):
 
     def fork(self, ref: str, folder: str, *, git: bool = False, start: bool = False) -> Task:
         """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         if start:
             self._check_agent(vault.open_agent(self.ground, task))
         folder = os.path.realpath(folder)
         session, _ = returning.branch_off(self.ground, task, folder, git)
-        spec = {
-            "title": task.title, "type": task.type, "brief": task.brief, "workspace": folder, "agent": task.agent,
-            "phases": task.phases, "budget": task.budget, "priority": task.priority, "after": [], "secrets": task.needs, "name": "",
-        }  # fmt: skip
+        spec = TaskSpec(
+            name="", title=task.title, type=task.type, brief=task.brief, workspace=folder, agent=task.agent,
+            phases=task.phases, budget=task.budget, priority=task.priority, after=[], secrets=task.needs,
+        )  # fmt: skip
         made = self.new(spec, sealed=True)
         with self.tables.write():
             self.tables.change(
                 made.id, self.ground.now(), fork_of=task.id, phase=task.phase, session=session,
                 next_prompt=telling.forked(folder) if session else "",
             )  # fmt: skip
-            for row in self.tables.all("SELECT * FROM secret WHERE task = ?", task.id):
-                self.tables.keep_secret(made.id, row["name"], row["sealed"], row["type"], row["given_at"])
+            for row in queries.secrets_of(self.tables, task.id):
+                self.tables.keep_secret(made.id, row.name, row.sealed, row.type, row.given_at)
         return self.start(made.id) if start else self.tables.task(made.id)
 
     def home(self, ref: str) -> Task:
         """The task that a forked one came from. Raises `Usage` if it is no fork."""
-        task = self.find(ref)
+        task = self.views.find(ref)
         if not task.fork_of:
             raise Usage(
                 "This task works in its folder itself; there is nothing to bring back.",
@@ -283,14 +312,14 @@ class Tasks(Answered):
         has_run = task.attempt > 0 and os.path.isdir(task.workspace)
         kept = checkpoints.keep(self.ground, task, None, reason, key) if has_run else None
         with self.tables.write():
-            self._check_epoch(task)
+            self.steps.check_epoch(task)
             self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
             noted = checkpoints.note(self.ground, kept) if kept is not None else None
         if noted is not None:
             checkpoints.publish(self.ground, noted)
-        return self._told(task.id)
+        return self.steps.told(task.id)
 
-    def _check_agent(self, agent: dict[str, Any]) -> None:
+    def _check_agent(self, agent: Agent) -> None:
         """Raises `Usage` if the agent's program is not there."""
         why = driver(agent, self.ground.options).check(self.ground.variables)
         if why:

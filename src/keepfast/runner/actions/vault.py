@@ -7,17 +7,19 @@ value of `agent.set` is sealed where it stands. Whoever starts the agent puts th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.model.errors import KeepfastError
+from keepfast.model.errors import Damaged, KeepfastError, WrongKey
+from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is_telling, option_before, spans
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
-    from keepfast.runner.db.tables import Tables, Task
+    from keepfast.runner.db.tables import Tables
+    from keepfast.runner.domain.records import Agent, Task
 
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"
@@ -76,15 +78,15 @@ def reveal(ground: Ground, task: str, value: Any) -> Any:
     return value
 
 
-def open_agent(ground: Ground, task: Task) -> dict[str, Any]:
+def open_agent(ground: Ground, task: Task) -> Agent:
     """The task's `agent` with its true values. Raises `WrongKey` if the key is not here."""
-    agent: dict[str, Any] = reveal(ground, task.id, task.agent)
+    agent: Agent = reveal(ground, task.id, task.agent)
     if "set" in agent:
         agent["set"] = {name: _opened(ground, name, value) for name, value in task.agent["set"].items()}
     return agent
 
 
-def agent_of(ground: Ground, task: Task) -> dict[str, Any]:
+def agent_of(ground: Ground, task: Task) -> Agent:
     """The same where nothing is started: what does not open is left out."""
     try:
         return open_agent(ground, task)
@@ -94,10 +96,21 @@ def agent_of(ground: Ground, task: Task) -> dict[str, Any]:
 
 def values(ground: Ground, task: Task) -> list[str]:
     """All secrets that people gave a task, in the clear: to strike them out of everything else."""
-    found = [ground.seals.open_value(row["name"], row["sealed"]) for row in _rows(ground, task.id)]
+    found = [ground.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(ground.tables, task.id)]
     given = [value.decode("utf-8", "surrogateescape") for value in found]
     chosen = open_agent(ground, task).get("set", {})
     return [*given, *[value for name, value in chosen.items() if is_telling(name, value)]]
+
+
+def why_away(ground: Ground, task: Task) -> str:
+    """Why the secrets of a task cannot be opened now, where another try may help; empty if they open, or never will."""
+    try:
+        values(ground, task)
+    except (WrongKey, Damaged):
+        return ""  # the key is not here, or the value is no longer what was sealed
+    except (KeepfastError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def seal_older(ground: Ground) -> None:
@@ -154,12 +167,5 @@ def _opened(ground: Ground, name: str, value: Any) -> str:
 
 
 def _known(ground: Ground, task: str) -> dict[str, str]:
-    rows = [row for row in _rows(ground, task) if row["type"] == MARKED]
-    return {
-        row["name"]: ground.seals.open_value(row["name"], row["sealed"]).decode("utf-8", "surrogateescape")
-        for row in rows
-    }
-
-
-def _rows(ground: Ground, task: str) -> Iterable[dict[str, Any]]:
-    return ground.tables.all("SELECT name, sealed, type FROM secret WHERE task = ?", task)
+    rows = [row for row in queries.secrets_of(ground.tables, task) if row.type == MARKED]
+    return {row.name: ground.seals.open_value(row.name, row.sealed).decode("utf-8", "surrogateescape") for row in rows}

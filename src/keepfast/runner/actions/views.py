@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-from keepfast.runner.actions import accounts, documents, finals
+from keepfast.runner.actions import accounts, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
-from keepfast.runner.db.tables import Hold, Prompt, Run, Task
+from keepfast.runner.db import queries
 from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.process import shims as process
-from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 
 
-class Shown:
+class Views:
     """What there is; nothing is changed here."""
 
     def __init__(self, ground: Ground) -> None:
@@ -31,7 +31,9 @@ class Shown:
 
     def find(self, ref: str) -> Task:
         """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
-        rows = self.tables.tasks("id = ?", ref) if ref.isascii() else []  # no id is; a database takes no broken text
+        # An id is ASCII; a database takes no broken text.
+        named = queries.find_task(self.tables, ref) if ref.isascii() else None
+        rows = [named] if named is not None else []
         if not rows and ref:
             tasks = self.tables.tasks()
             current = [task for task in tasks if not task.archived]
@@ -45,20 +47,20 @@ class Shown:
         return rows[0]
 
     def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
-        found = self.tables.tasks("archived = 0") if not archived else self.tables.tasks()
+        found = queries.current_tasks(self.tables) if not archived else self.tables.tasks()
         shown = [self.describe(task) for task in found]
         return [one for one in shown if not state or state in (one["state"], one["status"])]
 
     def is_any(self) -> bool:
         """Is there any task, archived ones too?"""
-        return self.tables.one("SELECT 1 AS one FROM task LIMIT 1") is not None
+        return queries.is_any_task(self.tables)
 
     def describe(self, task: Task) -> dict[str, Any]:
         """A task as JSON: the source's status beside our own state and hold."""
         hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
         is_frozen = task.wanted == machine.FROZEN
         state = machine.State(task.state, hold.kind if hold else "")
-        waiting = self.tables.prompts("task = ? AND status IN ('pending', 'presented')", task.id)
+        waiting = queries.waiting_prompts_of(self.tables, task.id)
         return {
             "id": task.id,
             "title": task.title,
@@ -72,7 +74,7 @@ class Shown:
             "phase": _phase(task, task.phase),
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
-            "progress": documents.progress(task, waiting, task.fraction),
+            "progress": descriptions.progress(task, waiting, task.fraction),
             "attempt": task.attempt,
             "reworks": task.reworks,
             "priority": task.priority,
@@ -89,59 +91,55 @@ class Shown:
             **self._spent(task),
             "actions": machine.actions(state, is_frozen),
             "archived": bool(task.archived),
-            "created_at": documents.moment(task.created_at),
-            "updated_at": documents.moment(task.updated_at),
-            "started_at": documents.moment(task.started_at) if task.started_at else None,
-            "ended_at": documents.moment(task.ended_at) if task.ended_at else None,
+            "created_at": moment(task.created_at),
+            "updated_at": moment(task.updated_at),
+            "started_at": moment(task.started_at) if task.started_at else None,
+            "ended_at": moment(task.ended_at) if task.ended_at else None,
         }
 
     def show(self, ref: str) -> dict[str, Any]:
         """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
-        rows = self.tables.all("SELECT * FROM checkpoint WHERE task = ? ORDER BY made_at DESC LIMIT 50", task.id)
-        count = self.tables.one("SELECT COUNT(*) AS count FROM checkpoint WHERE task = ?", task.id)
+        rows = queries.newest_checkpoints(self.tables, task.id, 50)
+        failed = finals.failed(self.tables, task.id)
         return {
             **self.describe(task),
             "brief": task.brief,
             "gates": [{"name": one["name"], "verify": one["verify"], "review": one["review"]} for one in task.phases],
-            "prompts": [self.prompt(one) for one in self.tables.prompts("task = ?", task.id)],
-            "runs": [self._run(task, run) for run in self.tables.runs("task = ?", task.id)],
+            "prompts": [self.prompt(one) for one in queries.prompts_of(self.tables, task.id)],
+            "runs": [self._run(task, run) for run in queries.runs_of(self.tables, task.id)],
             "checkpoints": [
                 {
-                    "id": row["id"], "version": f"v{row['version']}", "reason": row["reason"],
-                    "phase": _phase(task, row["phase"]),
-                    "created_at": documents.moment(row["made_at"]), "file": row["file"] or None,
+                    "id": row.id, "version": f"v{row.version}", "reason": row.reason,
+                    "phase": _phase(task, row.phase),
+                    "created_at": moment(row.made_at), "file": row.file or None,
                 }
                 for row in rows
             ],
-            "checkpoints_total": count["count"] if count is not None else 0,
-            "secrets": [row["name"] for row in self.tables.variables(task.id)],
+            "checkpoints_total": queries.count_checkpoints(self.tables, task.id),
+            "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
-            "save_failed": finals.failed(self.tables, task.id),
+            "save_failed": failed._asdict() if failed is not None else None,
             "missing_keys": missing_keys(self.ground),
             "warnings": self.warnings(task.id),
         }  # fmt: skip
 
     def warnings(self, task: str, since: int = 0) -> list[dict[str, Any]]:
         """What people were warned of, oldest first: `message` and `at`."""
-        rows = self.tables.all(
-            "SELECT facts, at FROM event WHERE task = ? AND type = 'warning' AND at >= ? ORDER BY sequence", task, since
-        )
-        return [{"message": json.loads(row["facts"])["message"], "at": documents.moment(row["at"])} for row in rows]
+        events = queries.events_of_type(self.tables, task, "warning", since)
+        return [{"message": one.read()["message"], "at": moment(one.at)} for one in events]
 
     def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         """Events of a task in order, after the one with the number `since`."""
         task = self.find(ref)
-        rows = self.tables.all(
-            "SELECT * FROM event WHERE task = ? AND sequence > ? ORDER BY sequence LIMIT ?", task.id, since, limit
-        )
-        return [documents.event(row) for row in rows]
+        rows = queries.events_of(self.tables, task.id, since, limit)
+        return [event_files.event(row) for row in rows]
 
     def inbox(self) -> list[dict[str, Any]]:
         """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
-        found = [self._asked(prompt) for prompt in self.tables.prompts("status IN ('pending', 'presented')")]
+        found = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
         asked = {one["id"] for one in found}
-        frozen = [self.tables.shown_hold(task) for task in self.tables.tasks("wanted = ?", machine.FROZEN)]
+        frozen = [self.tables.shown_hold(task) for task in queries.frozen_tasks(self.tables)]
         for hold in [*self.tables.holds(), *[hold for hold in frozen if hold is not None and not hold.id]]:
             if hold.human and hold.prompt not in asked:
                 found.append(self._held(hold))
@@ -157,7 +155,7 @@ class Shown:
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "phase": _phase(task, task.phase),
-            "text": hold.reason or hold.kind.replace("_", " "), "created_at": documents.moment(hold.since), "options": [],
+            "text": hold.reason or hold.kind.replace("_", " "), "created_at": moment(hold.since), "options": [],
             "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
             **self._spent(task),
             "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
@@ -169,7 +167,7 @@ class Shown:
         run = self.tables.open_run(task.id)
         if run is not None:
             tokens, money = tokens + run.tokens, money + run.money
-            seconds += runs.lasted(self.ground, run, process.look(run.folder, run.id))
+            seconds += run_outputs.lasted(self.ground, run, process.look(run.folder, run.id))
         used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
@@ -191,16 +189,13 @@ class Shown:
             "flagged": bool(prompt.flagged),
             "output": prompt.output or None,
             "phase": _phase(task, prompt.phase or task.phase),
-            "created_at": documents.moment(prompt.created_at),
+            "created_at": moment(prompt.created_at),
             "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
 
     def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
         """What was said about a review while it waited, oldest first: `comments` and `remarks` each."""
-        rows = self.tables.all(
-            "SELECT facts FROM event WHERE task = ? AND type = 'review_comment' ORDER BY sequence", prompt.task
-        )
-        found = [json.loads(row["facts"]) for row in rows]
+        found = [one.read() for one in queries.events_of_type(self.tables, prompt.task, "review_comment")]
         return [
             {"comments": one["comments"], "remarks": one["remarks"], "by": one["by"]}
             for one in found
@@ -212,8 +207,8 @@ class Shown:
             return None
         left = max(hold.due_at - self.ground.now(), 0) // SECOND if hold.due_at else None
         return {
-            "kind": hold.kind, "reason": hold.reason or None, "since": documents.moment(hold.since),
-            "until": documents.moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
+            "kind": hold.kind, "reason": hold.reason or None, "since": moment(hold.since),
+            "until": moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
             "needs_you": bool(hold.human), "prompt": hold.prompt or None,
         }  # fmt: skip
 
@@ -224,7 +219,7 @@ class Shown:
         limit = accounts.current_limit(self.ground, task)
         if limit is None:
             return None
-        until = None if limit.needs_human else documents.moment(limit.due_at)
+        until = None if limit.needs_human else moment(limit.due_at)
         return {"until": until, "reason": limit.reason or None, "needs_you": limit.needs_human}
 
     def _waits_for(self, task: Task) -> list[str]:
@@ -237,20 +232,17 @@ class Shown:
             "id": run.id, "state": run.state, "phase": _phase(task, run.phase), "session": run.session,
             "resumed": bool(run.resume),
             "outcome": run.outcome or None, "reason": run.reason or None, "exit_code": run.exit_code, "tokens": run.tokens,
-            "money": round(run.money, 4), "started_at": documents.moment(run.started_at),
-            "ended_at": documents.moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
+            "money": round(run.money, 4), "started_at": moment(run.started_at),
+            "ended_at": moment(run.ended_at) if run.ended_at else None, "log": f"{run.folder}/out.log",
         }  # fmt: skip
 
     def _incremental(self, task: Task) -> dict[str, Any] | None:
-        rows = self.tables.all(
-            "SELECT file, version FROM checkpoint WHERE task = ? AND file != '' ORDER BY version DESC, made_at DESC LIMIT 2",
-            task.id,
-        )
+        rows = queries.documented_checkpoints(self.tables, task.id, 2)
         if len(rows) < 2:
             return None
         try:
-            newest, base = [documents.read(self.ground, task.workspace, row["file"]) for row in rows]
-            return documents.incremental(base, newest, self._files(task, rows[1]["version"], rows[0]["version"]))
+            newest, base = [documents.read(self.ground, task.workspace, row.file) for row in rows]
+            return documents.incremental(base, newest, self._files(task, rows[1].version, rows[0].version))
         except (KeepfastError, KeyError, TypeError):
             return None
 

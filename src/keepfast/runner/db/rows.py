@@ -1,9 +1,8 @@
-"""What the tables of unattended runs are made of: their columns, and their rows as values."""
+"""What the tables of unattended runs are made of: their columns, and how values are kept in them."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from keepfast.runner.db.database import Row
@@ -77,131 +76,6 @@ CREATE TABLE notice (
   prompt TEXT NOT NULL DEFAULT '', sent_at INTEGER NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0
 );
 """
-
-
-@dataclass(frozen=True)
-class Task:
-    """A row of `task`; what is JSON in the table is a value here."""
-
-    id: str
-    title: str
-    type: str
-    brief: str
-    workspace: str
-    workspace_id: str
-    agent: dict[str, Any]
-    phases: list[dict[str, Any]]
-    budget: dict[str, Any]
-    priority: str
-    after: list[str]
-    needs: list[str]
-    state: str
-    phase: int
-    attempt: int
-    epoch: int
-    reworks: int
-    crashes: list[int]
-    idle: int
-    windows: int
-    restores: int
-    wanted: str
-    session: str
-    tree: str
-    step: str
-    fraction: float
-    next_prompt: str
-    reason: str
-    tokens: int
-    money: float
-    seconds: float
-    told: float
-    account: str
-    fork_of: str
-    archived: int
-    created_at: int
-    updated_at: int
-    started_at: int
-    ended_at: int
-
-
-@dataclass(frozen=True)
-class Hold:
-    """A row of `hold`."""
-
-    id: int
-    task: str
-    kind: str
-    since: int
-    due_at: int | None
-    due_boot: int | None
-    boot: str
-    account: str
-    prompt: str
-    reason: str
-    human: int
-    lifted_at: int | None
-    lifted_by: str
-
-
-@dataclass(frozen=True)
-class Run:
-    """A row of `run`."""
-
-    id: str
-    task: str
-    number: int
-    phase: int
-    epoch: int
-    state: str
-    session: str
-    resume: int
-    prompt: str
-    folder: str
-    token: str
-    boot: str
-    host: str
-    account: str
-    wanted: str
-    pid: int
-    offset: int
-    tokens: int
-    money: float
-    started_at: int
-    live_at: int
-    ended_at: int
-    exit_code: int | None
-    outcome: str
-    reason: str
-    left: list[str]
-    said: str
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A row of `prompt`: a question, a secret that is needed, or an approval."""
-
-    id: str
-    task: str
-    run: str
-    kind: str
-    key: str
-    text: str
-    category: str
-    options: list[str]
-    standard: str
-    required: int
-    status: str
-    answer: str | None
-    answered_by: str
-    created_at: int
-    answered_at: int
-    expires_at: int
-    tries: int
-    delivered: str
-    phase: int
-    tree: str
-    flagged: int
-    output: str
 
 
 JSON = frozenset(("agent", "phases", "budget", "after", "needs", "crashes", "options", "left"))

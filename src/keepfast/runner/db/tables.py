@@ -10,13 +10,13 @@ from typing import Any
 
 from keepfast.model.errors import Conflict, NotFound
 from keepfast.model.steps import step
-from keepfast.runner.db.database import Claim, Row, connect
-from keepfast.runner.db.rows import MARKED, SCHEMA, TABLES, Hold, Prompt, Run, Task, read, stored
+from keepfast.runner.db.connection import connect
+from keepfast.runner.db.database import Claim, Row
+from keepfast.runner.db.rows import SCHEMA, TABLES, read, stored
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.domain.task import FROZEN, USER_PAUSE, State, move
 from keepfast.runner.process.redaction import clean
-
-__all__ = ["Hold", "Overtaken", "Prompt", "Run", "Tables", "Task"]
-
 
 WORDS = {
     "task": frozenset(("title", "brief", "agent", "phases", "needs", "step", "next_prompt", "reason")),
@@ -168,10 +168,6 @@ class Tables:
         rows = self.all(f"SELECT * FROM prompt WHERE {where} ORDER BY created_at, id", *values)
         return [Prompt(**read(row)) for row in rows]
 
-    def accounts(self) -> list[Row]:
-        """Limits of accounts, ended ones too."""
-        return self.all("SELECT * FROM account ORDER BY key")
-
     # Changes, inside `write`
 
     def insert(self, table: str, once: bool = False, **columns: Any) -> None:
@@ -187,8 +183,9 @@ class Tables:
     def change_run(self, run: str, **columns: Any) -> None:
         self._change("run", run, columns)
 
-    def change_prompt(self, prompt: str, where: str = "TRUE", **columns: Any) -> int:
-        """Change a prompt for which `where` holds; return how many there were."""
+    def change_prompt(self, prompt: str, *, only_waiting: bool = False, **columns: Any) -> int:
+        """Change a prompt, perhaps only if it waits; return how many there were."""
+        where = "status IN ('pending', 'presented')" if only_waiting else "TRUE"
         return self._change("prompt", prompt, columns, where)
 
     def change_hold(self, hold: int, **columns: Any) -> None:
@@ -263,8 +260,6 @@ class Tables:
         if before.hold:
             about["lifted"] = before.hold
         if due_at and after.hold:
-            from keepfast.runner.actions.documents import moment  # documents stand on tables
-
             about["until"] = moment(due_at)
         facts = {"from": before.state, "to": after.state, "trigger": trigger, "metadata": about}
         self.log(task, now, "state_transition", facts, run)
@@ -276,10 +271,6 @@ class Tables:
             "type = excluded.type, given_at = excluded.given_at",
             task, name, sealed, type, now,
         )  # fmt: skip
-
-    def variables(self, task: str) -> list[Row]:
-        """The sealed values of a task that its agent is given as variables, by name."""
-        return self.all("SELECT * FROM secret WHERE task = ? AND type != ? ORDER BY name", task, MARKED)
 
     def log(self, task: str, now: int, type: str, facts: dict[str, Any], run: str = "") -> None:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)

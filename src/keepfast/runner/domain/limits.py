@@ -58,21 +58,49 @@ _WHEN = (
     r"(?:(?P<day>mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+|"
     r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<date>\d{1,2})(?:st|nd|rd|th)?"
     r"(?:,?\s+(?P<year>\d{4}))?(?:,|\s+at)?\s+)?"
-    r"(?:at\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?(?:\s*\((?P<zone>[^)]{1,64})\))?"
+    r"(?:at\s+)?(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?"
+    r"(?:\s*\((?P<zone>[^)]{1,64})\)|\s+(?P<utc>UTC|GMT)\b)?"
 )
 _EPOCH = re.compile(r"limit reached\|(\d{10})(\d{3})?\b", re.IGNORECASE)
 _PLAN = (
     r"(?:hit your (?:(?P<which>session|weekly|5-hour|7-day|opus|sonnet|haiku|fable|daily|monthly|usage) )?(?:usage )?limit"
-    r"|(?P<named>5-hour|session|weekly|usage|opus|sonnet|daily) limit (?:reached|hit)|limit reached|rate limit (?:hit|reached)"
+    r"|(?P<named>5-hour|session|weekly|usage|opus|sonnet|daily) limit (?:reached|hit|exceeded)|limit reached"
+    r"|rate limit (?:hit|reached|exceeded)"
     r"|out of extra usage)"
 )
 _RESETS = re.compile(_PLAN + r"[^\n]{0,60}?\b(?:resets?|resetting)\s+" + _WHEN, re.IGNORECASE)
 _TRY_AT = re.compile(r"(?:try again|available again|retry) at\s+" + _WHEN, re.IGNORECASE)
+_SIGNS = r"""[\s"'`*\\:=(\[~]{0,8}"""
+"""What may stand between the name of a moment and the moment, in JSON, headers and prose."""
+_AFTER = r"(?:(?:try again|retry|resets?)[ _-]?(?:in|after))"
 _SPAN = re.compile(
-    r"(?:try again in|retry in|retry[- ]after:?|wait)\s+((?:about\s+)?(?:\d+(?:\.\d+)?\s*"
-    r"(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[dhms])\b[\s,]*(?:and\s+)?)+)",
+    rf"(?:{_AFTER}|\bwait(?: for)?){_SIGNS}((?:about\s+)?(?:\d+(?:\.\d+)?\s*"
+    r"(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[dhms])(?![a-z])[\s,]*(?:and\s+)?)+)",
     re.IGNORECASE,
 )
+_BARE = re.compile(
+    rf"{_AFTER}[ _-]?(?P<unit>ms|millis(?:econds)?|s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?)?{_SIGNS}"
+    r"(?P<number>\d{1,15}(?:\.\d+)?)"
+    r"""(?=["'`*\\]{0,3}\s*(?:$|[,;)\]}\n]|\.(?!\d)))""",
+    re.IGNORECASE,
+)
+"""A number whose unit is in its name; seconds if it is not there either, as in the header `retry-after`."""
+_UNTIL = (
+    r"(?:reset(?:s|ting)?(?:[ _-]?(?:at|on|time|date|timestamp|epoch|is)){0,3}"
+    r"|(?:try again|retry|available(?: again)?)[ _-]?(?:at|on|after)|\buntil)"
+)
+_EXACT = re.compile(
+    rf"{_UNTIL}{_SIGNS}(?:"
+    r"(?P<iso>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?)?)(?!\d)"
+    r"(?:\s?(?P<offset>Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d(?!\d)))?"
+    r"|(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s+)?(?P<date>\d{1,2})[ -]"
+    r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[ -]"
+    r"(?P<year>\d{4})\s+(?P<clock>\d\d:\d\d(?::\d\d)?)\s*(?:GMT|UTC|Z\b)"
+    r"|(?P<epoch>\d{10}(?:\d{3}){0,3}(?:\.\d+)?)(?!\d))",
+    re.IGNORECASE,
+)
+"""A moment that a calendar or a machine names: ISO 8601, the date of an HTTP header, or the time since 1970."""
+_MENTION = re.compile(r"reset|(?:retry|try again)[ _-]?(?:after|at|in)", re.IGNORECASE)
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)", re.IGNORECASE)
 _SECONDS = {"d": DAY, "h": 3600.0, "m": MINUTE, "s": 1.0}
 _RETRY_DELAY = re.compile(r"retry-?delay\W{1,5}(\d+(?:\.\d+)?)s", re.IGNORECASE)
@@ -196,6 +224,11 @@ def read_error(kind: str, details: str, message: str, now: float, zone: tzinfo) 
     return found or LimitHit(default, None, HOOK, head(message or details, 500))
 
 
+def mentions_reset(text: str) -> bool:
+    """May this text say when a limit ends?"""
+    return _MENTION.search(text) is not None
+
+
 def zone_of(name: str) -> tzinfo | None:
     """The time zone of that name, None if there is none such."""
     if name.strip().upper() in ("UTC", "GMT", "Z"):
@@ -217,14 +250,40 @@ def _moment(text: str, now: float, zone: tzinfo) -> float | None:
     stamped = _EPOCH.search(text)
     if stamped:
         return float(stamped[1])
+    for match in _EXACT.finditer(text):
+        named = _exact(match, zone)
+        if named is not None and named > now - JUST_PASSED:  # one that passed long ago is not the end of this limit
+            return named
     span = _SPAN.search(text)
     if span:
         return now + sum(float(number) * _SECONDS[unit.lower()] for number, unit in _PART.findall(span[1]))
+    bare = _BARE.search(text)
+    if bare:
+        unit = (bare["unit"] or "s").lower()
+        return now + float(bare["number"]) * (0.001 if unit.startswith(("ms", "milli")) else _SECONDS[unit[0]])
     delay = _RETRY_DELAY.search(text)
     if delay:
         return now + float(delay[1])
     found = _RESETS.search(text) or _TRY_AT.search(text)
     return _clock(found, now, zone) if found else None
+
+
+def _exact(found: re.Match[str], zone: tzinfo) -> float | None:
+    """The moment that is named; None if no calendar has it."""
+    if found["epoch"]:
+        whole, _, part = found["epoch"].partition(".")
+        return float(f"{whole[:10]}.{whole[10:]}{part}")
+    text, offset = (found["iso"] or "").upper(), (found["offset"] or "").upper()
+    if found["date"]:
+        month, offset = _MONTHS.index(found["month"].lower()) + 1, "Z"
+        text = f"{found['year']}-{month:02}-{int(found['date']):02}T{found['clock']}"
+    if len(text) == len("2026-11-18"):
+        text += "T00:00"
+    try:
+        moment = datetime.fromisoformat(text + ("Z" if offset in ("UTC", "GMT") else offset))
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _clock(found: re.Match[str], now: float, zone: tzinfo) -> float | None:
@@ -238,7 +297,8 @@ def _clock(found: re.Match[str], now: float, zone: tzinfo) -> float | None:
         return None  # a bare number is no time of day
     if hour > 23 or minute > 59:
         return None
-    zone = (zone_of(found["zone"]) if found["zone"] else None) or zone
+    named = found["zone"] or found["utc"]
+    zone = (zone_of(named) if named else None) or zone
     today = datetime.fromtimestamp(now, zone)
     for day in _candidates(found, today):
         for fold in (0, 1):

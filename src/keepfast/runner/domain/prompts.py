@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from keepfast.runner.db.tables import Prompt, Run, Task
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.questions import PROVIDED, REFUSED
+from keepfast.runner.domain.records import Prompt, Run, Task
 from keepfast.runner.domain.waits import Budget, Spent, describe
 from keepfast.secrets.cuts import head
 

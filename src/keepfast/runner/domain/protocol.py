@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from unicodedata import category, normalize
 
+from keepfast.runner.domain.limits import mentions_reset
+
 FIELD, MESSAGE = 10_000, 100_000
 """Most characters of a field, most bytes of a block."""
 
@@ -95,6 +97,13 @@ class Malformed(NamedTuple):
         )
 
 
+class _Taken(NamedTuple):
+    """What was found in a text, and where the text behind it begins."""
+
+    found: Block | Malformed
+    end: int
+
+
 class Reader:
     """Takes an agent's text as it comes, in pieces of any size; gives back whole blocks."""
 
@@ -137,44 +146,40 @@ class Reader:
                 self._text = "" if final else self._text[self._text.rfind("\n") + 1 :][-MESSAGE:]
                 return
             first = min(begun, key=lambda match: match.start())
-            if first.re is _OPEN:
-                line, after = _rest_of_line(self._text, first.end(), final)
-                is_error = first[1] == "ERROR" and not first[2]
-                goes_on = _goes_on(self._text, line, after, final) if is_error else True
-                if goes_on is None:
-                    self._text = self._text[first.start() :]
-                    return
-                short = _ONE_LINE.fullmatch(line) if is_error else None
-                if short is not None:
-                    yield check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {})
-                    self._text = self._text[after:]
-                    continue
-                if not goes_on:
-                    yield _error(line, is_json=False)
-                    self._text = self._text[after:]
-                    continue
-                end = re.compile(rf"\[/{first[1]}{first[2] or ''}\]").search(self._text, first.end())
-                other = _OPEN.search(self._text, first.end())
-                if end is None or (other is not None and other.start() < end.start()):
-                    if other is not None or final or len(self._text) - first.end() > MESSAGE:
-                        stop = other.start() if other is not None else len(self._text)
-                        if first[1] == "ERROR":
-                            yield _error(self._text[first.end() : stop], bool(first[2]))
-                        else:
-                            yield Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]")
-                        self._text = self._text[stop:]
-                        continue
-                    self._text, self._open = self._text[first.start() :], True
-                    return
-                yield _block(first[1], bool(first[2]), self._text[first.end() : end.start()])
-                self._text = self._text[end.end() :]
-                continue
-            body, after, whole = _notes(self._text, first.end(), final)
-            if not whole:
+            taken = self._take_block(first, final) if first.re is _OPEN else self._take_marker(first, final)
+            if taken is None:
                 self._text = self._text[first.start() :]
                 return
-            yield _completed(first, body)
-            self._text = self._text[after:]
+            yield taken.found
+            self._text = self._text[taken.end :]
+
+    def _take_marker(self, first: re.Match[str], final: bool) -> _Taken | None:
+        body, after, whole = _notes(self._text, first.end(), final)
+        return _Taken(_completed(first, body), after) if whole else None
+
+    def _take_block(self, first: re.Match[str], final: bool) -> _Taken | None:
+        """What begins there, and where it ends; None if more text must come before anybody can tell."""
+        if first[1] == "ERROR" and not first[2]:
+            line, after = _rest_of_line(self._text, first.end(), final)
+            goes_on = _goes_on(self._text, line, after, final)
+            if goes_on is None:
+                return None
+            short = _ONE_LINE.fullmatch(line)
+            if short is not None:
+                return _Taken(check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {}), after)
+            if not goes_on:
+                return _Taken(_error(line, is_json=False), after)
+        end = re.compile(rf"\[/{first[1]}{first[2] or ''}\]").search(self._text, first.end())
+        other = _OPEN.search(self._text, first.end())
+        if end is not None and (other is None or end.start() <= other.start()):
+            return _Taken(_block(first[1], bool(first[2]), self._text[first.end() : end.start()]), end.end())
+        if other is None and not final and len(self._text) - first.end() <= MESSAGE:
+            self._open = True
+            return None
+        stop = other.start() if other is not None else len(self._text)
+        if first[1] == "ERROR":
+            return _Taken(_error(self._text[first.end() : stop], bool(first[2])), stop)
+        return _Taken(Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]"), stop)
 
 
 def _rest_of_line(text: str, at: int, final: bool) -> tuple[str, int]:
@@ -295,13 +300,24 @@ def _block(name: str, is_json: bool, body: str) -> Block | Malformed:
 def _error(body: str, is_json: bool) -> Block | Malformed:
     """An error in whatever form it is said: nobody is asked to say it again."""
     fields: dict[str, str] = {}
-    why = _read_json(body, fields, {}) if is_json else _read_lines(body, fields, {})
+    why = _read_json(body, fields, {}, nested=True) if is_json else _read_lines(body, fields, {})
     odd = [why] if why else []
+    beside = body[:MESSAGE].split("\n") if not is_json else [f"{key}: {value}" for key, value in fields.items()]
     if why or not fields.keys() & BLOCKS["ERROR"].keys():
         fields = _read_loosely(body)
     odd += _mend_error(fields)
+    _keep_resets(fields, beside)
     found = check("ERROR", fields, {})
     return found._replace(warnings=[*odd, *found.warnings]) if isinstance(found, Block) else found
+
+
+def _keep_resets(fields: dict[str, str], lines: list[str]) -> None:
+    """Keep with the details what is said beside the fields of an error of when a limit ends, as in `retry-after: 60`."""
+    known = "\n".join(fields.get(key, "") for key in ("message", "details"))
+    said = [_unescape(line.strip()) for line in lines if not _FIELD.match(line) and mentions_reset(line)]
+    kept = [line for line in said if line not in known]
+    if kept:
+        fields["details"] = "\n".join([*filter(None, [fields.get("details", "")]), *kept])[:FIELD]
 
 
 def _read_loosely(body: str) -> dict[str, str]:
@@ -323,35 +339,63 @@ def _read_loosely(body: str) -> dict[str, str]:
 
 def check(name: str, fields: dict[str, str], lists: dict[str, list[str]]) -> Block | Malformed:
     """Return the block if its fields obey the rules of its name."""
-    warnings: list[str] = []
-    rules = BLOCKS[name]
-    for key in list(fields):
-        if key not in rules:
-            warnings.append(f"unknown field {key!r}")
-            del fields[key]
+    warnings = [f"unknown field {key!r}" for key in fields if key not in BLOCKS[name]]
+    for key in fields.keys() - BLOCKS[name].keys():
+        del fields[key]
+    too_long, odd = _look_at_letters(fields, lists)
+    why = too_long or _fill_in(BLOCKS[name], fields)
+    if not why and name in _CHECKS:
+        why = _CHECKS[name](fields)
+    if why:
+        return Malformed(name, why)
+    return Block(name, fields, {key: items for key, items in lists.items() if items}, [*warnings, *odd])
+
+
+def _look_at_letters(fields: dict[str, str], lists: dict[str, list[str]]) -> tuple[str, list[str]]:
+    """Return why a field is too long, if one is, and what is odd about the letters of the others."""
+    odd: list[str] = []
     for key, value in [*fields.items(), *[(key, item) for key, items in lists.items() for item in items]]:
         if len(value) > FIELD:
-            return Malformed(name, f"{key} is longer than {FIELD} characters")
+            return f"{key} is longer than {FIELD} characters", odd
         if any(category(letter) == "Cc" and letter not in "\n\r\t" for letter in value):
-            warnings.append(f"{key} holds control characters")
+            odd.append(f"{key} holds control characters")
+    return "", odd
+
+
+def _fill_in(rules: dict[str, Rule], fields: dict[str, str]) -> str:
+    """Bring fields into the form that the rules ask for, with the values of absent ones; return why that cannot be."""
     for key, rule in rules.items():
         if key in LISTS:
             continue
         if rule.default is not None:
             fields.setdefault(key, rule.default)
         if rule.required and not fields.get(key, "").strip():
-            return Malformed(name, f"the field {key} is missing")
+            return f"the field {key} is missing"
         if rule.values and fields.get(key):
             fields[key] = fields[key].strip().lower()
             if fields[key] not in rule.values:
-                return Malformed(name, f"{key} must be one of {', '.join(rule.values)}")
-    if name == "ERROR" and not fields.get("recovery"):
-        fields["recovery"] = RECOVERY[fields["type"]]
-    if name == "PHASE_COMPLETE" and not (fields["phase"].isascii() and fields["phase"].isdigit()):
-        return Malformed(name, "phase must be a number")
-    if name == "DEPENDENCY_REQUEST" and fields["type"] in VARIABLES and not is_variable(fields["name"].strip()):
-        return Malformed(name, f"name must be the name of an environment variable where type is {fields['type']}")
-    return Block(name, fields, {key: items for key, items in lists.items() if items}, warnings)
+                return f"{key} must be one of {', '.join(rule.values)}"
+    return ""
+
+
+def _check_error(fields: dict[str, str]) -> str:
+    fields["recovery"] = fields.get("recovery") or RECOVERY[fields["type"]]
+    return ""
+
+
+def _check_phase(fields: dict[str, str]) -> str:
+    number = fields["phase"]
+    return "" if number.isascii() and number.isdigit() else "phase must be a number"
+
+
+def _check_need(fields: dict[str, str]) -> str:
+    if fields["type"] not in VARIABLES or is_variable(fields["name"].strip()):
+        return ""
+    return f"name must be the name of an environment variable where type is {fields['type']}"
+
+
+_CHECKS = {"ERROR": _check_error, "PHASE_COMPLETE": _check_phase, "DEPENDENCY_REQUEST": _check_need}
+"""What is asked of the fields of a block beyond the rule of each."""
 
 
 def _mend_error(fields: dict[str, str]) -> list[str]:
@@ -407,7 +451,8 @@ def _read_lines(body: str, fields: dict[str, str], lists: dict[str, list[str]]) 
     return "" if fields or lists else "it is empty"
 
 
-def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]]) -> str:
+def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]], nested: bool = False) -> str:
+    """Read the fields of an object; with `nested`, objects and lists in it count as their JSON."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -423,9 +468,18 @@ def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]]) -
             fields[key] = "true" if value else "false"
         elif isinstance(value, str | int | float):
             fields[key] = clean(str(value))
+        elif value is not None and nested:
+            fields[key] = clean(_json_text(value))
         elif value is not None:
             return f"{key} must be a text"
     return ""
+
+
+def _json_text(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
 
 
 def _unescape(text: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from keepfast.model.age import amount
+from keepfast.runner.domain.records import Limits
 
 SECOND = 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
@@ -43,7 +44,7 @@ class Budget(NamedTuple):
     seconds: int = 0
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Budget:
+    def of(cls, given: Limits) -> Budget:
         """As a task keeps it."""
         return cls(given.get("tokens", 0), given.get("money", 0.0), given.get("seconds", 0))
 

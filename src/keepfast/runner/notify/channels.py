@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
+from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Notice
 from keepfast.runner.process.redaction import clean_text
 
 if TYPE_CHECKING:
@@ -31,31 +33,36 @@ def ring(ground: Ground, kind: str) -> None:
         sys.stderr.flush()
 
 
-def body(ground: Ground, notice: Mapping[str, Any]) -> dict[str, Any]:
+class Body(NamedTuple):
+    """A notice as it is told outside; as JSON it has these names."""
+
+    id: str
+    task: str
+    kind: str
+    text: str
+    prompt: str
+    options: list[str]
+
+
+def body(ground: Ground, notice: Notice) -> Body:
     """A notice as it is told outside: what looks like a secret is redacted."""
-    prompts = ground.tables.prompts("id = ?", notice["prompt"]) if notice["prompt"] else []
-    return {
-        "id": notice["id"],
-        "task": notice["task"],
-        "kind": notice["kind"],
-        "text": clean_text(notice["text"]),
-        "prompt": notice["prompt"],
-        "options": [clean_text(option) for option in prompts[0].options] if prompts else [],
-    }
+    prompt = queries.find_prompt(ground.tables, notice.prompt) if notice.prompt else None
+    options = [clean_text(option) for option in prompt.options] if prompt is not None else []
+    return Body(notice.id, notice.task, notice.kind, clean_text(notice.text), notice.prompt, options)
 
 
-def command(ground: Ground, told: dict[str, Any]) -> str:
+def command(ground: Ground, told: Body) -> str:
     """Run the command with the notice on its standard input; return why it failed."""
     environment = {name: ground.variables[name] for name in PASSED if name in ground.variables}
     facts = {
-        "KEEPFAST_NOTICE": told["text"].replace("\0", ""), "KEEPFAST_NOTICE_KIND": told["kind"],
-        "KEEPFAST_NOTICE_ID": told["id"], "KEEPFAST_TASK": told["task"],
+        "KEEPFAST_NOTICE": told.text.replace("\0", ""), "KEEPFAST_NOTICE_KIND": told.kind,
+        "KEEPFAST_NOTICE_ID": told.id, "KEEPFAST_TASK": told.task,
     }  # fmt: skip
     try:
         done = subprocess.run(
             ground.options.notify_command,
             env={**environment, **facts},
-            input=json.dumps(told).encode(),
+            input=json.dumps(told._asdict()).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT,
@@ -65,24 +72,24 @@ def command(ground: Ground, told: dict[str, Any]) -> str:
     return f"the command ended with {done.returncode}" if done.returncode else ""
 
 
-def webhook(ground: Ground, told: dict[str, Any]) -> str:
-    return _post(ground, ground.options.notify_webhook, told)
+def webhook(ground: Ground, told: Body) -> str:
+    return _post(ground, ground.options.notify_webhook, told._asdict())
 
 
-def ntfy(ground: Ground, told: dict[str, Any]) -> str:
+def ntfy(ground: Ground, told: Body) -> str:
     """Publish to the topic; a question with options gets a button for each of the first three."""
     server, topic = _topic(ground.options.notify_ntfy)
     message: dict[str, Any] = {
-        "topic": topic, "title": "keepfast", "message": told["text"], "priority": 4 if told["kind"] in URGENT else 3,
-        "tags": [told["kind"]],
+        "topic": topic, "title": "keepfast", "message": told.text, "priority": 4 if told.kind in URGENT else 3,
+        "tags": [told.kind],
     }  # fmt: skip
-    if told["kind"] == "question" and told["options"]:
+    if told.kind == "question" and told.options:
         message["actions"] = [
             {
                 "action": "http", "label": option[:LABEL], "url": f"{server}/{quote(topic)}-answers", "method": "POST",
-                "body": json.dumps(_signed(ground, told["prompt"], number)), "clear": True,
+                "body": json.dumps(_signed(ground, told.prompt, number)), "clear": True,
             }
-            for number, option in enumerate(told["options"][:BUTTONS])
+            for number, option in enumerate(told.options[:BUTTONS])
         ]  # fmt: skip
     return _post(ground, server + "/", message)
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keepfast.model.errors import KeepfastError
+from keepfast.runner.db import changes, queries
+from keepfast.runner.domain.records import Notice, Prompt
 from keepfast.runner.domain.waits import is_quiet
 from keepfast.runner.notify import channels as ways
 from keepfast.secrets.redaction import redact
@@ -39,7 +41,7 @@ class Notices:
         self._since = ""
 
     @property
-    def _ways(self) -> dict[str, Callable[[Ground, dict[str, Any]], str]]:
+    def _ways(self) -> dict[str, Callable[[Ground, ways.Body], str]]:
         """The ways that the settings name now."""
         return {name: way for name, way in ways.WAYS.items() if getattr(self.ground.options, name)}
 
@@ -47,9 +49,9 @@ class Notices:
         """Send what is due; return at once."""
         due = self._due()
         for notice in due:
-            if notice["id"] not in self._rung:
-                self._rung.add(notice["id"])
-                ways.ring(self.ground, notice["kind"])
+            if notice.id not in self._rung:
+                self._rung.add(notice.id)
+                ways.ring(self.ground, notice.kind)
         if not self._ways:
             for notice in due:
                 self._sent(notice)
@@ -66,20 +68,18 @@ class Notices:
         if self._thread is not None:
             self._thread.join(CLOSE)
 
-    def _due(self) -> list[dict[str, Any]]:
-        rows = self.ground.tables.all(
-            "SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", len(WAITS), BATCH
-        )
+    def _due(self) -> list[Notice]:
+        rows = queries.unsent_notices(self.ground.tables, len(WAITS), BATCH)
         if not rows or self._is_quiet():
             return []
         now = monotonic()
-        return [row for row in rows if self._next.get(row["id"], 0.0) <= now]
+        return [row for row in rows if self._next.get(row.id, 0.0) <= now]
 
     def _is_quiet(self) -> bool:
         local = datetime.fromtimestamp(self.ground.now() / SECOND, self.ground.zone)
         return is_quiet(local.hour * 60 + local.minute, self.ground.options.quiet_hours)
 
-    def _work(self, due: list[dict[str, Any]]) -> None:
+    def _work(self, due: list[Notice]) -> None:
         try:
             for notice in due:
                 self._send(notice)
@@ -89,54 +89,52 @@ class Notices:
         except KeepfastError:
             pass  # the database is away: the next tick begins again
 
-    def _send(self, notice: dict[str, Any]) -> None:
-        if notice["prompt"] and not self._is_open(notice["prompt"]):
+    def _send(self, notice: Notice) -> None:
+        if notice.prompt and not self._is_open(notice.prompt):
             self._sent(notice)  # answered in the meantime
             return
         told, failed = ways.body(self.ground, notice), ""
         for name, way in self._ways.items():
-            if (notice["id"], name) in self._went:
+            if (notice.id, name) in self._went:
                 continue
             why = way(self.ground, told)
             if why:
                 failed = failed or f"{name}: {redact(why)}"
             else:
-                self._went.add((notice["id"], name))
+                self._went.add((notice.id, name))
         if failed:
             self._failed(notice, failed)
         else:
             self._sent(notice)
 
-    def _sent(self, notice: dict[str, Any]) -> None:
+    def _sent(self, notice: Notice) -> None:
         with self.ground.tables.write() as tables:
-            tables.do("UPDATE notice SET sent_at = ? WHERE id = ?", self.ground.now(), notice["id"])
-        self._went -= {(notice["id"], name) for name in ways.WAYS}
-        self._rung.discard(notice["id"])
-        self._next.pop(notice["id"], None)
+            changes.sent(tables, notice.id, self.ground.now())
+        self._went -= {(notice.id, name) for name in ways.WAYS}
+        self._rung.discard(notice.id)
+        self._next.pop(notice.id, None)
 
-    def _failed(self, notice: dict[str, Any], why: str) -> None:
-        tries = notice["tries"]
+    def _failed(self, notice: Notice, why: str) -> None:
+        tries = notice.tries
         with self.ground.tables.write() as tables:
-            tables.do("UPDATE notice SET tries = tries + 1 WHERE id = ?", notice["id"])
+            changes.count_failure(tables, notice.id)
             if tries >= len(WAITS):
-                tables.log(notice["task"], self.ground.now(), "notice_failed", {"id": notice["id"], "why": why})
+                tables.log(notice.task, self.ground.now(), "notice_failed", {"id": notice.id, "why": why})
         if tries < len(WAITS):
-            self._next[notice["id"]] = monotonic() + WAITS[tries]
+            self._next[notice.id] = monotonic() + WAITS[tries]
 
     # What comes back
 
     def _is_open(self, prompt: str) -> bool:
-        return bool(self.ground.tables.prompts("id = ? AND status IN ('pending', 'presented')", prompt))
+        return queries.find_waiting_prompt(self.ground.tables, prompt) is not None
 
     def _is_time_to_fetch(self) -> bool:
         if "notify_ntfy" not in self._ways or monotonic() - self._fetched < FETCH:
             return False
         return bool(self._questions())
 
-    def _questions(self) -> list[Any]:
-        return self.ground.tables.prompts(
-            "kind = 'question' AND options != '[]' AND status IN ('pending', 'presented')"
-        )
+    def _questions(self) -> list[Prompt]:
+        return queries.waiting_choices(self.ground.tables)
 
     def _fetch(self) -> None:
         """Answers that were given by a button. One that comes twice, or too late, changes nothing."""
@@ -150,7 +148,7 @@ class Notices:
                 prompt = open_ones.get(id)
                 if prompt is not None and number < len(prompt.options):
                     try:
-                        Tasks(self.ground).answer(id, prompt.options[number], by="ntfy")
+                        Tasks(self.ground).answers.answer(id, prompt.options[number], by="ntfy")
                     except KeepfastError:
                         continue  # somebody was faster
         except (OSError, ValueError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from keepfast.runner.domain.protocol import Malformed, check
 from keepfast.runner.process.filter import MARK
@@ -30,15 +30,23 @@ def _tool(description: str, required: list[str], /, **properties: Any) -> dict[s
     }
 
 
-# name → (block, fields by argument, what the agent is answered, how it is listed)
-TOOLS: dict[str, tuple[str, dict[str, str], str, dict[str, Any]]] = {
-    "phase_complete": (
+class Tool(NamedTuple):
+    """A tool: the block that a call of it stands for, its fields by argument, the answer, and how it is listed."""
+
+    block: str
+    names: dict[str, str]
+    answer: str
+    listed: dict[str, Any]
+
+
+TOOLS: dict[str, Tool] = {
+    "phase_complete": Tool(
         "PHASE_COMPLETE", {"phase": "phase", "evidence": "summary", "files": "files"},
         "Recorded. End your turn now; the phase is verified and reviewed.",
         _tool("Say that the phase is complete, with evidence.", ["phase"], phase={"type": "integer"}, evidence=WORDS,
               files={"type": "array", "items": WORDS}),
     ),
-    "ask_user": (
+    "ask_user": Tool(
         "USER_QUESTION",
         {"question": "question", "category": "category", "options": "options", "default": "default", "required": "required"},
         END,
@@ -46,20 +54,20 @@ TOOLS: dict[str, tuple[str, dict[str, str], str, dict[str, Any]]] = {
               category={"enum": ["business", "clarification", "choice", "confirmation"]},
               options={"type": "array", "items": WORDS}, required={"type": "boolean"}),
     ),
-    "request_secret": (
+    "request_secret": Tool(
         "DEPENDENCY_REQUEST", {"name": "name", "description": "description", "type": "type", "required": "required"},
         "Recorded. End your turn now; the value is in your environment when you are started again.",
         _tool("Ask for a value that you need as an environment variable.", ["name"], name=WORDS, description=WORDS,
               type={"enum": ["api_key", "env_variable", "service", "file", "permission", "package"]},
               required={"type": "boolean"}),
     ),
-    "report_error": (
+    "report_error": Tool(
         "ERROR", {"type": "type", "message": "message", "details": "details", "recovery": "recovery"},
         "Recorded. End your turn now.",
         _tool("Say that something stops you.", ["type", "message"], type={"enum": ["recoverable", "fatal"]}, message=WORDS,
               details=WORDS, recovery={"enum": ["pause_and_retry", "checkpoint_and_fail", "notify_user"]}),
     ),
-    "report_progress": (
+    "report_progress": Tool(
         "PROGRESS", {"step": "step", "percent": "percent", "message": "message"}, "Recorded. Go on.",
         _tool("Say what you are doing and how far the phase is.", [], step=WORDS, percent={"type": "number"}, message=WORDS),
     ),
@@ -162,7 +170,7 @@ def _result(folder: str, method: str, parameters: dict[str, Any], hidden: list[b
     if method == "ping":
         return {}
     if method == "tools/list":
-        return {"tools": [{"name": name, **row[3]} for name, row in TOOLS.items()]}
+        return {"tools": [{"name": name, **tool.listed} for name, tool in TOOLS.items()]}
     if method == "tools/call":
         text, refused = call(folder, str(parameters.get("name")), dict(parameters.get("arguments") or {}), hidden)
         return {"content": [{"type": "text", "text": text}], "isError": refused}

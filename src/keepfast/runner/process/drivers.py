@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from keepfast.agents import launcher
 from keepfast.model.errors import Usage
-from keepfast.runner.db.tables import Run, Task
 from keepfast.runner.domain.options import Options
 from keepfast.runner.domain.protocol import TOOL
+from keepfast.runner.domain.records import Agent, Run, Task
 from keepfast.runner.process.output import ClaudeOutput, Output, PlainOutput
 from keepfast.runner.process.redaction import clean_text, is_telling
 from keepfast.runner.process.shims import TOKEN
@@ -55,7 +55,7 @@ class Driver:
     stops_at_tools = False
     variables: tuple[str, ...] = ()
 
-    def __init__(self, agent: Mapping[str, Any], options: Options) -> None:
+    def __init__(self, agent: Agent, options: Options) -> None:
         self.agent, self.options = agent, options
 
     def check(self, variables: Mapping[str, str]) -> str:
@@ -193,7 +193,7 @@ class Claude(Driver):
 KINDS: dict[str, type[Driver]] = {"claude": Claude, "command": Driver}
 
 
-def driver(agent: Mapping[str, Any], options: Options) -> Driver:
+def driver(agent: Agent, options: Options) -> Driver:
     """The driver that a task's `agent` names. Raises `Usage`."""
     kind = agent.get("kind", "command" if agent.get("command") else "claude")
     if kind not in KINDS:

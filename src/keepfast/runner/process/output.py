@@ -52,6 +52,28 @@ class Figure(NamedTuple):
     window: int = 0
 
 
+class Message(NamedTuple):
+    """Something that was said in a run."""
+
+    role: str
+    content: str
+    type: str
+    """log, protocol or error."""
+    at: int
+    """When it was written, in nanoseconds; 0 if nobody noted it."""
+    step: str
+    tool: bool
+    """It is the call of a tool."""
+
+
+class Report(NamedTuple):
+    """What the agent told of its progress at once."""
+
+    step: str | None
+    percent: float | None
+    message: str | None
+
+
 class Output(ABC):
     """Everything that was read of a run so far; the common part of all readers."""
 
@@ -60,7 +82,7 @@ class Output(ABC):
         self.at = 0
         """When the line that is read was written, in nanoseconds; 0 if nobody noted it."""
         self.blocks: list[Block | Malformed] = []
-        self.messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
+        self.messages: deque[Message] = deque(maxlen=MESSAGES)
         self.count = 0
         self.tools: dict[str, Tool] = {}
         self.limit: LimitHit | None = None
@@ -80,7 +102,7 @@ class Output(ABC):
         """As far as the agent tells, it is not in the middle of a turn. Whoever tells nothing of turns never is."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
-        self.reports: list[dict[str, Any]] = []
+        self.reports: list[Report] = []
         """What the agent told of its progress, in order."""
         self.stated: list[Block] = []
         """Errors that count as limits."""
@@ -163,7 +185,7 @@ class Output(ABC):
     def _report(self, block: Block) -> None:
         step, message = [head(block.fields.get(name, ""), WORDS) or None for name in ("step", "message")]
         percent = round(100 * self.fraction, 1) if block.fields.get("percent") else None
-        report = {"step": step, "percent": percent, "message": message}
+        report = Report(step, percent, message)
         if len(self.reports) < REPORTS and report not in self.reports[-1:]:
             self.reports.append(report)
 
@@ -171,9 +193,7 @@ class Output(ABC):
         self.count += 1
         if len(content) > SHOWN:
             content = clean_text(content)[:SHOWN]  # half a key would not be known as one
-        self.messages.append({
-            "role": role, "content": content, "type": kind, "at": self.at, "step": self.step, "tool": tool,
-        })  # fmt: skip
+        self.messages.append(Message(role, content, kind, self.at, self.step, tool))
 
     def _read(self, text: str) -> str:
         """Take what a whole message says by protocol; return its type."""
@@ -185,8 +205,8 @@ class Output(ABC):
 
     def last_said(self) -> str:
         for message in reversed(self.messages):
-            if message["role"] == "assistant" and not message["tool"]:
-                return str(message["content"])[-SAID:]
+            if message.role == "assistant" and not message.tool:
+                return message.content[-SAID:]
         return ""
 
 
@@ -410,62 +430,78 @@ class PlainOutput(Output):
 
     def last_said(self) -> str:
         """The last lines that came together and are no protocol; if there are none, the last of what was."""
-        said = [one for one in self.messages if one["role"] == "assistant" and str(one["content"]).strip()]
+        said = [one for one in self.messages if one.role == "assistant" and one.content.strip()]
         for kind in ("log", "protocol"):
             lines: list[str] = []
             earliest = 0
             for one in reversed(said):
-                if one["type"] != kind or (earliest and one["at"] and earliest - one["at"] > BURST):
+                if one.type != kind or (earliest and one.at and earliest - one.at > BURST):
                     if lines:
                         break
                     continue
-                lines.append(str(one["content"]))
-                earliest = one["at"]
+                lines.append(one.content)
+                earliest = one.at
             if lines:
                 return "\n".join(reversed(lines))[-SAID:]
         return ""
 
     def _event(self, event: dict[str, Any]) -> bool:
         """Take a line of `codex exec --json`; False if it is none."""
-        kind = event.get("type")
-        if str(kind).startswith(("thread.", "turn.", "item.")):
+        kind = str(event.get("type"))
+        if kind.startswith(("thread.", "turn.", "item.")):
             self.is_over = kind in ("turn.completed", "turn.failed")
-        if kind in ("thread.started", "turn.started", "item.started", "item.updated"):
-            self.session = str(event.get("thread_id") or self.session)
-            self._is_codex = self._is_codex or kind == "thread.started"
-            return True
-        if kind == "item.completed":
-            item = event.get("item") or {}
-            if item.get("type") == "agent_message":
-                text = str(item.get("text", ""))
-                self._say("assistant", text, self._read(text))
-            return True
-        if kind == "turn.completed":
-            usage = event.get("usage") or {}
-            self.tokens += int(usage.get("input_tokens") or 0) - int(usage.get("cached_input_tokens") or 0)
-            self.tokens += int(usage.get("output_tokens") or 0)
-            self.failed, self.limit = False, None
-            return True
-        if kind in ("error", "turn.failed") and self._is_codex:
-            self.failed = True
-            error = event.get("error")
-            text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
-            self.error_text = head(text, 500)
-            self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
-            return True
-        if kind == "token_count":
-            rates = event.get("rate_limits")
-            if isinstance(rates, dict):
-                self.near = read_rates(rates, self.now)
-                self.windows.update(read_windows(rates))
-            self._measure(event.get("info"))
-            return True
-        return False
+        if kind in ("error", "turn.failed") and not self._is_codex:
+            return False
+        take = _CODEX.get(kind)
+        if take is not None:
+            take(self, event)
+        return take is not None
+
+    def _thread(self, event: dict[str, Any]) -> None:
+        self._is_codex = True
+        self._begun(event)
+
+    def _begun(self, event: dict[str, Any]) -> None:
+        self.session = str(event.get("thread_id") or self.session)
+
+    def _item(self, event: dict[str, Any]) -> None:
+        item = event.get("item") or {}
+        if item.get("type") == "agent_message":
+            text = str(item.get("text", ""))
+            self._say("assistant", text, self._read(text))
+
+    def _turn(self, event: dict[str, Any]) -> None:
+        usage = event.get("usage") or {}
+        self.tokens += int(usage.get("input_tokens") or 0) - int(usage.get("cached_input_tokens") or 0)
+        self.tokens += int(usage.get("output_tokens") or 0)
+        self.failed, self.limit = False, None
+
+    def _failure(self, event: dict[str, Any]) -> None:
+        self.failed = True
+        error = event.get("error")
+        text = str(event.get("message") or (error.get("message") if isinstance(error, dict) else error) or "")
+        self.error_text = head(text, 500)
+        self.limit = read_text(text, self.now, self.zone, EVENT) or self.limit
+
+    def _figures(self, event: dict[str, Any]) -> None:
+        rates = event.get("rate_limits")
+        if isinstance(rates, dict):
+            self.near = read_rates(rates, self.now)
+            self.windows.update(read_windows(rates))
+        self._measure(event.get("info"))
 
     def _measure(self, info: object) -> None:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(last, dict) and last.get("total_tokens"):
             self.figures.append(Figure(int(last["total_tokens"]), window=int(info.get("model_context_window") or 0)))
+
+
+_CODEX = {
+    "thread.started": PlainOutput._thread, "turn.started": PlainOutput._begun, "item.started": PlainOutput._begun,
+    "item.updated": PlainOutput._begun, "item.completed": PlainOutput._item, "turn.completed": PlainOutput._turn,
+    "error": PlainOutput._failure, "turn.failed": PlainOutput._failure, "token_count": PlainOutput._figures,
+}  # fmt: skip
+"""What takes each kind of line of Codex."""
 
 
 def _tokens(usage: dict[str, Any]) -> int:

@@ -106,9 +106,18 @@ def look(folder: str, run: str) -> Look:
     return Look(LOST, boot=str(facts.get("boot", "")))
 
 
-def agent(folder: str) -> dict[str, Any]:
-    """The agent's process as its shim noted it; empty before it was started."""
-    return read(folder + "/agent.json") or {}
+class AgentProcess(NamedTuple):
+    """The agent's process as its shim noted it."""
+
+    pid: int | None = None
+    """None before it was started, or if it could not be."""
+    start: int | None = None
+    """When it was started, in ticks since the machine was."""
+
+
+def agent(folder: str) -> AgentProcess:
+    facts = read(folder + "/agent.json") or {}
+    return AgentProcess(facts.get("pid"), facts.get("start"))
 
 
 def wish(folder: str, what: str, reason: str = "") -> int:
@@ -137,8 +146,22 @@ def last_wish(folder: str) -> str:
     return str((read(folder + "/wish") or {}).get("do", ""))
 
 
-def state(folder: str) -> dict[str, Any]:
-    return read(folder + "/state") or {}
+class ShimState(NamedTuple):
+    """What a shim has done of what it was told."""
+
+    wish: int = 0
+    """The number of the last wish that it has carried out."""
+    done: str = ""
+    frozen: bool = False
+    all: bool = False
+    """Every process of the agent stands still, not only some."""
+
+
+def state(folder: str) -> ShimState:
+    facts = read(folder + "/state") or {}
+    return ShimState(
+        int(facts.get("wish", 0)), str(facts.get("done", "")), bool(facts.get("frozen")), bool(facts.get("all"))
+    )
 
 
 def end_strays(token: str) -> int:

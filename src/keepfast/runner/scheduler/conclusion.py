@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keepfast.model.steps import step
-from keepfast.runner.actions import checkpoints, dialogue, documents, finals, logs
+from keepfast.runner.actions import checkpoints, dialogue, finals, logs, metadata, run_outputs
 from keepfast.runner.actions.gates import verify
-from keepfast.runner.db.tables import Overtaken, Run, Task
+from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED
 from keepfast.runner.domain.verdict import Seen, Verdict, gate, judge
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.output import Output
-from keepfast.runner.scheduler import runs
-from keepfast.runner.scheduler.outcomes import Settlement
+from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -45,7 +45,7 @@ def settle(ground: Ground, id: str) -> None:
         with tables.write():
             tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=ground.now())
         return
-    output = runs.read(ground, run)
+    output = run_outputs.read(ground, run)
     # How an agent ends that is told to says nothing of its work.
     output.close(look.exit_code if run.wanted != verdict.LINGERING else None)
     rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
@@ -62,7 +62,7 @@ def settle(ground: Ground, id: str) -> None:
     step("settle:written")
     for one in noted:
         checkpoints.publish(ground, one)
-    documents.project(ground, task.id)
+    metadata.project(ground, task.id)
     logs.write(ground, run)
 
 
@@ -99,6 +99,7 @@ def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
         phases=max(len(task.phases), 1),
         completes_on_exit=task.agent.get("completes_on") == "exit",
         never_started=look.reason if not look.started else "",
+        is_used_up=is_used_up(task, output),
     )
     judged = judge(seen)
     if judged.kind == verdict.COMPLETE and task.phases:

@@ -13,9 +13,12 @@ from keepfast.runner.actions import checkpoints
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.logs import Outputs
 from keepfast.runner.actions.questions import tell_progress
+from keepfast.runner.actions.run_outputs import age, began_at, files
 from keepfast.runner.actions.vault import agent_of
-from keepfast.runner.db.tables import Overtaken, Run
+from keepfast.runner.db import queries
+from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain.limits import LimitNear
+from keepfast.runner.domain.records import Run
 from keepfast.runner.domain.task import ENDED, LIVE, STARTING, STOPPING
 from keepfast.runner.domain.verdict import LINGERING, has_last_word
 from keepfast.runner.domain.waits import Budget, Spent, nudge, used
@@ -23,7 +26,6 @@ from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
-from keepfast.runner.scheduler.runs import age, began_at, files
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -147,8 +149,8 @@ class _Observer:
         if process.last_wish(self.folder) != "freeze":
             process.wish(self.folder, "freeze", "frozen by a person")
         state = process.state(self.folder)
-        number = int(state.get("wish", 0))
-        if state.get("done") == "freeze" and state.get("frozen") and number != self.frozen:
+        number = state.wish
+        if state.done == "freeze" and state.frozen and number != self.frozen:
             self.frozen, self.saved_at = number, now
             key = f"{self.run.id}:freeze:{number}"
             checkpoints.take(self.ground, self.task, self.run, "user_pause", key, self.output)
@@ -240,7 +242,7 @@ class _Observer:
     def _tell(self, now: float) -> None:
         """Write down that the run lives, what it says of its progress, and what it used."""
         if self.run.state == STARTING:
-            pid = process.agent(self.folder).get("pid")
+            pid = process.agent(self.folder).pid
             if pid:
                 with self.ground.tables.write() as tables:
                     tables.check_epoch(self.run)
@@ -284,7 +286,6 @@ class _Observer:
             tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
 
     def _since_last_save(self) -> float:
-        row = self.ground.tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", self.run.id)
-        at = (row["at"] if row is not None else None) or self.run.started_at
+        at = queries.last_saved(self.ground.tables, self.run.id) or self.run.started_at
         # A clock that was set in between must not make it wait for ever, nor save at once.
         return min(max((self.ground.now() - at) / SECOND, 0.0), self.ground.options.checkpoint_interval)

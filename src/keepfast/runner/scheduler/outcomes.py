@@ -5,23 +5,25 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import checkpoints, documents, finals, restores, vault
+from keepfast.runner.actions import checkpoints, finals, restores, run_outputs, vault
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.checkpoints import Kept, Noted
 from keepfast.runner.actions.questions import ask, hold_open, tell_progress
-from keepfast.runner.db.tables import Overtaken, Run, Tables, Task
+from keepfast.runner.db import changes, queries
+from keepfast.runner.db.tables import Overtaken, Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.limits import OVERLOAD, LimitHit
+from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.questions import PENDING
+from keepfast.runner.domain.records import Account, Run, Task
 from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from keepfast.runner.domain.verdict import Verdict
-from keepfast.runner.domain.waits import backoff, jitter, stagger
+from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger, used
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean_text
-from keepfast.runner.scheduler import runs
 from keepfast.runner.scheduler.turns import order_resumes
 from keepfast.secrets.cuts import head
 
@@ -95,7 +97,7 @@ class Settlement:
         self._tell_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = runs.lasted(self.ground, run, self.look)
+        seconds = run_outputs.lasted(self.ground, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
@@ -112,7 +114,7 @@ class Settlement:
         remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
             # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
-            tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run.id)
+            changes.deliver_again(tables, run.id)
         elif self.task.next_prompt:
             tables.change(self.task.id, self.now, next_prompt="")
         facts = {
@@ -128,9 +130,9 @@ class Settlement:
 
     def _tell_start(self, tables: Tables) -> None:
         """Say that the agent was started, if it had ended before anybody saw it live."""
-        pid = process.agent(self.run.folder).get("pid")
+        pid = process.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
-            at = runs.began_at(self.ground, self.run)
+            at = run_outputs.began_at(self.ground, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, at, "agent_started", facts, self.run.id)
@@ -160,6 +162,8 @@ class Settlement:
         self._move(tables, "hold", hold=USER_PAUSE, why=self.judged.reason, human=1)
 
     def _over_budget(self, tables: Tables) -> None:
+        if self.judged.malformed:
+            tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
         self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
         tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
 
@@ -204,9 +208,7 @@ class Settlement:
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
         due = self._order(tables, account) or due
-        tables.notify(
-            self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {documents.moment(due)}."
-        )
+        tables.notify(self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {moment(due)}.")
 
     def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
         """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""
@@ -216,16 +218,13 @@ class Settlement:
             self._back_off(tables, BACKOFF, count, why)
             return
         due = self._back_off(tables, RATE_LIMIT, count, why, account)
-        known = tables.one("SELECT human, due_at FROM account WHERE key = ?", account)
-        if known is None or not (known["human"] or known["due_at"] > due):
+        known = queries.account(tables, account)
+        if known is None or not (known.human or known.due_at > due):
             self._limit_account(tables, account, due, limit)
 
     def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
-        tables.do(
-            "INSERT INTO account VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET due_at = excluded.due_at, "
-            "human = excluded.human, reason = excluded.reason, since = excluded.since",
-            account, until, int(limit.needs_human), clean_text(limit.raw), self.now,
-        )  # fmt: skip
+        row = Account(account, until, int(limit.needs_human), clean_text(limit.raw), self.now)
+        changes.limit_account(tables, row)
 
     def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
         """Hold the task for longer each time, one after another of the same account; return when it goes on."""
@@ -272,7 +271,10 @@ class Settlement:
             self._move(tables, "hold", hold=CRASHED, why=why, human=1)
             tables.notify(task.id, self.now, "error", f"{task.title}: {why}")
             return
-        self._back_off(tables, BACKOFF, attempts, self.judged.reason)
+        if is_used_up(task):
+            self._over_budget(tables)
+        else:
+            self._back_off(tables, BACKOFF, attempts, self.judged.reason)
         errors = [block for block in self.judged.blocks if block.name == "ERROR"]
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
@@ -370,12 +372,17 @@ class Settlement:
         tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)
 
 
+def is_used_up(task: Task, output: Output | None = None) -> bool:
+    """Is the budget used up, by what is counted for the task and, where given, by what a run that is not counted yet used?"""
+    tokens, money = (output.tokens, output.money) if output is not None else (0, 0.0)
+    spent = Spent(task.tokens + tokens, task.money + money, int(task.seconds))
+    return used(Budget.of(task.budget), spent)[0] >= 1.0
+
+
 def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
     count = 0
-    for row in tables.all(
-        "SELECT outcome FROM run WHERE task = ? AND state = 'ended' ORDER BY number DESC LIMIT 40", task
-    ):
-        if row["outcome"] != outcome:
+    for one in queries.outcomes(tables, task):
+        if one != outcome:
             break
         count += 1
     return max(count, 1)

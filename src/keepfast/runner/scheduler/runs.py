@@ -1,4 +1,4 @@
-"""The first steps of a run attempt, baseline and spawn, and what its folder tells. Each can be cut off and done again."""
+"""The first steps of a run attempt, baseline and spawn. Each can be cut off and done again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from keepfast.model.errors import KeepfastError
 from keepfast.model.steps import step
 from keepfast.runner.actions import checkpoints, vault
 from keepfast.runner.actions.seals import opened
-from keepfast.runner.db.tables import Overtaken, Run, Task
+from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import STARTING
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
-from keepfast.runner.process.output import Output, Tail, Transcripts
 from keepfast.runner.process.redaction import clean_text, is_secret
 from keepfast.runner.process.run_folder import write_file
 
@@ -37,7 +37,10 @@ def baseline(ground: Ground, id: str) -> None:
 
 
 def spawn(ground: Ground, id: str) -> None:
-    """Start the shim, unless the run's folder shows that it was started."""
+    """Start the shim, unless the run's folder shows that it was started.
+
+    Raises what keeps the task's secrets from being opened now; the run stays as it is, and is tried again.
+    """
     run = ground.tables.run(id)
     if run.state != STARTING or process.look(run.folder, id).kind != process.ABSENT:
         return
@@ -52,6 +55,8 @@ def spawn(ground: Ground, id: str) -> None:
         prompt = vault.reveal(ground, task.id, run.prompt)
         given = vault.reveal(ground, task.id, telling.given(task, run.prompt))
     except KeepfastError as error:
+        if vault.why_away(ground, task):
+            raise
         _never(run, str(error))
         return
     why = how.check(ground.variables) or missing(task)
@@ -97,54 +102,6 @@ def _is_full(folder: str) -> bool:
     blocks = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
     files = disk.f_ffree if os.geteuid() == 0 else disk.f_favail
     return (disk.f_blocks > 0 and blocks * disk.f_frsize < ROOM) or (disk.f_files > 0 and files == 0)
-
-
-def read(ground: Ground, run: Run) -> Output:
-    """Everything that a run said, from its files."""
-    task = ground.tables.task(run.task)
-    # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
-    said_at = min(process.look(run.folder, run.id).ended_at or ground.now(), ground.now())
-    how = driver(vault.agent_of(ground, task), ground.options)
-    output = how.output(said_at / SECOND, ground.zone)
-    for name, feed in files(output):
-        tail = Tail(f"{run.folder}/{name}")
-        while lines := tail.timed_lines():
-            for line, output.at in lines:
-                feed(line)
-    Transcripts().read(how.transcript(output.session or run.session, ground.variables), output)
-    return output
-
-
-def lasted(ground: Ground, run: Run, look: process.Look) -> float:
-    """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
-    kernel's clock, and only after a restart of the machine from the calendar."""
-    if look.seconds is not None:
-        return look.seconds
-    if run.boot == ground.boot:
-        return age(ground, run)
-    return max((look.ended_at or ground.now()) - run.started_at, 0) / SECOND
-
-
-def age(ground: Ground, run: Run) -> float:
-    """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
-    start = process.agent(run.folder).get("start")
-    if not start or run.boot != ground.boot:
-        return 0.0
-    return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
-
-
-def began_at(ground: Ground, run: Run) -> int:
-    """When the agent's process began, whenever somebody looks: it has not said a word before."""
-    now = ground.now()
-    return min(max(now - int(age(ground, run) * SECOND), run.started_at), now)
-
-
-def files(output: Output):  # type: ignore[no-untyped-def]
-    """The files in a run's folder that are read line by line, each with what reads its lines."""
-    return (
-        ("out.log", output.feed), ("err.log", output.feed_error), ("tools.jsonl", output.feed_call),
-        ("failures.jsonl", output.feed_failure),
-    )  # fmt: skip
 
 
 def _never(run: Run, why: str) -> None:

@@ -13,10 +13,10 @@ from keepfast.model.errors import Busy, KeepfastError, Usage, extra
 from keepfast.runner.actions.environment import Ground
 from keepfast.runner.actions.news import News
 from keepfast.runner.domain.options import Options
+from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler.attempts import Threads, Workflows
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.runner.scheduler.supervisor import Supervisor
-from keepfast.runner.scheduler.wake import wake
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.news import Tell

@@ -13,16 +13,18 @@ from keepfast.model.steps import step
 from keepfast.runner.actions import recovery as recover
 from keepfast.runner.actions.logs import Events
 from keepfast.runner.actions.news import News
-from keepfast.runner.db.database import Alone, Claim
-from keepfast.runner.db.tables import Run, Task
+from keepfast.runner.db import queries
+from keepfast.runner.db.database import Claim
+from keepfast.runner.db.sqlite import Alone
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED, HOST_LOST
 from keepfast.runner.notify.notify import Notices
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.redaction import clean_text
+from keepfast.runner.process.wake import Listener
 from keepfast.runner.scheduler.attempts import Workflows
 from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
-from keepfast.runner.scheduler.wake import Listener
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
@@ -86,11 +88,9 @@ class Supervisor:
 
     def is_waiting(self) -> bool:
         """Is there anything that goes on without a person?"""
-        if self.tables.runs("state != 'ended'"):
+        if queries.open_runs(self.tables):
             return True
-        return any(
-            self._can_go_on(task) for task in self.tables.tasks("state IN ('queued', 'active') AND archived = 0")
-        )
+        return any(self._can_go_on(task) for task in queries.unfinished_tasks(self.tables))
 
     def _can_go_on(self, task: Task) -> bool:
         hold = self.tables.hold(task.id)
@@ -102,7 +102,7 @@ class Supervisor:
         """Until the next tick, or sooner if a hold ends before."""
         now = self.ground.now()
         due = [(hold.due_at - now) / SECOND for hold in self.tables.holds() if hold.due_at and not hold.human]
-        running = 0.5 if self.tables.runs("state != 'ended'") else self.ground.options.tick
+        running = 0.5 if queries.open_runs(self.tables) else self.ground.options.tick
         return max(0.05, min([running, self.ground.options.tick, *due]))
 
     # The tick
@@ -123,7 +123,7 @@ class Supervisor:
     # Starting runs
 
     def _schedule(self) -> None:
-        busy = self.tables.runs("state != 'ended'")
+        busy = queries.open_runs(self.tables)
         free = self.ground.options.concurrency - len(busy)
         if free <= 0:
             return
@@ -151,7 +151,7 @@ class Supervisor:
             recover.end_unknown(self.ground)
             if first:
                 recover.catch_up(self.ground)
-        for run in self.tables.runs("state != 'ended'"):
+        for run in queries.open_runs(self.tables):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
             kind = process.look(run.folder, run.id).kind

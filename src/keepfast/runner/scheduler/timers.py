@@ -9,8 +9,9 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
 from keepfast.runner.actions.questions import hold_open
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.db.tables import Hold, Prompt
+from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import questions, reviews
+from keepfast.runner.domain.records import Hold, Prompt
 from keepfast.runner.domain.task import ASKING, UNSAVED
 
 if TYPE_CHECKING:
@@ -32,20 +33,16 @@ class Timers:
         """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
         offset = self.ground.now() - self.ground.since_boot()
         jump, self._offset = offset - (self._offset or offset), offset
-        waiting = "status IN ('pending', 'presented')"
+
         if abs(jump) > JUMP:
             with self.tables.write() as tables:
-                tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {waiting}", jump)
-                tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {waiting} AND expires_at > 0", jump)
+                changes.shift_prompts(tables, jump)
         now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
-        ahead = f"{waiting} AND created_at > ?"
-        if self.tables.prompts(ahead, now + JUMP):
+
+        if queries.prompts_ahead(self.tables, now + JUMP):
             # It was set back while nobody looked.
             with self.tables.write() as tables:
-                tables.do(
-                    f"UPDATE prompt SET expires_at = ? WHERE {ahead} AND expires_at > 0", now + timeout, now + JUMP
-                )
-                tables.do(f"UPDATE prompt SET created_at = ? WHERE {ahead}", now, now + JUMP)
+                changes.begin_prompts_ahead_anew(tables, now, timeout, now + JUMP)
 
     def lift_due(self) -> None:
         for hold in self.tables.holds():
@@ -71,18 +68,14 @@ class Timers:
 
     def expire(self) -> None:
         now = self.ground.now()
-        for prompt in self.tables.prompts(
-            "(kind = 'question' OR kind = 'secret' AND required = 0 AND expires_at > 0) "
-            "AND status IN ('pending', 'presented') AND expires_at <= ?",
-            now,
-        ):
+        for prompt in queries.late_prompts(self.tables, now):
             late = questions.expire(bool(prompt.required), prompt.standard)
             if prompt.kind == "secret":
                 late = late._replace(answer=questions.REFUSED)
             with self.tables.write():
                 if late.answer is None:
                     again = now + int(self.ground.options.question_timeout * SECOND)
-                    self.tables.do("UPDATE prompt SET expires_at = ? WHERE id = ?", again, prompt.id)
+                    self.tables.change_prompt(prompt.id, expires_at=again)
                     self.tables.notify(prompt.task, now, "reminder", f"Still waiting: {prompt.text}")
                     continue
                 self.tables.change_prompt(
@@ -97,7 +90,7 @@ class Timers:
     def remind(self) -> None:
         """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
         now = self.ground.now()
-        for prompt in self.tables.prompts("kind = 'approval' AND status IN ('pending', 'presented')"):
+        for prompt in queries.waiting_reviews(self.tables):
             passes_after = int(self.ground.options.auto_approve_after * SECOND)
             due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
             if due is None:
@@ -107,14 +100,14 @@ class Timers:
             with self.tables.write():
                 kind, word = ("escalation", "Overdue") if due.overdue else ("reminder", "Still waiting")
                 if due.reminders > prompt.tries:
-                    self.tables.do("UPDATE prompt SET tries = ? WHERE id = ?", due.reminders, prompt.id)
+                    self.tables.change_prompt(prompt.id, tries=due.reminders)
                     text = f"{word} for {amount(due.hours, 'hour')}: {prompt.text}"
                     self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
 
     def _passes(self, prompt: Prompt) -> bool:
         """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
         try:
-            Tasks(self.ground).approve(prompt.id, by="policy")
+            Tasks(self.ground).answers.approve(prompt.id, by="policy")
         except KeepfastError:
             return False
         return True

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import accounts, restores, vault
 from keepfast.runner.actions import memory as remembering
+from keepfast.runner.actions.memory import Memory
 from keepfast.runner.actions.questions import hold_open
-from keepfast.runner.db.tables import Run, Tables, Task
+from keepfast.runner.db import changes, queries
+from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts as telling
 from keepfast.runner.domain import questions
-from keepfast.runner.domain.task import ACTIVE, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
-from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, stagger, used
+from keepfast.runner.domain.records import Run, Task
+from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
+from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, backoff, stagger, used
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
@@ -48,9 +51,7 @@ class Turns:
         self.ground, self.tables, self.only = ground, ground.tables, only
 
     def candidates(self) -> list[Task]:
-        rows = self.tables.tasks(
-            "state IN ('queued', 'active') AND archived = 0 AND id NOT IN (SELECT task FROM hold WHERE lifted_at IS NULL)"
-        )
+        rows = queries.free_tasks(self.tables)
         mine = [task for task in rows if self.only in ("", task.id)]
         ready = [task for task in mine if all(self.tables.task(id).state == "done" for id in task.after)]
         return sorted(ready, key=lambda task: (*rank(task), task.updated_at))
@@ -74,7 +75,7 @@ class Turns:
             return True
         if self._is_running_away(task, now):
             return True
-        known = {row["name"] for row in self.tables.variables(task.id)}
+        known = {row.name for row in queries.variables_of(self.tables, task.id)}
         lacking = [name for name in task.needs if name not in known]
         if lacking:
             with self.tables.write():
@@ -117,14 +118,8 @@ class Turns:
         Each way in which a run can end has a bound of its own; this one holds for all of them together. Runs that a limit
         ended are waited for by the clock.
         """
-        row = self.tables.one(
-            "SELECT MAX(lifted_at) AS at FROM hold WHERE task = ? AND human = 1 AND lifted_by != 'timeout'", task.id
-        )
-        since = max(now - HOUR, (row["at"] if row is not None else None) or 0)
-        begun = self.tables.runs(
-            "task = ? AND phase = ? AND started_at > ? AND outcome NOT IN ('limited', 'paused')",
-            task.id, task.phase, since,
-        )  # fmt: skip
+        since = max(now - HOUR, queries.last_hand(self.tables, task.id))
+        begun = queries.counted_runs(self.tables, task, since)
         if len(begun) < FUSE * self.ground.options.max_attempts:
             return False
         why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
@@ -134,49 +129,37 @@ class Turns:
         return True
 
     def begin(self, task: Task) -> Run | None:
-        """Make the row of the next attempt, with everything that it needs."""
+        """Make the row of the next attempt, with everything that it needs; None if it cannot begin now."""
         how = driver(vault.agent_of(self.ground, task), self.ground.options)
         started = self.ground.since_boot()
         memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        if memory.unknown:
+            self._put_off(task, f"Its files cannot be compared with its checkpoints: {memory.unknown}")
+            return None
+        away = vault.why_away(self.ground, task)
+        if away:
+            self._put_off(task, f"Its secrets cannot be opened now: {away}")
+            return None
         now, resumes, known = self.ground.now(), memory.resumes, task.session
         milliseconds = (self.ground.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
             task = tables.task(task.id)
-            if (
-                task.state not in (QUEUED, ACTIVE)
-                or tables.hold(task.id) is not None
-                or tables.open_run(task.id) is not None
-                or task.session != known
-            ):
+            if not _is_free(tables, task) or task.session != known:
                 return None
             if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
                 return None
             last = tables.last_run(task.id)
-            known_answers = tables.prompts(
-                "task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task.id
-            )
-            answers = [one for one in known_answers if not one.delivered]
-            # A session that goes on has what was delivered in its history.
-            earlier = [one for one in known_answers if one.delivered and not resumes]
-            number = task.attempt + 1
-            id = f"{task.id}:{number}"
-            left = last.left if last is not None and last.outcome != "phase" else []
-            prompt = telling.compose(task, last, resumes, answers, left, memory.brief, memory.missing, earlier)
-            # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
-            prompt = vault.keep(tables, task.id, vault.mark(self.ground, prompt), now)
+            number, epoch = task.attempt + 1, task.epoch + 1
+            id, account = f"{task.id}:{number}", how.account(self.ground.variables)
+            prompt = self._prompt(tables, task, last, memory, id, now)
             session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
-            epoch = task.epoch + 1
             if task.state == QUEUED:
                 tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
-            tables.change(
-                task.id, now, attempt=number, epoch=epoch, session=session, account=how.account(self.ground.variables)
-            )
-            for one in answers:
-                tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", id, one.id)
+            tables.change(task.id, now, attempt=number, epoch=epoch, session=session, account=account)
             tables.insert(
                 "run", id=id, task=task.id, number=number, phase=task.phase, epoch=epoch, state=STARTING, session=session,
                 resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
-                boot=self.ground.boot, host=self.ground.host, started_at=now, account=how.account(self.ground.variables),
+                boot=self.ground.boot, host=self.ground.host, started_at=now, account=account,
             )  # fmt: skip
             origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
             if origin and not memory.is_lost:
@@ -199,3 +182,38 @@ class Turns:
             }
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
+
+    def _put_off(self, task: Task, why: str) -> None:
+        """Hold a task that cannot begin without the store; it is tried again, later each time, and people are told once."""
+        options = self.ground.options
+        with self.tables.write() as tables:
+            now, last = self.ground.now(), tables.last_run(task.id)
+            if not _is_free(tables, tables.task(task.id)):
+                return
+            tries = 1 + queries.backoffs_since(tables, task.id, last.ended_at if last is not None else 0)
+            wait = backoff(tries, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
+            tables.move(
+                task.id, "hold", now, trigger="store", hold=BACKOFF, why=why, due_at=now + wait,
+                due_boot=self.ground.since_boot() + wait, boot=self.ground.boot,
+            )  # fmt: skip
+            if tries == options.max_attempts:
+                tables.notify(task.id, now, "error", f"{task.title}: {why}")
+
+    def _prompt(self, tables: Tables, task: Task, last: Run | None, memory: Memory, run: str, now: int) -> str:
+        """Compose what the agent is told, and note which answers are delivered with it."""
+        known = queries.settled_prompts(tables, task.id)
+        answers = [one for one in known if not one.delivered]
+        # A session that goes on has what was delivered in its history.
+        earlier = [one for one in known if one.delivered and not memory.resumes]
+        left = last.left if last is not None and last.outcome != "phase" else []
+        prompt = telling.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
+        for one in answers:
+            changes.deliver(tables, one.id, run)
+        # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
+        return str(vault.keep(tables, task.id, vault.mark(self.ground, prompt), now))
+
+
+def _is_free(tables: Tables, task: Task) -> bool:
+    """May a run of this task begin?"""
+    held = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
+    return task.state in (QUEUED, ACTIVE) and not held

@@ -311,7 +311,7 @@ class SqliteLedger:
         try:
             return {int(key[len(beginning) :]): list(map(bytes.fromhex, value.split())) for key, value in rows}
         except ValueError:
-            raise self.file.explain(sqlite3.DatabaseError("what a version needs makes no sense")) from None
+            raise self.file.explain(sqlite3.DatabaseError("the list of what a version needs is invalid")) from None
 
     def tags(self, workspace: str) -> list[tuple[str, int]]:
         """Every tag with each version that has it."""
@@ -352,14 +352,14 @@ class SqliteLedger:
             if any(type(number) is not int for number in counts.values()):
                 raise ValueError
         except ValueError:
-            raise self.file.explain(sqlite3.DatabaseError("the numbers of a workspace make no sense")) from None
+            raise self.file.explain(sqlite3.DatabaseError("the numbers of a workspace are invalid")) from None
         return row
 
     def _nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
         """The same for rows of `node`, alone or after their interval."""
         rows, at = self.file.fetch_typed(types, statement, values), 1 if types is NODES else 3
         if not KINDS.issuperset([row[at] for row in rows]):
-            raise self.file.explain(sqlite3.DatabaseError("a row is of an unknown kind"))
+            raise self.file.explain(sqlite3.DatabaseError("a row has an unknown kind"))
         return rows
 
     def _onward(self, before: Any, last: Any) -> Any:

@@ -102,7 +102,7 @@ class SqliteFile:
         self.inode = self.current_inode()
         if self.inode < 0:
             raise Damaged(
-                f"The ledger {self.path} is missing.", "Run `keepfast rebuild`: it is made again from packs and logs."
+                f"The ledger {self.path} is missing.", "Run `keepfast rebuild` to rebuild it from packs and logs."
             )
         db = sqlite3.connect(self.path, timeout=120, isolation_level=None, check_same_thread=False)
         try:
@@ -116,10 +116,10 @@ class SqliteFile:
             raise
         if version > VERSION:
             db.close()
-            raise NewerFormat(f"The ledger {self.path} has version {version}; this keepfast knows {VERSION}.")
+            raise NewerFormat(f"The ledger {self.path} has version {version}; this keepfast supports only {VERSION}.")
         if version != VERSION or mode != "truncate":
             db.close()
-            raise Damaged(f"The ledger {self.path} is not one of ours.", "Run `keepfast rebuild`.")
+            raise Damaged(f"{self.path} is not a ledger of keepfast.", "Run `keepfast rebuild`.")
         self.connection = db
         return db
 
@@ -159,7 +159,7 @@ class SqliteFile:
         if isinstance(error, MemoryError) and not _is_memory_left():
             return OutOfMemory(f"There is not enough memory to read the ledger {self.path}.")
         if isinstance(error, UnicodeEncodeError):
-            return Failed(f"A text has half a character in it (\\u{ord(error.object[error.start]):04x}).")
+            return Failed(f"Invalid Unicode (lone surrogate \\u{ord(error.object[error.start]):04x}).")
         if "locked" in text or "busy" in text:
             return Busy(f"The ledger {self.path} was busy for two minutes.")
         if "full" in text:
@@ -172,7 +172,7 @@ class SqliteFile:
             return Failed(f"The ledger {self.path} could not be read or written: {text}.")
         return Damaged(
             f"The ledger {self.path} is damaged: {text}.",
-            "Run `keepfast rebuild`: it is made again from packs and logs.",
+            "Run `keepfast rebuild` to rebuild it from packs and logs.",
         )
 
 

@@ -93,7 +93,7 @@ class _Comparing:
         for workspace, versions in self.built.lost.items():
             row = expected.workspace(workspace)
             path = row.path if row is not None else workspace.encode()
-            report.say(f"Not to be made from documents: {many(len(versions), 'version')}", labels(versions, path))
+            report.say(f"Cannot be rebuilt from documents: {many(len(versions), 'version')}", labels(versions, path))
 
     def logs_alone(self) -> None:
         """Find damaged logs that the ledger, although damaged, can still replace: all of it agrees with documents."""
@@ -112,7 +112,7 @@ class _Comparing:
         if opinion != "ok":
             raise Damaged(f"its pages are damaged: {opinion}.")
         if self.actual.file.shape() != self.expected.file.shape():
-            raise Damaged("its tables are not ours.")
+            raise Damaged("its tables are not those of keepfast.")
 
     # Logs and rows
 
@@ -125,9 +125,9 @@ class _Comparing:
             size = known.partition(" ")[0]
             if size.isdecimal() and int(size) > log.size:
                 self.report.damaged_logs.add(STORE_LOG)
-                self.report.say("The store's own log lacks lines at its end")
+                self.report.say("The store's own log is truncated")
             else:
-                self.report.wrong("The ledger does not belong to this state of the packs", everything(self.expected))
+                self.report.wrong("The ledger does not match the packs", everything(self.expected))
 
     def _workspace(self, workspace: str, mine: WorkspaceRow | None) -> None:
         log, truth = self.built.logs.get(workspace, NO_LOG), self.expected.workspace(workspace)
@@ -145,11 +145,11 @@ class _Comparing:
         elif log.good < log.size and log.good <= mine.log_size:
             self._damaged_log(mine, f"The log of {text(mine.path)} is damaged after byte {log.good}")
         elif log.good < mine.log_size and log.head != mine.log_head:
-            self._damaged_log(mine, f"The log of {text(mine.path)} lacks lines at its end")
+            self._damaged_log(mine, f"The log of {text(mine.path)} is truncated")
         else:
             versions = {row.version for row in self.expected.find(Query(workspace=workspace))}
             self.report.wrong(
-                f"The ledger of {text(mine.path)} does not end where its log does", labels(versions, mine.path)
+                f"The ledger of {text(mine.path)} does not match the end of its log", labels(versions, mine.path)
             )
 
     def _damaged_log(self, mine: WorkspaceRow, words: str) -> None:
@@ -163,7 +163,7 @@ class _Comparing:
         self.report.say(words, labels(versions, mine.path))
         wrong = self._unlike_documents(mine, rows)
         if wrong:
-            self.report.say("Some versions are not what their documents say", labels(wrong, mine.path))
+            self.report.say("Some versions do not match their documents", labels(wrong, mine.path))
 
     def _rows(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
         """The log is whole: whatever follows from it must be in the ledger, and nothing else."""
@@ -268,7 +268,7 @@ class _Comparing:
         rest = [row for row in rows if row.version not in unreadable]
         if rest:
             self.report.say(
-                f"Not to be made again without the ledger: {many(len(rest), 'version')}",
+                f"Cannot be rebuilt without the ledger: {many(len(rest), 'version')}",
                 labels([row.version for row in rest], mine.path),
             )
         wrong = self._unlike_documents(mine, rest)
@@ -298,10 +298,7 @@ class _Comparing:
             record = {"v": row.version, "doc": row.document.hex(), "seq": row.seq, "size": row.added}
             said = checkpoint_row(mine.id, record, header, len(changes))
             # Labels may have been given later.
-            if (
-                said != row._replace(name=said.name, pinned=said.pinned)
-                or header["tree"] != f"{sums[row.version]:064x}"
-            ):
+            if said != row._replace(name=said.name, pinned=said.pinned) or header.tree != f"{sums[row.version]:064x}":
                 wrong.add(row.version)
         return wrong
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.fsutil.durable import replace
 
@@ -17,6 +17,23 @@ NAMED, LONGEST, CHECKPOINTS = 20, 300, 8
 MOST = 256 << 10
 
 
+class Finding(NamedTuple):
+    """A problem, and the checkpoints that it costs."""
+
+    text: str
+    checkpoints: list[str]
+
+
+class LastVerify(NamedTuple):
+    """What a verify found. `problems`: how many, of which the first are in `found`. `checkpoints`: None if nobody counted."""
+
+    at: int
+    quick: bool
+    problems: int
+    checkpoints: int | None
+    found: list[Finding]
+
+
 def keep(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
     """Write it down; `checkpoints` is None if nobody counted. A store that cannot be written has been verified all the same."""
     found = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
@@ -27,18 +44,14 @@ def keep(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoi
         pass
 
 
-def last(store: str) -> dict[str, Any] | None:
+def last(store: str) -> LastVerify | None:
     """What the last verify found; None if nobody knows of one."""
     try:
         with open(store + NAME, "rb") as file:
             said = json.loads(file.read(MOST))
         counted = said["checkpoints"]
-        return {
-            "at": int(said["at"]), "quick": bool(said["quick"]), "problems": int(said["problems"]),
-            "checkpoints": int(counted) if counted is not None else None,
-            "found": [
-                {"text": str(one["text"]), "checkpoints": [str(name) for name in one["checkpoints"]]} for one in said["found"]
-            ],
-        }  # fmt: skip
+        found = [Finding(str(one["text"]), [str(name) for name in one["checkpoints"]]) for one in said["found"]]
+        checkpoints = int(counted) if counted is not None else None
+        return LastVerify(int(said["at"]), bool(said["quick"]), int(said["problems"]), checkpoints, found)
     except (OSError, ValueError, KeyError, TypeError):
         return None

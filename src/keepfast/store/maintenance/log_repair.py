@@ -11,13 +11,11 @@ from keepfast.store.rows import DOCUMENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from keepfast.store.ports import Records
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
-    Record = dict[str, Any]
-    Told = dict[str, tuple[Record, str]]
+    Told = dict[str, tuple[document.Header, str]]
     """Documents of one workspace: header and pack by digest in hex."""
 
 NOBODY = "cp-lost"
@@ -55,8 +53,8 @@ def workspaces_told(repository: Repository) -> set[str]:
     found = set()
     for key, place in repository.ledger.locations():
         header = _header(repository, key) if place.kind == DOCUMENT else None
-        if header is not None and isinstance(header.get("workspace"), str) and _is_plain(header["workspace"]):
-            found.add(header["workspace"])
+        if header is not None and _is_plain(header.workspace):
+            found.add(header.workspace)
     return found
 
 
@@ -71,7 +69,7 @@ def mended(repository: Repository, log: str, path: bytes | None) -> bytes | None
         records = []  # another's
     if not records or records[0]["r"] != "workspace":
         made = [record["at"] for record in records if record["r"] == "checkpoint"]
-        moments = made or sorted(header["created_at"] for header, _ in told.values())
+        moments = made or sorted(header.created_at for header, _ in told.values())
         if path is None or not moments:
             return None
         text = path.decode("utf-8", "surrogateescape")
@@ -112,12 +110,12 @@ def _told(repository: Repository, log: str) -> Told:
     found: Told = {}
     for key, place in repository.ledger.locations():
         header = _header(repository, key) if place.kind == DOCUMENT else None
-        if header is not None and header.get("workspace") == log:
+        if header is not None and header.workspace == log:
             found[key.hex()] = header, place.pack
     return found
 
 
-def _header(repository: Repository, key: bytes) -> Record | None:
+def _header(repository: Repository, key: bytes) -> document.Header | None:
     try:
         return document.header(repository.contents.load(key))
     except KeepfastError:
@@ -162,7 +160,7 @@ class _Versions:
 
     def __init__(self, told: Told, made: list[Record]) -> None:
         self.told = told
-        self.own = {key: header for key, (header, _) in told.items() if "changed" not in header}
+        self.own = {key: header for key, (header, _) in told.items() if header.changed is None}
         """A keyframe that was written later follows nothing."""
         self.keys: dict[int, str] = {record["v"]: record["doc"] for record in made}
         self.seq: dict[int, int] = {record["v"]: record["seq"] for record in made}
@@ -180,12 +178,12 @@ class _Versions:
 
     def keyframes(self, records: list[Record]) -> list[Record]:
         """Keyframes that no line speaks of, found by what their own headers say."""
-        ids = {header["id"]: version for version, key in self.keys.items() if (header := self.own.get(key)) is not None}
+        ids = {header.id: version for version, key in self.keys.items() if (header := self.own.get(key)) is not None}
         spoken = {record.get("doc") for record in records}
         found: list[Record] = []
         for key, (header, pack) in self.told.items():
-            version = _number(header) or ids.get(header["id"], 0)
-            if "changed" in header and key not in spoken and version in self.keys and self.keys[version] != key:
+            version = _number(header) or ids.get(header.id, 0)
+            if header.changed is not None and key not in spoken and version in self.keys and self.keys[version] != key:
                 found.append({"r": "keyframe", "v": version, "doc": key, "pack": pack})
         return sorted(found, key=lambda record: (record["v"], record["doc"]))
 
@@ -206,18 +204,18 @@ class _Versions:
         """Every document names the one before it."""
         for version in sorted(self.keys, reverse=True):
             while version > 1 and version - 1 not in self.keys:
-                parent = self.own.get(self.keys[version], {}).get("parent")
-                if not isinstance(parent, str) or parent not in self.own:
+                own = self.own.get(self.keys[version])
+                if own is None or own.parent not in self.own:
                     break
                 version -= 1
-                self.keys[version] = parent
+                self.keys[version] = own.parent
         for version in range(min(self.keys, default=0), max(self.keys, default=0)):
             self.keys.setdefault(version, "")
 
     def _onwards(self) -> None:
-        children: dict[object, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for key, header in self.own.items():
-            children.setdefault(header.get("parent") or "", []).append(key)
+            children.setdefault(header.parent, []).append(key)
         last = max(self.keys, default=0)
         while key := self._believed(children.pop(self.keys.get(last, ""), [])):
             last += 1
@@ -227,7 +225,7 @@ class _Versions:
         """Of several documents that claim to be the same version the one that others build on; none if none is."""
         if len(keys) == 1:
             return keys[0]
-        parents = {header.get("parent") for header in self.own.values()}
+        parents = {header.parent for header in self.own.values()}
         kept = [key for key in keys if key in parents]
         return kept[0] if len(kept) == 1 else ""
 
@@ -236,14 +234,13 @@ class _Versions:
         after = min([seq for known, seq in self.seq.items() if known > version], default=before + 2)
         seq = self.seq[version] = max(before, min(before + 1, after - 1))
         key = self.keys[version]
-        header, pack = self.told.get(key, ({"id": NOBODY, "created_at": 0}, ""))
+        header, pack = self.told.get(key, (document.Header({"id": NOBODY}), ""))
         return {
-            "r": "checkpoint", "v": version, "id": header["id"], "doc": key or "0" * 64, "packs": [pack] if pack else [],
-            "at": header["created_at"], "seq": seq, "size": 0,
+            "r": "checkpoint", "v": version, "id": header.id, "doc": key or "0" * 64, "packs": [pack] if pack else [],
+            "at": header.created_at, "seq": seq, "size": 0,
         }  # fmt: skip
 
 
-def _number(header: Record) -> int:
+def _number(header: document.Header) -> int:
     """The version that a header says it is; 0 if it does not say."""
-    number = header.get("version")
-    return number if type(number) is int and number > 0 else 0
+    return max(header.version, 0)

@@ -97,11 +97,11 @@ class _Following:
             self.report.wrong(f"The ledger lacks {many(len(known), 'content')}", self._concerned(set(known)))
         gone = absent - known.keys()
         if gone:
-            self.report.say(f"Nowhere in the store: {many(len(gone), 'content')}", self._concerned(gone))
+            self.report.say(f"Missing from the store: {many(len(gone), 'content')}", self._concerned(gone))
         broken, chunks = self._lists(located, faulty)
         if broken:
             self.report.say(
-                f"Not whole, for lack of chunks: {many(len(broken), 'large content')}", self._concerned(broken)
+                f"Incomplete, chunks missing: {many(len(broken), 'large content')}", self._concerned(broken)
             )
         self.report.gone = absent | broken | chunks
 

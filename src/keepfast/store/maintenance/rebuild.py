@@ -20,7 +20,6 @@ from keepfast.store.rows import CheckpointRow, checkpoint_row
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from keepfast.model.entry import Entry
     from keepfast.store.place import Place
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
     Copies = frozenset[tuple[str, bytes]]
     """Blobs by pack and digest: one digest may lie in several packs."""
+    from keepfast.store.records import Record
 
 LOST = "lost"
 """Trigger of a version that the log speaks of and whose state cannot be had."""
@@ -128,7 +128,7 @@ def put_back_logs(place: Place) -> list[str]:
     for log, data in right.items():
         replace(f"{place.path}/log/{log}.log", data, place.durable, growing=place.path + "/tmp")
         step("rebuild:mended")
-    return [f"The log {log} lay under another name, and was put back." for log in right]
+    return [f"The log {log} had another name; it was renamed back." for log in right]
 
 
 def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documents: bool) -> list[str]:
@@ -149,9 +149,9 @@ def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documen
         if new == old:
             continue
         if new == old[: state.good]:
-            notices.append(f"{state.size - state.good} bytes at the end of log {log} were set aside.")
+            notices.append(f"{state.size - state.good} bytes at the end of log {log} were moved aside.")
         else:
-            notices.append(f"The log {log} was damaged after byte {state.good}, and mended from documents.")
+            notices.append(f"The log {log} was damaged after byte {state.good}; it was repaired from documents.")
         set_aside(place, f"{log}.log", old)
         replace(f"{place.path}/log/{log}.log", new, place.durable, growing=place.path + "/tmp")
         step("rebuild:mended")
@@ -230,7 +230,7 @@ class _Filling:
             except FileNotFoundError:
                 continue
             except Damaged as error:
-                self.result.notices.append(f"{error}; its contents are taken for lost.")
+                self.result.notices.append(f"{error}; its contents are treated as lost.")
                 continue
             tx.add_pack(name, size, [entry for entry in entries if (name, entry[0]) not in self.bad])
 
@@ -258,7 +258,7 @@ class _Filling:
                     row = self.repository.replay(tx, row, record, end, head)
             # A full disk or a failing one says nothing about the log: it must not be cut for that.
             except (Damaged, KeyError, TypeError, ValueError, AttributeError) as error:
-                self.result.notices.append(f"The log {log} makes no sense after byte {state.good}: {error!r}.")
+                self.result.notices.append(f"The log {log} is invalid after byte {state.good}: {error!r}.")
                 break
             state.good, state.head = end, head
         if row is not None and self.sum is None:
@@ -266,9 +266,7 @@ class _Filling:
             tx.update_workspace(row._replace(tree=""))
         self.result.workspaces += 1
 
-    def _checkpoint(
-        self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any], keyframe: dict[str, Any] | None
-    ) -> WorkspaceRow:
+    def _checkpoint(self, tx: Transaction, row: WorkspaceRow, record: Record, keyframe: Record | None) -> WorkspaceRow:
         """Add one version: by its change set if the state before it is known, else by a keyframe, else as lost."""
         version, own = record["v"], self._document(record)
         if version <= row.version:
@@ -277,10 +275,10 @@ class _Filling:
             if found is None:
                 continue
             header, rows = found
-            if not header["keyframe"] and (self.sum is None or version != row.version + 1):
+            if not header.keyframe and (self.sum is None or version != row.version + 1):
                 continue
             total = self._sum(row.id, header, rows)
-            if f"{total:064x}" != header["tree"]:
+            if f"{total:064x}" != header.tree:
                 continue
             self.sum = total
             row = self.repository.apply(tx, row, record, header, rows)
@@ -290,9 +288,7 @@ class _Filling:
             return row
         return self._lost(tx, row, record, own[0] if own is not None else None)
 
-    def _lost(
-        self, tx: Transaction, row: WorkspaceRow, record: dict[str, Any], header: dict[str, Any] | None
-    ) -> WorkspaceRow:
+    def _lost(self, tx: Transaction, row: WorkspaceRow, record: Record, header: document.Header | None) -> WorkspaceRow:
         """Keep the number of a version whose state is not known. Nobody is shown it."""
         version = record["v"]
         self.sum = None
@@ -311,16 +307,16 @@ class _Filling:
         tx.set_meta("seq", str(max(record["seq"], self.repository.sequence())))
         return row._replace(version=version, document=bytes.fromhex(record["doc"]), keyframe=row.keyframe or version)
 
-    def _document(self, record: dict[str, Any]) -> tuple[dict[str, Any], list[Entry]] | None:
+    def _document(self, record: Record) -> tuple[document.Header, list[Entry]] | None:
         try:
             return document.decode(self.repository.contents.load(bytes.fromhex(record["doc"])))
         except Damaged:
             return None
 
-    def _sum(self, workspace: str, header: dict[str, Any], rows: list[Entry]) -> int:
+    def _sum(self, workspace: str, header: document.Header, rows: list[Entry]) -> int:
         """The sum over the tree after these rows, from the sum before them."""
         total = 0
-        if not header["keyframe"]:
+        if not header.keyframe:
             assert self.sum is not None
             total = self.sum
             for old in self.repository.ledger.current(workspace, [row.path for row in rows]).values():
@@ -334,6 +330,6 @@ def _texts(value: object) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def _forgotten(records: list[dict[str, Any]]) -> set[int]:
+def _forgotten(records: list[Record]) -> set[int]:
     lists = [record.get("v") for record in records if record.get("r") == "forget"]
     return {version for versions in lists if isinstance(versions, list) for version in versions if type(version) is int}

@@ -70,11 +70,11 @@ class _Healing:
             if isinstance(error, NoWorkspace) and not LocalRecords(self.place.path).logs():
                 raise
             describe(self.place.path, self.place.expected or urandom(16).hex())
-            self._healed("The store's format file was written again.")
+            self._healed("Rewrote the store's format file.")
 
     def run(self) -> Repaired:
         for name in make_again(self.place.path, FULL):
-            self._healed(f"The folder {name} was gone, and was made again; what was in it is not in it.")
+            self._healed(f"The folder {name} was missing and was recreated empty; its contents are lost.")
         with Lock(self.place.path + "/lock"):
             self.result.healed += put_back_logs(self.place)
         for rounds in range(ROUNDS, -1, -1):
@@ -145,7 +145,7 @@ class _Healing:
 
     def _search(self) -> bool:
         remove_search(self.place.path)
-        return self._healed("The index for searching was removed; the next search makes it again.")
+        return self._healed("Removed the search index; the next search recreates it.")
 
     # Logs, from the ledger
 
@@ -168,7 +168,7 @@ class _Healing:
         set_aside(self.place, f"{log}.log", repository.records.read(log))
         replace(f"{self.place.path}/log/{log}.log", data, self.place.durable, growing=self.place.path + "/tmp")
         step("repair:log")
-        self._healed(f"The log {log} was written again.")
+        self._healed(f"Rewrote the log {log}.")
 
     def _rewrite_log(self, repository: Repository, log: str) -> bool:
         with repository.ledger.transaction() as tx:
@@ -202,13 +202,11 @@ class _Healing:
             except KeepfastError:
                 before = -1  # it stays lost, so the next one needs its own
                 continue
-            healed = self._healed(f"The document of v{version} was written again from the ledger.")
+            healed = self._healed(f"Rewrote the document of v{version} from the ledger.")
         return healed
 
     def _keys(self, repository: Repository) -> bool:
-        return repository.contents.sealer().keys.heal() and self._healed(
-            "The sealed keys were written again from their copy."
-        )
+        return repository.contents.sealer().keys.heal() and self._healed("Restored the sealed keys from their copy.")
 
     # Packs, from other copies and from the disk
 
@@ -237,7 +235,7 @@ class _Healing:
         finally:
             writer.abort()  # nothing, once it has its name
         if len(kept.keys) > copied:
-            self._healed(f"{len(kept.keys) - copied} contents were found again on disk.")
+            self._healed(f"{len(kept.keys) - copied} contents were recovered from files on disk.")
         if packs:
             what = "1 damaged pack was" if len(packs) == 1 else f"{len(packs)} damaged packs were"
             self._healed(f"{what} replaced and moved to {self.place.path}/damaged.")
@@ -262,7 +260,7 @@ class _Healing:
         finally:
             writer.abort()
         self._put_aside([name for name in packs if name != writer.name])
-        return self._healed(f"{len(kept.keys)} contents were taken over from {len(packs)} packs without an index.")
+        return self._healed(f"{len(kept.keys)} contents were recovered from {len(packs)} packs without an index.")
 
     def _keep_twin(self, name: str) -> None:
         """Keep a damaged pack whose very name the new one will get: names say what should be inside."""

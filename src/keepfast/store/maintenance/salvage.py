@@ -20,9 +20,9 @@ from keepfast.store.save import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from keepfast.store.packs import PackWriter
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, Location, WorkspaceRow
 
@@ -32,7 +32,7 @@ PART = 1 << 20
 """Sealed ones over this are stored in parts."""
 
 
-def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, Any]:
+def header_from_ledger(repository: Repository, row: CheckpointRow) -> document.Header:
     """Return the header of a version's document: its own if it can be read, else what the ledger knows of it."""
     try:
         return repository.document(row)[0]
@@ -43,14 +43,15 @@ def header_from_ledger(repository: Repository, row: CheckpointRow) -> dict[str, 
         counts[entry.kind] = counts.get(entry.kind, 0) + 1
         if entry.kind == FILE:
             counts["bytes"] = counts.get("bytes", 0) + entry.size
-    return {
+    members = {
         "v": 1, "workspace": row.workspace, "version": row.version, "parent": None, "id": row.id, "created_at": row.created_at,
         "event_at": row.created_at, "scan_started": row.created_at, "scan_ended": row.created_at,
         "trigger": row.trigger, "created_by": row.created_by, "message": row.message, "name": row.name or None,
         "tags": row.tags.split("\n") if row.tags else [], "pinned": bool(row.pinned),
         "session": row.session or None, "task": row.task or None, "cwd": "", "git": None,
-        "notices": ["Written again by repair."], "counts": counts, "tree": row.tree, "tool": "repair",
+        "notices": ["Rewritten by repair."], "counts": counts, "tree": row.tree, "tool": "repair",
     }  # fmt: skip
+    return document.Header(members)
 
 
 def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, bytes]:
@@ -62,16 +63,16 @@ def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, b
     return b"".join(lines), head
 
 
-def _records(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
-    first: dict[str, Any] = {
+def _records(repository: Repository, row: WorkspaceRow) -> list[Record]:
+    first: Record = {
         "r": "workspace", "id": row.id, "path": row.path.decode("utf-8", "surrogateescape"), "at": row.created_at,
     }  # fmt: skip
     if row.parent:
         first["parent"] = row.parent
     found = repository.ledger.find(Query(workspace=row.id, forgotten=True))[::-1]
     places = repository.ledger.locate([checkpoint.document for checkpoint in found])
-    made: list[dict[str, Any]] = []
-    named: list[dict[str, Any]] = []
+    made: list[Record] = []
+    named: list[Record] = []
     for checkpoint in found:
         place = places.get(checkpoint.document)
         made.append(
@@ -89,7 +90,7 @@ def _records(repository: Repository, row: WorkspaceRow) -> list[dict[str, Any]]:
     return [first, *made, *hidden, *_keyframes(repository, found), *named]
 
 
-def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[dict[str, Any]]:
+def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[Record]:
     """Keyframes are found again by what their own headers say."""
     versions = {checkpoint.id: checkpoint.version for checkpoint in found}
     own = {checkpoint.document for checkpoint in found}
@@ -101,8 +102,8 @@ def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[dict[
             header = document.header(repository.contents.load(key))
         except KeepfastError:
             continue
-        version = versions.get(header["id"], 0)
-        if header["keyframe"] and version:
+        version = versions.get(header.id, 0)
+        if header.keyframe and version:
             result.append({"r": "keyframe", "v": version, "doc": key.hex(), "pack": place.pack})
     return sorted(result, key=lambda record: (record["v"], record["doc"]))
 

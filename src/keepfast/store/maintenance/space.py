@@ -20,10 +20,10 @@ from keepfast.store.store_log import check_store_log, settle_store_log
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from keepfast.store.maintenance.compaction import Progress
     from keepfast.store.ports import Transaction
+    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
     from keepfast.store.rows import WorkspaceRow
 
@@ -111,11 +111,11 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     """
     wanted = sorted(set(versions))
 
-    def work(tx: Transaction, row: WorkspaceRow | None) -> list[dict[str, Any]]:
+    def work(tx: Transaction, row: WorkspaceRow | None) -> list[Record]:
         for version in wanted:
             found = repository.ledger.checkpoint(workspace, version)
             if found is None or found.forgotten:
-                raise NotFound(f"There is no v{version} to forget.")
+                raise NotFound(f"v{version} does not exist.")
         return [{"r": "forget", "v": wanted, "why": why}] if wanted else []
 
     step("forget:begun")
@@ -124,7 +124,7 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
     busy = needed_by_restore(folder, workspace).intersection(wanted)
     if busy:
         raise Conflict(
-            f"v{min(busy)} is needed by a restore that was cut off.",
+            f"v{min(busy)} is needed by an interrupted restore.",
             "Run `keepfast restore --continue` or `--abort` first.",
         )
 
@@ -160,7 +160,7 @@ def needed_by_restore(folder: str, workspace: str) -> set[int]:
     if not folder:
         return set()
     journal = Journal(f"{folder}/workspaces/{workspace}", durable=True).read()
-    return {journal["target"], journal["before"]} if journal is not None else set()
+    return {journal.target, journal.before} if journal is not None else set()
 
 
 def compact(
@@ -245,11 +245,13 @@ def _cut_short(repository: Repository, folder: str, before: int, error: Keepfast
         given_back = max(0, before - store_size(repository))
     except KeepfastError:
         given_back = 0
-    told = f"{given_back:,} bytes were given back before" if given_back else "no space was given back"
+    told = f"{given_back:,} bytes were freed before" if given_back else "no space was freed"
     if isinstance(error, NoRoom):
         return NotCompacted(
-            f"The disk is full: {error.left:,} bytes that nothing needs stay in packs that cannot be written anew; {told}.",
-            f"Free {error.missing:,} bytes more on the disk of {folder}, and run `keepfast compact`; or forget more.",
+            f"The disk is full: {error.left:,} bytes of unneeded data remain in packs that cannot be "
+            f"rewritten; {told}.",
+            f"Free {error.missing:,} bytes more on the disk of {folder}, and run `keepfast compact`, or "
+            "forget more checkpoints.",
         )
     if isinstance(error, DiskFull):
         hint = way_out(folder) if folder and error.hint == DiskFull.hint else error.hint

@@ -206,7 +206,7 @@ class _Examining:
         """The index for searching is disposable, but what it does not find is not missed by anybody."""
         if is_damaged(self.repository, self.folder):
             self.report.search_wrong = True
-            self.report.say("The index for searching is damaged")
+            self.report.say("The search index is damaged")
 
 
 def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:

@@ -1,0 +1,194 @@
+"""What the document of a checkpoint tells of its task: found out first, described when the rows are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from keepfast.runner.actions import dialogue
+from keepfast.runner.actions.dialogue import Dialogue, Line
+from keepfast.runner.actions.documents import VERSION
+from keepfast.runner.db import queries
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.protocol import VARIABLES
+from keepfast.runner.domain.records import Prompt, Run, Task
+from keepfast.runner.process import shims as process
+from keepfast.runner.process.redaction import clean
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.process.output import Output
+    from keepfast.store.conversations import Conversation
+
+BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
+DELIVERABLES, MOST_SEEN = 500, 20_000
+"""So many of the newest files are listed, of so many that are looked at."""
+
+
+class Head(NamedTuple):
+    """What a document begins with."""
+
+    id: str
+    reason: str
+    at: int
+
+
+class Seen(NamedTuple):
+    """What a document tells that is in no row: found out when the checkpoint is made, before anything else changes."""
+
+    dialogue: Dialogue
+    workspace: dict[str, Any]
+    session: str
+    pid: int | None
+    step: str
+    fraction: float
+    tokens: int
+    """Of a run that goes on: what its row does not count yet."""
+
+
+def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> Seen:
+    """Look at everything that takes time: what was said, and the workspace."""
+    return Seen(
+        dialogue=(
+            dialogue.read(ground, run, output)
+            if run is not None
+            else dialogue.documented(ground, task.id, ground.now())
+        ),
+        workspace={"path": task.workspace, **_deliverables(task.workspace)},
+        session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
+        pid=process.agent(run.folder).pid if run is not None else None,
+        step=output.step if output is not None else "",
+        fraction=output.fraction if output is not None else 0.0,
+        tokens=output.tokens if output is not None else 0,
+    )
+
+
+def describe(
+    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
+) -> dict[str, Any]:
+    """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
+
+    It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
+    transaction. `kept` says where the whole conversation lies in the store.
+    """
+    tables = ground.tables
+    state = tables.shown_state(task)
+    lives = run is not None and run.state != machine.ENDED
+    prompts = queries.waiting_prompts_of(tables, task.id)
+    secrets = queries.variables_of(tables, task.id)
+    fraction = (seen.fraction if lives else 0.0) or task.fraction
+    return {
+        "schemaVersion": VERSION,
+        "id": head.id,
+        "taskId": task.id,
+        "createdAt": moment(head.at),
+        "createdBy": BY.get(head.reason, "system"),
+        "reason": head.reason,
+        "task": {
+            "status": machine.status(state),
+            "type": task.type,
+            "currentPhase": task.phase if task.phases else None,
+            "progress": progress(task, prompts, fraction),
+        },
+        "agent": {
+            "status": machine.agent_status(state, run.state if run is not None and seen.pid else ""),
+            "pid": seen.pid,
+            "currentPhase": (run.phase if run is not None else task.phase) if task.phases else None,
+            "currentStep": seen.step or task.step or None,
+            "tokensUsed": task.tokens + (seen.tokens if lives else 0),
+            "blockedBy": state.hold or None,
+        },
+        "conversationHistory": {
+            "messages": [_message(message, bool(task.phases)) for message in seen.dialogue.messages],
+            "lastMessageIndex": seen.dialogue.total - 1,
+            "session": seen.session,
+            "digest": kept.transcript.content if kept is not None else None,
+            "bytes": kept.transcript.size if kept is not None else None,
+        },
+        "environment": {
+            "variables": {row.name: row.sealed for row in secrets},
+            "dependencies": dependencies(tables, task.id),
+        },
+        "workspace": seen.workspace,
+        "protocols": {
+            "pendingDependencies": [_need(prompt) for prompt in prompts if prompt.kind == "secret"],
+            "pendingQuestions": [question(prompt) for prompt in prompts if prompt.kind == "question"],
+            "completedPhases": completed(task, prompts),
+        },
+    }
+
+
+def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
+    """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
+    values = queries.variables_of(tables, id)
+    met = queries.met_needs(tables, id)
+    found = [(row.given_at, row.type, row.name) for row in values]
+    found += [(one.answered_at, one.category, one.key) for one in met if one.category not in VARIABLES]
+    return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(found)]
+
+
+def _touched(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _message(message: Line, has_phases: bool) -> dict[str, Any]:
+    about = {key: value for key, value in message.metadata.items() if has_phases or key != "phase"}
+    return {
+        "role": message.role, "content": message.content, "timestamp": moment(message.at), "metadata": about,
+    }  # fmt: skip
+
+
+def progress(task: Task, waiting: Iterable[Prompt], fraction: float) -> int:
+    """How far a task is; of a phase that is complete, the agent's own figure no longer counts."""
+    complete = completed(task, waiting)
+    part = 0.0 if task.phase in complete else fraction
+    return machine.progress(len(complete), len(task.phases), part, task.state)
+
+
+def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
+    """Phases that are behind a task: one that waits for its review is complete, unless its verification fails."""
+    if not task.phases:
+        return []
+    flagged = any(prompt.kind == "approval" and prompt.flagged for prompt in waiting)
+    complete = task.state == machine.DONE or (task.state == machine.REVIEW and not flagged)
+    return list(range(1, task.phase + int(complete)))
+
+
+def _deliverables(workspace: str) -> dict[str, Any]:
+    """Names of files, oldest rules first: hidden folders and dependency folders are no deliverables."""
+    found: list[tuple[int, str]] = []
+    for folder, folders, names in os.walk(workspace):
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in ("node_modules", "__pycache__")
+        )
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            with suppress(OSError):
+                found.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
+        if len(found) >= MOST_SEEN:
+            break
+    newest = max([at for at, _ in found], default=0) or _touched(workspace)
+    listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(found, reverse=True)[:DELIVERABLES])
+    # Names of files look random often enough; only keys of known forms are none.
+    return {"deliverables": [clean(name, "id") for name in listed], "lastModified": moment(newest) if newest else None}
+
+
+def question(prompt: Prompt) -> dict[str, Any]:
+    return {
+        "id": prompt.id, "category": prompt.category, "question": prompt.text, "options": prompt.options,
+        "default": prompt.standard or None, "required": bool(prompt.required), "createdAt": moment(prompt.created_at),
+    }  # fmt: skip
+
+
+def _need(prompt: Prompt) -> dict[str, Any]:
+    return {
+        "id": prompt.id, "type": prompt.category, "name": prompt.key, "description": prompt.text,
+        "default": prompt.standard or None, "required": bool(prompt.required), "createdAt": moment(prompt.created_at),
+    }  # fmt: skip

@@ -1,0 +1,60 @@
+"""What `.metadata/` of a workspace tells: the task as its row has it, and what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from keepfast.runner.actions import event_files
+from keepfast.runner.actions.descriptions import dependencies, question
+from keepfast.runner.actions.documents import VERSION, signed
+from keepfast.runner.actions.folders import METADATA, own_folder, replace
+from keepfast.runner.db import queries
+from keepfast.runner.db.rows import MARKED
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain import task as machine
+from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Task
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.environment import Ground
+
+TRIES = 3
+COLUMNS = (
+    "id", "title", "type", "brief", "workspace", "workspace_id", "agent", "phases", "budget", "priority", "after", "needs",
+    "state", "phase", "attempt", "reworks", "session", "tokens", "money", "seconds", "fork_of", "created_at", "started_at",
+)  # fmt: skip
+
+
+def project(ground: Ground, id: str) -> None:
+    """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
+    folder = own_folder(ground.tables.task(id).workspace, METADATA)
+    if folder is None:
+        return
+    try:
+        for _ in range(TRIES):
+            task = ground.tables.task(id)
+            replace(f"{folder}/task.json", signed(ground, _projected(ground.tables, task)))
+            if ground.tables.task(id).updated_at == task.updated_at:
+                break  # else somebody else may have written a newer one, over which ours has come
+        event_files.extend(ground, id, f"{folder}/history.jsonl", event_files.line)
+    except OSError:
+        pass
+
+
+def _projected(tables: Tables, task: Task) -> dict[str, Any]:
+    """What `task.json` tells."""
+    id, hold = task.id, tables.shown_hold(task)
+    document = {name: getattr(task, name) for name in COLUMNS}
+    return document | {
+        "schemaVersion": VERSION,
+        "status": machine.status(tables.shown_state(task)),
+        "hold": hold.kind if hold else None,
+        "updatedAt": moment(task.updated_at),
+        "secrets": {row.name: row.sealed for row in queries.variables_of(tables, id)},
+        "marked": {one.name: one.sealed for one in queries.secrets_of(tables, id) if one.type == MARKED},
+        "dependencies": dependencies(tables, id),
+        "questions": [
+            {**question(prompt), "answer": prompt.answer, "status": prompt.status, "delivered": bool(prompt.delivered)}
+            for prompt in queries.prompts_of(tables, id, "question")
+        ],
+    }

@@ -1,0 +1,23 @@
+"""Which database an address means."""
+
+from __future__ import annotations
+
+from keepfast.model.errors import Usage, extra
+from keepfast.runner.db.database import Database
+from keepfast.runner.db.sqlite import Sqlite
+
+
+def connect(address: str, version: int, tables: str) -> Database:
+    """Open the database at a path or at `postgresql://…`, and make its tables if there are none."""
+    if address.startswith(("postgresql://", "postgres://")):
+        try:
+            from keepfast.runner.db.postgres import Postgres
+        except ImportError:
+            raise Usage("PostgreSQL needs an extra that is not installed.", extra("serve")) from None
+        return Postgres(address, version, tables)
+    if "://" in address:
+        raise Usage(
+            "supervisor.database is neither empty nor an address of PostgreSQL.",
+            "postgresql://user@host/database, or empty for a file in the data folder.",
+        )
+    return Sqlite(address, version, tables)

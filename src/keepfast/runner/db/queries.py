@@ -1,0 +1,407 @@
+"""What is asked of the tables: every question in SQL has a name here, and its answer is a record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from keepfast.runner.db.rows import MARKED
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain.questions import REFUSED
+from keepfast.runner.domain.records import Account, LoggedEvent, Notice, Prompt, Run, Secret, Task, TaskCheckpoint
+from keepfast.runner.domain.task import FROZEN
+
+WAITING = "status IN ('pending', 'presented')"
+HELD = "(SELECT task FROM hold WHERE lifted_at IS NULL)"
+FREE = "state IN ('queued', 'active') AND archived = 0"
+NEWEST = "ORDER BY made_at DESC, version DESC"
+HIGHEST = "ORDER BY version DESC, made_at DESC"
+
+# Tasks
+
+
+def find_task(tables: Tables, id: str) -> Task | None:
+    found = tables.tasks("id = ?", id)
+    return found[0] if found else None
+
+
+def current_tasks(tables: Tables) -> list[Task]:
+    """Tasks that are not archived."""
+    return tables.tasks("archived = 0")
+
+
+def unfinished_tasks(tables: Tables) -> list[Task]:
+    """Tasks that are queued or active, held ones too."""
+    return tables.tasks(FREE)
+
+
+def free_tasks(tables: Tables) -> list[Task]:
+    """The same without those that are held."""
+    return tables.tasks(f"{FREE} AND id NOT IN {HELD}")
+
+
+def tasks_since(tables: Tables, since: int) -> list[Task]:
+    """Tasks that changed since then, or are not over."""
+    return tables.tasks("updated_at >= ? OR state IN ('queued', 'active', 'review')", since)
+
+
+def frozen_tasks(tables: Tables) -> list[Task]:
+    return tables.tasks("wanted = ?", FROZEN)
+
+
+def is_any_task(tables: Tables) -> bool:
+    """Is there any task, archived ones too?"""
+    return tables.one("SELECT 1 AS one FROM task LIMIT 1") is not None
+
+
+def titles(tables: Tables) -> dict[str, str]:
+    """The titles of all tasks, by their ids."""
+    return {row["id"]: row["title"] for row in tables.all("SELECT id, title FROM task")}
+
+
+class Lane(NamedTuple):
+    """How many tasks there are of some states, and those of them that changed last."""
+
+    total: int
+    newest: list[Task]
+
+
+def lane(tables: Tables, states: Sequence[str], held: bool | None, most: int) -> Lane:
+    """The tasks that are in one of these states; with `held`, only those that are held, or are not."""
+    where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
+    if held is not None:
+        where += f" AND id {'IN' if held else 'NOT IN'} {HELD}"
+    row = tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
+    newest = tables.tasks(
+        f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {int(most)})", *states
+    )
+    return Lane(row["count"] if row is not None else 0, sorted(newest, key=lambda one: -one.updated_at))
+
+
+# Holds and runs
+
+
+def backoffs_since(tables: Tables, task: str, since: int) -> int:
+    """How often a task backed off later than that."""
+    row = tables.one(
+        "SELECT COUNT(*) AS count FROM hold WHERE task = ? AND kind = 'backoff' AND since > ?", task, since
+    )
+    return row["count"] if row is not None else 0
+
+
+def last_hand(tables: Tables, task: str) -> int:
+    """When a person last let a task go on; 0 if nobody has."""
+    row = tables.one(
+        "SELECT MAX(lifted_at) AS at FROM hold WHERE task = ? AND human = 1 AND lifted_by != 'timeout'", task
+    )
+    return (row["at"] if row is not None else None) or 0
+
+
+def open_runs(tables: Tables) -> list[Run]:
+    """Runs that are not over."""
+    return tables.runs("state != 'ended'")
+
+
+def find_run(tables: Tables, id: str) -> Run | None:
+    found = tables.runs("id = ?", id)
+    return found[0] if found else None
+
+
+def runs_of(tables: Tables, task: str) -> list[Run]:
+    return tables.runs("task = ?", task)
+
+
+def runs_before(tables: Tables, run: Run) -> list[Run]:
+    return tables.runs("task = ? AND number < ?", run.task, run.number)
+
+
+def runs_since(tables: Tables, task: str, since: int) -> list[Run]:
+    return tables.runs("task = ? AND started_at >= ?", task, since)
+
+
+def runs_of_session(tables: Tables, task: str, session: str) -> list[Run]:
+    return tables.runs("task = ? AND session = ?", task, session)
+
+
+def counted_runs(tables: Tables, task: Task, since: int) -> list[Run]:
+    """Runs of a task's phase that began since then; not those that a limit or a person ended."""
+    return tables.runs(
+        "task = ? AND phase = ? AND started_at > ? AND outcome NOT IN ('limited', 'paused')", task.id, task.phase, since
+    )
+
+
+def outcomes(tables: Tables, task: str) -> list[str]:
+    """How the last runs of a task ended, the newest first."""
+    rows = tables.all("SELECT outcome FROM run WHERE task = ? AND state = 'ended' ORDER BY number DESC LIMIT 40", task)
+    return [row["outcome"] for row in rows]
+
+
+# Prompts
+
+
+def find_prompt(tables: Tables, id: str) -> Prompt | None:
+    found = tables.prompts("id = ?", id)
+    return found[0] if found else None
+
+
+def find_waiting_prompt(tables: Tables, id: str) -> Prompt | None:
+    found = tables.prompts(f"id = ? AND {WAITING}", id)
+    return found[0] if found else None
+
+
+def prompts_of(tables: Tables, task: str, kind: str = "") -> list[Prompt]:
+    """The prompts of a task, of one kind or of all."""
+    return tables.prompts("task = ? AND kind = ?", task, kind) if kind else tables.prompts("task = ?", task)
+
+
+def waiting_prompts(tables: Tables) -> list[Prompt]:
+    """Everything that anybody is asked."""
+    return tables.prompts(WAITING)
+
+
+def waiting_prompts_of(tables: Tables, task: str, *kinds: str) -> list[Prompt]:
+    """What people are asked by a task, of some kinds or of all."""
+    some = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    return tables.prompts(f"task = ?{some} AND {WAITING}", task, *kinds)
+
+
+def waiting_prompts_with_key(tables: Tables, task: str, kind: str, key: str) -> list[Prompt]:
+    return tables.prompts(f"task = ? AND kind = ? AND key = ? AND {WAITING}", task, kind, key)
+
+
+def waiting_reviews(tables: Tables) -> list[Prompt]:
+    return tables.prompts(f"kind = 'approval' AND {WAITING}")
+
+
+def waiting_choices(tables: Tables) -> list[Prompt]:
+    """Questions with options that nobody has answered."""
+    return tables.prompts(f"kind = 'question' AND options != '[]' AND {WAITING}")
+
+
+def late_prompts(tables: Tables, now: int) -> list[Prompt]:
+    """Questions, and needs that can be done without, whose time is over."""
+    return tables.prompts(
+        f"(kind = 'question' OR kind = 'secret' AND required = 0 AND expires_at > 0) AND {WAITING} AND expires_at <= ?",
+        now,
+    )
+
+
+def prompts_ahead(tables: Tables, moment: int) -> list[Prompt]:
+    """What was asked after this moment, and waits."""
+    return tables.prompts(f"{WAITING} AND created_at > ?", moment)
+
+
+def settled_prompts(tables: Tables, task: str) -> list[Prompt]:
+    """Questions and needs of a task that were answered, or whose time was over."""
+    return tables.prompts("task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task)
+
+
+def needs_of(tables: Tables, task: str, name: str) -> list[Prompt]:
+    """How often a task asked for a value of this name."""
+    return tables.prompts("task = ? AND kind = 'secret' AND key = ?", task, name)
+
+
+def met_needs(tables: Tables, task: str) -> list[Prompt]:
+    return tables.prompts("task = ? AND kind = 'secret' AND status = 'answered' AND answer != ?", task, REFUSED)
+
+
+# Checkpoints
+
+
+def _checkpoints(tables: Tables, rest: str, *values: object) -> list[TaskCheckpoint]:
+    return [TaskCheckpoint(**row) for row in tables.all(f"SELECT * FROM checkpoint WHERE {rest}", *values)]
+
+
+def _checkpoint(tables: Tables, rest: str, *values: object) -> TaskCheckpoint | None:
+    found = _checkpoints(tables, f"{rest} LIMIT 1", *values)
+    return found[0] if found else None
+
+
+def checkpoint_of_key(tables: Tables, key: str) -> TaskCheckpoint | None:
+    return _checkpoint(tables, "key = ?", key)
+
+
+def checkpoint_of_id(tables: Tables, task: str, id: str) -> TaskCheckpoint | None:
+    return _checkpoint(tables, "task = ? AND id = ?", task, id)
+
+
+def highest_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
+    """The checkpoint of a task with the highest version."""
+    return _checkpoint(tables, f"task = ? {HIGHEST}", task)
+
+
+def newest_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
+    """The checkpoint that a task was at last: the one made last, or the one that a person went back to."""
+    return _checkpoint(tables, f"task = ? {NEWEST}", task)
+
+
+def start_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
+    return _checkpoint(tables, "task = ? AND reason = 'start' ORDER BY made_at", task)
+
+
+def checkpoints_of(tables: Tables, task: str) -> list[TaskCheckpoint]:
+    """All checkpoints of a task, in the order in which they were made."""
+    return _checkpoints(tables, "task = ? ORDER BY made_at", task)
+
+
+def checkpoints_since(tables: Tables, task: str, since: int) -> list[TaskCheckpoint]:
+    return _checkpoints(tables, "task = ? AND made_at >= ? ORDER BY made_at, version", task, since)
+
+
+def newest_checkpoints(tables: Tables, task: str, most: int) -> list[TaskCheckpoint]:
+    return _checkpoints(tables, f"task = ? {NEWEST} LIMIT ?", task, most)
+
+
+def phase_ends(tables: Tables, task: Task) -> list[TaskCheckpoint]:
+    """The ends of phases before the one that a task is in, and what was gone back to, the newest first."""
+    return _checkpoints(
+        tables,
+        f"task = ? AND (reason = 'restored' OR (reason = 'phase_complete' AND phase < ?)) {NEWEST}",
+        task.id, task.phase,
+    )  # fmt: skip
+
+
+def count_checkpoints(tables: Tables, task: str) -> int:
+    row = tables.one("SELECT COUNT(*) AS count FROM checkpoint WHERE task = ?", task)
+    return row["count"] if row is not None else 0
+
+
+def last_saved(tables: Tables, run: str) -> int:
+    """When a run was saved last; 0 if it was not."""
+    row = tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", run)
+    return (row["at"] if row is not None else None) or 0
+
+
+def documented_checkpoints(tables: Tables, task: str, most: int) -> list[TaskCheckpoint]:
+    """Those that a document tells of, the highest versions first."""
+    return _checkpoints(tables, f"task = ? AND file != '' {HIGHEST} LIMIT ?", task, most)
+
+
+def documented_before(tables: Tables, task: str, before: int) -> list[TaskCheckpoint]:
+    """Those that were made before this moment and that a document tells of, the newest first."""
+    return _checkpoints(tables, f"task = ? AND file != '' AND made_at < ? {NEWEST} LIMIT 10", task, before)
+
+
+def newest_document(tables: Tables, workspace: str) -> str:
+    """The name of the newest document in a workspace; empty if there is none."""
+    found = _checkpoint(
+        tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace
+    )
+    return found.file if found is not None else ""
+
+
+def documents_of(tables: Tables, task: str) -> list[str]:
+    """The names of a task's documents, from old to new; empty for a checkpoint that has none."""
+    return [one.file for one in _checkpoints(tables, "task = ? ORDER BY version, made_at", task)]
+
+
+def documented_checkpoint(tables: Tables, id: str) -> TaskCheckpoint | None:
+    """The checkpoint with this id, if a document tells of it."""
+    return _checkpoint(tables, "id = ? AND file != '' AND task IN (SELECT id FROM task)", id)
+
+
+def is_document_of_another(tables: Tables, name: str, key: str) -> bool:
+    """Does the document of another checkpoint have this name?"""
+    return _checkpoint(tables, "file = ? AND key != ?", name, key) is not None
+
+
+# Events
+
+
+def _events(tables: Tables, rest: str, *values: object) -> list[LoggedEvent]:
+    return [LoggedEvent(**row) for row in tables.all(f"SELECT * FROM event WHERE {rest}", *values)]
+
+
+def last_sequence(tables: Tables) -> int:
+    """The number of the newest event; 0 without any."""
+    row = tables.one("SELECT MAX(sequence) AS last FROM event")
+    return int((row["last"] if row is not None else None) or 0)
+
+
+def events_after(tables: Tables, sequence: int, most: int) -> list[LoggedEvent]:
+    """Events of all tasks in order."""
+    return _events(tables, "sequence > ? ORDER BY sequence LIMIT ?", sequence, most)
+
+
+def events_of(tables: Tables, task: str, after: int, most: int, only: Sequence[str] = ()) -> list[LoggedEvent]:
+    """Events of a task in order, of some types or of all."""
+    some = f" AND type IN ({', '.join('?' * len(only))})" if only else ""
+    return _events(tables, f"task = ? AND sequence > ?{some} ORDER BY sequence LIMIT ?", task, after, *only, most)
+
+
+def newest_events(tables: Tables, task: str, most: int, *only: str) -> list[LoggedEvent]:
+    """The newest events of a task, of some types or of all, newest first."""
+    some = f" AND type IN ({', '.join('?' * len(only))})" if only else ""
+    return _events(tables, f"task = ?{some} ORDER BY sequence DESC LIMIT ?", task, *only, most)
+
+
+def events_of_type(tables: Tables, task: str, type: str, since: int = 0) -> list[LoggedEvent]:
+    return _events(tables, "task = ? AND type = ? AND at >= ? ORDER BY sequence", task, type, since)
+
+
+def events_of_run(tables: Tables, run: Run, type: str) -> list[LoggedEvent]:
+    return _events(tables, "task = ? AND run = ? AND type = ? ORDER BY sequence", run.task, run.id, type)
+
+
+def last_event_of_run(tables: Tables, run: Run, type: str) -> LoggedEvent | None:
+    found = _events(tables, "task = ? AND run = ? AND type = ? ORDER BY sequence DESC LIMIT 1", run.task, run.id, type)
+    return found[0] if found else None
+
+
+def count_events_of_run(tables: Tables, run: Run, type: str) -> int:
+    row = tables.one(
+        "SELECT COUNT(*) AS count FROM event WHERE task = ? AND run = ? AND type = ?", run.task, run.id, type
+    )
+    return row["count"] if row is not None else 0
+
+
+class Fresh(NamedTuple):
+    """That there are new events of a task, up to which one, and whether any of them counts."""
+
+    task: str
+    last: int
+    counts: bool
+
+
+def fresh_events(tables: Tables, since: int, uncounted: Sequence[str]) -> list[Fresh]:
+    """Which tasks have new events; of those that have only some of the `uncounted` types none counts."""
+    marks = ", ".join("?" * len(uncounted))
+    rows = tables.all(
+        f"SELECT task, MAX(sequence) AS last, SUM(CASE WHEN type IN ({marks}) THEN 0 ELSE 1 END) AS counting "
+        "FROM event WHERE sequence > ? GROUP BY task",
+        *uncounted, since,
+    )  # fmt: skip
+    return [Fresh(row["task"], row["last"], bool(row["counting"])) for row in rows]
+
+
+# Notices, secrets, accounts
+
+
+def unsent_notices(tables: Tables, tries: int, most: int) -> list[Notice]:
+    """What people are still to be told of, and was not tried more often than that."""
+    rows = tables.all("SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", tries, most)
+    return [Notice(**row) for row in rows]
+
+
+def secrets_of(tables: Tables, task: str) -> list[Secret]:
+    """All sealed values of a task."""
+    return [Secret(**row) for row in tables.all("SELECT * FROM secret WHERE task = ?", task)]
+
+
+def variables_of(tables: Tables, task: str) -> list[Secret]:
+    """The sealed values of a task that its agent is given as variables, by name."""
+    rows = tables.all("SELECT * FROM secret WHERE task = ? AND type != ? ORDER BY name", task, MARKED)
+    return [Secret(**row) for row in rows]
+
+
+def has_secret(tables: Tables, task: str, name: str) -> bool:
+    return tables.one("SELECT 1 AS one FROM secret WHERE task = ? AND name = ?", task, name) is not None
+
+
+def accounts(tables: Tables) -> list[Account]:
+    """Limits of accounts, ended ones too."""
+    return [Account(**row) for row in tables.all("SELECT * FROM account ORDER BY key")]
+
+
+def account(tables: Tables, key: str) -> Account | None:
+    return next((one for one in accounts(tables) if one.key == key), None)

@@ -1,0 +1,46 @@
+"""Whether git may track something in a folder, told from the bytes of its index: git is not run, the index is not parsed."""
+
+from __future__ import annotations
+
+from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, listdir, read
+from posix import open as open_fd
+
+LARGEST = 256 << 20
+"""An index beyond this is not searched: it has some two million entries."""
+PIECE = 1 << 20
+WHOLE_NAMES = (b"DIRC\x00\x00\x00\x02", b"DIRC\x00\x00\x00\x03")
+"""How an index begins in which each path stands as a whole; from version 4 on only what differs from the one before."""
+SHARED = b"sharedindex."
+"""How the file beside a split index begins, in which the most of its entries stand."""
+TYPE, FILE = 0o170000, 0o100000
+
+
+def may_name(git_dir: bytes, folder: bytes) -> bool:
+    """May the index of this repository name anything below a folder of its work tree? Only a certain no is one."""
+    try:
+        fd = open_fd(git_dir + b"/index", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+    except FileNotFoundError:
+        return False  # nothing was added yet
+    except OSError:
+        return True
+    try:
+        seen = fstat(fd)
+        if seen.st_mode & TYPE != FILE or seen.st_size > LARGEST or read(fd, len(WHOLE_NAMES[0])) not in WHOLE_NAMES:
+            return True
+        return _holds(fd, folder) or any(name.startswith(SHARED) for name in listdir(git_dir))
+    except OSError:
+        return True
+    finally:
+        close(fd)
+
+
+def _holds(fd: int, folder: bytes) -> bool:
+    """Do the bytes that are left have a path in this folder, or the folder itself, as of a submodule?"""
+    names = (folder + b"/", folder + b"\x00")
+    rest, keep = b"", max(map(len, names)) - 1
+    while piece := read(fd, PIECE):
+        piece = rest + piece
+        if any(name in piece for name in names):
+            return True
+        rest = piece[-keep:]
+    return False
