@@ -458,6 +458,25 @@ def test_crafted_headers_and_manifests_are_refused(
     assert refused(other, craft.write([craft.file(b"a")]))
 
 
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ({"workspace": 7}, "invalid: a digest or id is invalid."),
+        ({"versions": 7}, "invalid."),
+        ({"versions": [{}]}, "invalid: it has no `version`."),
+        ({"v": {"a": 1}}, "invalid: a version is not a number."),
+    ],
+)
+def test_what_is_wrong_with_a_manifest_is_said_in_words(
+    craft: Crafting, other: Box, manifest: dict[str, Any], why: str
+) -> None:
+    craft.manifest = manifest
+
+    answer = other.call("import", str(craft.write([craft.file(b"a")])), cwd=other.home)
+
+    assert (answer.code, answer.err.splitlines()[0]) == (13, f"keepfast: {craft.path} is damaged: its manifest is {why}")
+
+
 def test_a_manifest_larger_than_any_need_be_is_refused(craft: Crafting, other: Box) -> None:
     craft.manifest = {"nobody": "x" * (8 << 20)}
 
@@ -643,6 +662,39 @@ def test_chunks_named_over_and_over_are_not_put_together(
         craft.contents = [(digest(chunk), chunk, CONTENT), (digest(whole), digest(chunk) * times, CHUNKS)]
         row = Entry(b"big", "f", 0o644, 0, len(whole), 0, 0, digest(whole), b"")
         assert refused(other, craft.write([row])) == is_refused
+
+
+def test_frames_that_unpack_to_much_more_than_the_file_are_refused(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from keepfast.store import bundle
+
+    monkeypatch.setattr(bundle, "MOST_RAW", 1 << 20)
+    for size, is_refused in ((1 << 19, False), (8 << 20, True)):
+        craft.contents = [(digest(bytes(size)), bytes(size), CONTENT)]  # nobody needs it
+        assert refused(other, craft.write([craft.file(b"a")])) == is_refused
+
+
+def test_a_large_file_of_zeros_goes_through_a_bundle(box: Box, other: Box) -> None:
+    with open(box.project / "zeros", "wb") as file:
+        file.truncate(90 << 20)
+    box.save("-m", "zeros")
+
+    assert other.call("import", str(exported(box, "v4")), "--into", "copy", cwd=other.home).code == 0
+    answer = other.call("restore", "v4", "-y", "--theirs", cwd=other.home / "copy")
+    assert answer.code == 0, answer
+    assert (other.home / "copy" / "zeros").stat().st_size == 90 << 20
+
+
+def test_tags_of_all_versions_together_are_bounded(
+    craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from keepfast.store import bundle_proof as proving
+
+    monkeypatch.setattr(proving, "MOST_TAGS", 3)
+    for count, is_refused in ((3, False), (4, True)):
+        craft.header = {"tags": [f"t{number}" for number in range(count)]}
+        assert refused(other, craft.write([craft.file(b"a")])) == is_refused
 
 
 def test_a_bundle_whose_reading_unpacks_too_much_is_refused(

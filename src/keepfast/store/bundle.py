@@ -50,6 +50,8 @@ FRAMES_KEPT = 32 << 20
 """So many bytes of unpacked frames are kept at hand."""
 MOST_UNPACKED, MOST_TIMES = 1 << 30, 16
 """So many bytes are unpacked in all, and so many times all that is in it: contents may lie so that it takes again and again."""
+MOST_RAW, MOST_RATIO = 1 << 30, 1024
+"""So many bytes all frames unpack to, or so many times the size of the file."""
 PART = 1 << 20
 HEX = frozenset("0123456789abcdef")
 HINT = "Nothing was changed. Copy or export the file again."
@@ -166,11 +168,13 @@ class Bundle:
         self._raw = {offset: raw for offset, _, raw, _ in frames}
         self._frames: dict[int, bytes] = {}
         self._whole, self.unpacked = sum(self._raw.values()), 0
+        if self._whole > max(MOST_RAW, MOST_RATIO * self.length):
+            raise self.damaged("its contents are much larger than the bundle")
 
     def _read_manifest(self, text: bytes) -> None:
         try:
             manifest = loads(text)
-            if manifest["v"] != 1:
+            if _number(manifest["v"]) != 1:
                 raise NewerFormat(
                     f"{self.path} has a manifest of version {manifest['v']}; this keepfast supports only 1."
                 )
@@ -183,8 +187,12 @@ class Bundle:
                 )
                 for one in manifest["versions"]
             ]
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise self.damaged(f"its manifest is invalid ({error!r})") from None
+        except _Odd as error:
+            raise self.damaged(f"its manifest is invalid: {error}") from None
+        except KeyError as error:
+            raise self.damaged(f"its manifest is invalid: it has no `{error.args[0]}`") from None
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise self.damaged("its manifest is invalid") from None
         if not self.versions or len({one.id for one in self.versions}) != len(self.versions):
             raise self.damaged("its manifest lists no checkpoint, or one twice")
         if any(one.version >= other.version for one, other in zip(self.versions, self.versions[1:], strict=False)):
@@ -222,39 +230,43 @@ class Bundle:
         return b"".join(parts)
 
 
+class _Odd(ValueError):
+    """What is wrong with a member of the manifest, in words."""
+
+
 def _hex(text: Any, length: int) -> str:
     if not isinstance(text, str) or len(text) != length or not HEX.issuperset(text):
-        raise ValueError("a digest or id is invalid")
+        raise _Odd("a digest or id is invalid")
     return text
 
 
 def _text(text: Any) -> str:
     if not isinstance(text, str) or len(text) > 4096:
-        raise ValueError("a name is invalid")
+        raise _Odd("a name is invalid")
     return text
 
 
 def _id(text: Any) -> str:
     if not isinstance(text, str) or len(text) != 29 or not text.startswith("cp-"):
-        raise ValueError("an id is invalid")
+        raise _Odd("an id is invalid")
     if not text.isascii() or not text[3:].isalnum():
-        raise ValueError("an id is invalid")
+        raise _Odd("an id is invalid")
     return text
 
 
 def _keys(said: Any) -> Any:
     if said is not None and not isinstance(said, dict):
-        raise ValueError("its keys are invalid")
+        raise _Odd("its keys are invalid")
     return said
 
 
 def _count(number: Any) -> int:
     if type(number) is not int or not 0 <= number < 10**12:
-        raise ValueError("a count is not a number")
+        raise _Odd("a count is not a number")
     return number
 
 
 def _number(number: Any) -> int:
     if type(number) is not int or not 0 < number < 10**12:
-        raise ValueError("a version is not a number")
+        raise _Odd("a version is not a number")
     return number

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.bundle import Bundle, Carried
 
-MOST_HEADER = 8 << 20
+MOST_HEADER, MOST_TAGS = 8 << 20, 1 << 17
+"""Bytes of a header, and tags of all versions: each becomes a row of its own."""
 MOST_EXPANDED, MOST_RATIO = 16 << 30, 256
 """So many bytes of large contents are put together, or so many times the size of the file: chunks may be named over and over."""
 
@@ -59,7 +60,7 @@ class Checked:
         """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
         bundle = self.bundle
         state: dict[bytes, Entry] = {}
-        total, parent = 0, None
+        total, parent, tags = 0, None, 0
         for one in bundle.versions:
             if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
                 raise bundle.damaged(f"it lacks the document of v{one.version}")
@@ -67,6 +68,9 @@ class Checked:
             said = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
             if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
                 raise bundle.damaged(f"the document of v{one.version} is a different one")
+            tags += len(header.tags)
+            if tags > MOST_TAGS:
+                raise bundle.damaged("its versions have more tags than a bundle may")
             for row in rows:
                 old = state.pop(row.path, None)
                 if old is not None:
