@@ -474,7 +474,10 @@ def test_what_is_wrong_with_a_manifest_is_said_in_words(
 
     answer = other.call("import", str(craft.write([craft.file(b"a")])), cwd=other.home)
 
-    assert (answer.code, answer.err.splitlines()[0]) == (13, f"keepfast: {craft.path} is damaged: its manifest is {why}")
+    assert (answer.code, answer.err.splitlines()[0]) == (
+        13,
+        f"keepfast: {craft.path} is damaged: its manifest is {why}",
+    )
 
 
 def test_a_manifest_larger_than_any_need_be_is_refused(craft: Crafting, other: Box) -> None:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
+from errno import EIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from keepfast.model.entry import SEALED, Entry, gone
-from keepfast.model.errors import Failed, KeepfastError
+from keepfast.model.errors import Damaged, Failed, KeepfastError
+from keepfast.store.ledger import sqlite_file
 from keepfast.store.ledger.sqlite import PAGE, SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
@@ -298,6 +300,30 @@ def sqlite_ledger(folder: Path | str) -> Callable[[], SqliteLedger]:
     path, lock = f"{folder}/ledger.db", f"{folder}/lock"
     SqliteLedger(path, lock, durable=False, create=True)
     return lambda: SqliteLedger(path, lock, durable=False)
+
+
+@pytest.mark.parametrize(("refuses", "kind"), [(True, Failed), (False, Damaged)])
+def test_a_read_error_of_the_disk_is_not_called_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool, kind: type[KeepfastError]
+) -> None:
+    """SQLite says that the file is malformed in both cases."""
+    ledger = sqlite_ledger(tmp_path)()
+    head = bytearray((tmp_path / "ledger.db").read_bytes())
+    head[100:4096] = b"\xff" * (len(head[100:4096]))
+    (tmp_path / "ledger.db").write_bytes(head)
+
+    def read(fd: int, size: int) -> bytes:
+        raise OSError(EIO, "Input/output error")
+
+    if refuses:
+        monkeypatch.setattr(sqlite_file, "read", read, raising=False)
+
+    with pytest.raises(KeepfastError) as caught:
+        ledger.workspaces()
+
+    assert type(caught.value) is kind
+    assert str(tmp_path / "ledger.db") in str(caught.value)
+    ledger.close()
 
 
 @pytest.fixture(params=["sqlite", "memory"])

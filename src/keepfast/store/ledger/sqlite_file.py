@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat
+from posix import O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, close, read, stat
 from posix import open as open_fd
 
 from keepfast.fsutil.durable import FULL, READ_ONLY, Lock
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 VERSION = 1
 ANY_ROW = 32 << 20
 """Bytes that are more than any row of ours has."""
+PART = 1 << 20
+CHECK_DISK = "Check the disk. On a sound one, `keepfast rebuild` makes the ledger anew from packs and logs."
 
 
 CACHE, SMALL_CACHE = 32 << 10, 4 << 10
@@ -169,11 +171,33 @@ class SqliteFile:
         if "unable to open" in text:
             return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
         if "I/O error" in text:
-            return Failed(f"The ledger {self.path} could not be read or written: {text}.")
+            return Failed(f"The ledger {self.path} could not be read or written: {text}.", CHECK_DISK)
+        if not self._is_writing() and _is_unreadable(self.path):  # SQLite calls that malformed, too
+            return Failed(f"The disk reports a read error in the ledger {self.path}.", CHECK_DISK)
         return Damaged(
             f"The ledger {self.path} is damaged: {text}.",
             "Run `keepfast rebuild` to rebuild it from packs and logs.",
         )
+
+    def _is_writing(self) -> bool:
+        """Is a transaction open? Whoever closes the file then gives up SQLite's locks on it."""
+        return self.connection is not None and self.connection.in_transaction
+
+
+def _is_unreadable(path: str) -> bool:
+    """Does the disk fail to give some of its bytes?"""
+    try:
+        fd = open_fd(path, O_RDONLY | O_CLOEXEC)
+    except OSError:
+        return False  # SQLite says better what hinders
+    try:
+        while read(fd, PART):
+            pass
+    except OSError:
+        return True
+    finally:
+        close(fd)
+    return False
 
 
 def _is_memory_left() -> bool:
