@@ -17,7 +17,9 @@ from keepfast.model.entry import FOLDER, Entry
 from keepfast.model.errors import Damaged
 from keepfast.model.restore_plan import refuse_crafted
 from keepfast.workspace.apply_result import Applied
+from keepfast.workspace.capture import Capture
 from keepfast.workspace.placement import Placing
+from keepfast.workspace.selection import Chooser
 from keepfast.workspace.system_calls import Folders, System
 from tests.app.restore.ground import Ground
 
@@ -167,3 +169,25 @@ def test_folders_without_rows_are_made_however_many_there_are(tmp_path: Path) ->
     os.close(folder)
     os.close(root)
     subprocess.run(["rm", "-rf", str(tmp_path / "tree")], check=True)
+
+
+def test_excluded_folders_above_the_paths_of_a_deep_tree_are_asked_for_once(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    class Asked:
+        def match(self, path: bytes, is_dir: bool) -> bool:
+            asked.append(path)
+            return path == b"a/out"
+
+    chooser = Chooser(-1, Capture())
+    chooser.exclude = Asked()  # type: ignore[assignment]
+    paths = [b"/".join([b"d"] * count) for count in range(1, 300)]
+
+    assert not any(chooser.excludes(path) for path in paths)
+    assert len(asked) == len(set(asked)) == 298
+    assert [chooser.excludes(path) for path in (b"a/out", b"a/out/x", b"a/out/x/y", b"a/in")] == [
+        False,
+        True,
+        True,
+        False,
+    ]

@@ -37,6 +37,7 @@ class Chooser:
     def __init__(self, root: int, capture: Capture) -> None:
         self.root, self.capture = root, capture
         self.exclude, self.exclude_ignored = parse(capture.exclude), parse(capture.exclude_ignored)
+        self._excluded: dict[bytes, bool] = {}
 
     def never(self, prefix: bytes, name: bytes, names: Collection[bytes], is_folder: bool) -> int:
         """Return 0 for an ordinary name, `BY_GIT` for git's own folder, which is named, and -1 for what is passed over.
@@ -78,8 +79,19 @@ class Chooser:
             part in OWNS and self._is_own(b"/".join(parts[:count])) for count, part in enumerate(parts)
         ):
             return True
-        above = (b"/".join(parts[:count]) for count in range(1, len(parts)))
-        return any(self.exclude.match(folder, True) for folder in above)
+        return self._lies_in_excluded(path)
+
+    def _lies_in_excluded(self, path: bytes) -> bool:
+        """Is a folder above this path excluded? Each folder is asked for once: of a deep tree, every path names all above it."""
+        known, asked = self._excluded, []
+        folder = path.rpartition(b"/")[0]
+        while folder and folder not in known:
+            asked.append(folder)
+            folder = folder.rpartition(b"/")[0]
+        said = known[folder] if folder else False
+        for folder in reversed(asked):
+            said = known[folder] = said or bool(self.exclude.match(folder, True))
+        return said
 
     def file(self, path: bytes, seen: stat_result, stack: Stack, ignored: bool) -> str | None:
         """Return None if the file is captured, else the kind under which it is left out."""
