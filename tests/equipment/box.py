@@ -170,5 +170,5 @@ class Box:
         text = re.sub(r"\([\d.]+(B|KB), (\d+ms|[\d.]+s)\)", r"(N\1, Nms)", text)
         text = re.sub(r"(</?history) [0-9a-f]{10}>", r"\1 N>", text)
         text = re.sub(r'"duration_ms": \d+', '"duration_ms": N', text)
-        text = re.sub(r"\b[\d.]+(B|KB) (for what was new)", r"N\1 \2", text)
+        text = re.sub(r"\b[\d.]+(B|KB) (of new contents)", r"N\1 \2", text)
         return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
