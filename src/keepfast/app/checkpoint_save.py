@@ -49,6 +49,8 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     from keepfast.workspace.reader import capture
 
     started = engine.clock()
+    if event.guarded:
+        saving.copies.noted = {}
     scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
     if event.force:
         force(folder, scan, event.force, saving)
@@ -82,6 +84,10 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     if is_unworded(event) and engine.settings["checkpoint.auto_summary_enabled"]:
         event.summary = title_of(changed, row.version)
     event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
+    if event.guarded:
+        from keepfast.app.known_secrets import guard
+
+        guard(event, saving, changed)
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
     if conversation is not None:
