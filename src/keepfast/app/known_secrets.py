@@ -73,5 +73,5 @@ def guard(event: Event, saving: Saving, changed: list[Entry]) -> None:
     event.tags = tuple(dict.fromkeys([secrets.strike(tag) for tag in event.tags]))
     event.key_points = tuple([secrets.strike(point) for point in event.key_points])
     if event.notes is not None:
-        told = {key: secrets.strike_all(event.notes[key]) for key in ("analysis", "stated") if key in event.notes}
-        event.notes = {**event.notes, **told}
+        told = ("analysis", "stated")
+        event.notes = {key: secrets.strike_all(one) if key in told else one for key, one in event.notes.items()}

@@ -200,7 +200,7 @@ def _keys(session: Session) -> Found:
     elif not sealer.keys.is_backed_up():
         yield (
             NOTE,
-            "The encryption key has no backup.",
+            "There is no backup of the encryption key.",
             "Run `keepfast key export FILE` and store FILE on another machine or disk.",
         )
     elif not closed:

@@ -286,7 +286,7 @@ def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
 
     names = ", ".join([show(path) + (f" (v{held} has it)" if held else "") for path, held in left[:NAMED]])
     more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
-    return f"Already at {what}. Excluded from it: {names}{more}."
+    return f"All saved files are already at {what}. Excluded from it: {names}{more}."
 
 
 def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:

@@ -136,7 +136,7 @@ def _keys(session: Session) -> list[str]:
         if any(not opens for _, opens in sealer.keys.sets()):
             return ["Some contents are sealed with a key that is missing here: see `keepfast key`."]
         if not sealer.keys.is_backed_up():
-            return ["The encryption key has no backup: run `keepfast key export FILE`."]
+            return ["There is no backup of the encryption key: run `keepfast key export FILE`."]
     except KeepfastError as error:
         return [str(error)]
     return []
