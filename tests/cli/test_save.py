@@ -125,6 +125,17 @@ def test_everything_that_was_given_is_kept(box: Box) -> None:
     assert row["created_at"] == "2026-03-01T12:00:00.000000Z"
 
 
+def test_a_message_does_not_repeat_what_this_save_seals(kept: Box) -> None:
+    kept.put(".env", "GREETING=sunny-Meadow-41x\n")
+    kept.save("-m", "GREETING is sunny-Meadow-41x now", "--tag", "sunny-Meadow-41x")
+    kept.save("-m", "still sunny-Meadow-41x")
+
+    newest, before = kept.call("list", "--json", "--limit", "2").json()
+    assert (before["message"], before["tags"]) == ("GREETING is [redacted:secret] now", ["[redacted:secret]"])
+    assert newest["message"] == "still [redacted:secret]"
+    assert kept.call("cat", "latest", ".env").out == "GREETING=sunny-Meadow-41x\n"
+
+
 def test_a_save_that_captures_nothing_is_loud(box: Box) -> None:
     box.call("init")
 

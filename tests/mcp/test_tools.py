@@ -111,6 +111,34 @@ def test_a_key_in_a_summary_is_struck_out_before_the_summary_is_cut(kept: Box, b
     assert not [at for at in range(len(key) - 8) if key[at : at + 8] in told]
 
 
+@pytest.mark.parametrize("saved_before", [True, False])
+def test_values_of_sealed_files_are_redacted_in_all_that_is_stated(kept: Box, saved_before: bool) -> None:
+    """Also of files that this very save seals: an agent writes a file and says so."""
+    values = ["sunny-Meadow-41x", "w1nterHarbour-77"]
+    kept.put(".env", f"GREETING={values[0]}\n")
+    kept.put("conf/db.yaml", f"db:\n  password: {values[1]}\n")
+    if saved_before:
+        kept.save("-m", "settings")
+    said = f"set to {values[0]} and {values[1]}"
+
+    call(
+        kept,
+        "checkpoint_save",
+        summary=f"{said} {'x' * 20} {said}",
+        description=said,
+        current_task=said,
+        blockers=[said],
+        decisions=[said],
+        next_steps=[said],
+        tags=[values[0]],
+    )
+
+    told = json.dumps([kept.call("show", "latest", "--json").json(), kept.call("list", "--json").json()])
+    told += call(kept, "checkpoint_show", reference="latest").text
+    assert "set to [redacted:secret] and [redacted:secret]" in told
+    assert not [value for value in values if value[:8] in told]
+
+
 def test_a_list_is_newest_first_and_pages(kept: Box) -> None:
     first = call(kept, "checkpoint_list", limit=2)
     rest = call(kept, "checkpoint_list", limit=2, before=2)

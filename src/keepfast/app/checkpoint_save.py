@@ -32,6 +32,8 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
     settle(folder, repository, event.at)
     for _ in range(ATTEMPTS):
         saving = repository.begin(folder.workspace)
+        if event.guarded:
+            saving.copies.noted = {}
         try:
             return _attempt(engine, event, folder, saving, changes)
         except Swept:
@@ -44,7 +46,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
-    from keepfast.app.checkpoint_header import active_of, conversation_of, header_of, is_unworded, title_of
+    from keepfast.app.checkpoint_header import active_of, conversation_of, header_of
     from keepfast.workspace.git import facts
     from keepfast.workspace.reader import capture
 
@@ -77,10 +79,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
         )
     conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
     notices += saving.repository.contents.warnings()
-    if not event.message and event.trigger != "manual":
-        event.message = title_of(changed, row.version)
-    if is_unworded(event) and engine.settings["checkpoint.auto_summary_enabled"]:
-        event.summary = title_of(changed, row.version)
+    _word(engine, event, saving, changed)
     event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
@@ -100,6 +99,20 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     outcome.untidy = _is_untidy(engine)
     outcome.notices = notices
     return outcome
+
+
+def _word(engine: Engine, event: Event, saving: Saving, changed: list[Entry]) -> None:
+    """Give the event the words that it lacks, and none that repeat a value of a sealed file."""
+    from keepfast.app.checkpoint_header import is_unworded, title_of
+
+    if not event.message and event.trigger != "manual":
+        event.message = title_of(changed, saving.row.version)
+    if is_unworded(event) and engine.settings["checkpoint.auto_summary_enabled"]:
+        event.summary = title_of(changed, saving.row.version)
+    if event.guarded:
+        from keepfast.app.known_secrets import guard
+
+        guard(event, saving, changed)
 
 
 def _name_by_time(event: Event, read_at: int) -> list[str]:

@@ -6,14 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.model.entry import FILE
 from keepfast.model.errors import KeepfastError
+from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
 from keepfast.secrets.values import SHORTEST, strike, values_of
 
 if TYPE_CHECKING:
+    from keepfast.model.entry import Entry
+    from keepfast.model.event import Event
     from keepfast.store.repository import Repository
+    from keepfast.store.save import Saving
 
 MOST_FILES, LARGEST = 100, 64 << 10
 """Sealed files, and their bytes, that are looked into: somebody may wait for the brief."""
+SUMMARY = 80
+"""Characters of a summary. It is cut when it has no secrets any more: half of one would not be recognised."""
 
 
 class KnownSecrets:
@@ -22,6 +28,12 @@ class KnownSecrets:
     def __init__(self, repository: Repository, workspace: str) -> None:
         self.repository, self.workspace = repository, workspace
         self._values: set[str] | None = None
+
+    def add(self, path: bytes, content: bytes) -> None:
+        """Know the values of one more file, which is about to be sealed."""
+        if self._values is None:
+            self._values = self._load()
+        self._values |= values_of(path, content)
 
     def strike(self, text: str) -> str:
         """Return the text without what looks like a secret, and without the values of sealed files."""
@@ -49,3 +61,17 @@ class KnownSecrets:
             except KeepfastError:
                 continue  # its key is not at hand, or it is damaged: nothing of it can be told either
         return values
+
+
+def guard(event: Event, saving: Saving, changed: list[Entry]) -> None:
+    """Redact in an event's texts what sealed files hold, those of the newest version and those of this save."""
+    secrets, noted = KnownSecrets(saving.repository, saving.row.id), saving.copies.noted or {}
+    for entry in [entry for entry in changed if entry.content in noted]:
+        secrets.add(entry.path, noted[entry.content])
+    event.message, summary = secrets.strike(event.message), secrets.strike(event.summary)
+    event.summary = summary if len(summary) <= SUMMARY else head(summary, SUMMARY - 1) + "…"
+    event.tags = tuple(dict.fromkeys([secrets.strike(tag) for tag in event.tags]))
+    event.key_points = tuple([secrets.strike(point) for point in event.key_points])
+    if event.notes is not None:
+        told = ("analysis", "stated")
+        event.notes = {key: secrets.strike_all(one) if key in told else one for key, one in event.notes.items()}

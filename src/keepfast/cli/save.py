@@ -94,6 +94,7 @@ def _save(
         task=_word("task", task_id),
         created_by="auto" if auto else "user",
         summary=_text(message).strip().partition("\n")[0] if auto and message else "",
+        guarded=bool(message or tags) and not auto,
     )
     if auto:
         return _save_quietly(session, event)

@@ -15,13 +15,10 @@ from keepfast.mcp.visit import Visit, Visits
 from keepfast.model.errors import Failed, Usage
 from keepfast.model.event import Event
 from keepfast.present.json_forms import kept
-from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
 from keepfast.state.pending_events import PendingEvent
 
 Line = Annotated[str, Field(max_length=1_000)]
-SHORT = 80
-"""A summary is one line of at most so many characters; the message keeps all of it."""
 
 
 def checkpoint_save(
@@ -56,7 +53,7 @@ def checkpoint_save(
     with visits.open() as visit:
         event = _of_session(visit, visits.session(visit))
         event.message = f"{summary}\n\n{description.strip()}".strip()
-        event.summary = redact(summary) if len(summary) <= SHORT else head(redact(summary), SHORT - 1) + "…"
+        event.summary, event.guarded = summary, True
         event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
         event.key_points = without_repeats((*stated["decisions"], *event.key_points))
         event.notes = _with_stated(event.notes or {}, "".join(_plain([current_task])), stated)

@@ -48,6 +48,7 @@ class Event:
         "created_by",
         "cwd",
         "force",
+        "guarded",
         "keep",
         "key_points",
         "message",
@@ -99,6 +100,7 @@ class Event:
         named: tuple[bytes, ...] = (),
         until: int = 0,
         partial: tuple[bytes, ...] = (),
+        guarded: bool = False,
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
         self.pinned, self.session, self.task, self.created_by, self.adopt = pinned, session, task, created_by, adopt
@@ -114,6 +116,8 @@ class Event:
         self.named, self.until, self.partial = named, until, partial
         # `named`: paths that were there when `command` was about to run. `until`: when it runs, saved or not.
         # `partial`: the tree has too many files, and the version is about these paths alone.
+        self.guarded = guarded
+        """Are values of sealed files redacted in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
         """Did the conversation go on since the last checkpoint of its session?"""
 

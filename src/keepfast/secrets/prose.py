@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from keepfast.secrets.declarations import CHOSEN, WORD
 from keepfast.secrets.light_re import lazy
 
@@ -45,6 +47,10 @@ _BEHIND = """
 """
 BEHIND = {letters[0]: letters[1:] for letters in _BEHIND.split()}
 """Which letters follow which in English: of random letters, one in forty words of ten is made so."""
+FEWEST_LETTERS, MOST_LETTERS = 12, 64
+MEAN_WORD, DISORDER = 5, 0.65
+"""Letters in a word on average, and disorder per letter: nine in ten passwords of random letters are beyond both, and four in a
+thousand identifiers."""
 
 
 def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
@@ -76,6 +82,29 @@ def _stands_alone(name: str, before: str) -> bool:
 def is_public(value: str) -> bool:
     """Is it a name that everybody knows, such as `HS256` or `OAuth2`?"""
     return PUBLIC.fullmatch(value) is not None
+
+
+def is_random(value: str) -> bool:
+    """Is it letters of both cases in no order, as a password generator makes them, and no identifier?
+
+    Disorder is letters that do not follow one another in words (these count twice), changes of case, and words of one letter.
+    """
+    letters = value[:-1] if value[-1:].isdigit() else value
+    if not (FEWEST_LETTERS <= len(letters) <= MOST_LETTERS and letters.isascii() and letters.isalpha()):
+        return False
+    if letters.islower() or letters.isupper():
+        return False
+    words = WORD.findall(letters)
+    if len(letters) >= MEAN_WORD * len(words):
+        return False
+    disorder = sum(len(word) == 1 for word in words)
+    for one, other in pairwise(letters):
+        if one.islower() and other.isupper():
+            disorder += 1  # where a word begins, any letter may stand
+        else:
+            disorder += one.islower() != other.islower()
+            disorder += 2 * (other.lower() not in BEHIND[one.lower()])
+    return disorder >= DISORDER * len(letters)
 
 
 def _is_spoken(value: str) -> bool:

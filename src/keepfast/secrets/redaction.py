@@ -34,7 +34,7 @@ from keepfast.secrets.patterns import (
     VALUED,
     WRAP,
 )
-from keepfast.secrets.prose import TRODDEN, is_prose, is_public
+from keepfast.secrets.prose import TRODDEN, is_prose, is_public, is_random
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -441,8 +441,8 @@ def _is_argument(value: str) -> bool:
 
 
 def _is_words(value: str) -> bool:
-    """Is it a name made of words, such as `session-token-secret`, `user.password` or `getToken`?"""
-    return WORDS.fullmatch(value) is not None
+    """Is it a name made of words, such as `session-token-secret`, `user.password` or `getToken`? Random letters are none."""
+    return WORDS.fullmatch(value) is not None and not is_random(value)
 
 
 def _parameters(text: str) -> Iterator[Span]:

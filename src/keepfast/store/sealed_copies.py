@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LEAST = 16
 """Shorter contents are equal by chance: an empty `.env` says nothing about other empty files."""
+MOST_NOTED, LARGEST_NOTED = 100, 64 << 10
+"""Contents that are noted, and the bytes of one."""
 
 
 class SealedCopies:
@@ -25,19 +27,25 @@ class SealedCopies:
         """Ids of sealed contents in the newest version, by size; None until somebody asks."""
         self._added: dict[int, set[bytes]] = {}
         """Digests of what was sealed since, by size. They stay in memory: on disk they would tell of the contents."""
+        self.noted: dict[bytes, bytes] | None = None
+        """Small contents that were sealed since, by their ids, for whoever asks for them before the save; None: nobody does."""
 
     def add(self, read: Callable[[int], bytes], seal: Callable[[Callable[[int], bytes]], bytes]) -> bytes:
         """Return what `seal` makes of the stream, and remember the content."""
-        total, size = blake3(), 0
+        total, size, parts = blake3(), 0, list[bytes]()
 
         def pull(most: int) -> bytes:
             nonlocal size
             data = read(most)
             total.update(data)
             size += len(data)
+            if self.noted is not None and size <= LARGEST_NOTED:
+                parts.append(data)
             return data
 
         key = seal(pull)
+        if self.noted is not None and size <= LARGEST_NOTED and len(self.noted) < MOST_NOTED:
+            self.noted[key] = b"".join(parts)
         self._added.setdefault(size, set()).add(total.digest())
         return key
 

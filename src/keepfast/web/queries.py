@@ -256,7 +256,7 @@ class Desk:
 
         row = self.row(workspace)
         event = Event(row.path, self.now(), message=message, name=checked_name(name) if name else "",
-                      tags=tuple(tags), pinned=pinned)  # fmt: skip
+                      tags=tuple(tags), pinned=pinned, guarded=True)  # fmt: skip
         outcome = self.engine.handle(event)
         if outcome.checkpoint is None:
             raise Conflict(f"{show(row.path)} is no longer this workspace.", "Is the folder there?")
