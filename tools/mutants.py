@@ -1,7 +1,8 @@
 """Take out one check at a time and see that its tests notice: `python tools/mutants.py [WORD…]` (`make mutants`).
 
 Each row names a check, the line that makes it, what stands there instead, and the tests that must fail then. The sources are
-copied, so that nothing here is changed. Checks of the page have rows of their own in tests/web/mutants.py.
+copied, so that nothing here is changed. A row whose file, line or tests are gone is stale: it is named, the other rows are
+tried, and the end is not 0. Checks of the page have rows of their own in tests/web/mutants.py.
 """
 
 from __future__ import annotations
@@ -38,22 +39,24 @@ MUTANTS = (
            'return _foreign(there) or (_foreign(os.path.dirname(there)) if os.path.isfile(there) else "")', 'return ""',
            "tests/cli/test_trust.py"),
     Mutant("a supervisor is believed by its shim", "present/supervision.py",
-           'return folder if _process(_content(folder + LOCK)) in above else ""', "return folder",
+           'return folder if _process(content(folder + LOCK)) in above else ""', "return folder",
            "tests/hook/test_environment.py tests/hook/test_start.py tests/runner/process/test_guard.py"),
     Mutant("a run that is over silences nobody", "present/supervision.py",
            "if not _is_held(folder + LOCK):", "if False:",
            "tests/hook/test_environment.py tests/hook/test_start.py tests/runner/process/test_guard.py"),
     Mutant("a link in the place of a marker is not followed", "workspace/marker.py",
-           "O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC", "O_RDONLY | O_DIRECTORY | O_CLOEXEC",
+           'folder + b"/" + MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW', 'folder + b"/" + MARKER, O_RDONLY | O_DIRECTORY',
            "tests/cli/test_markers.py tests/hook/test_markers.py"),
-    Mutant("a marker counts for its own folder", "ownership.py",
+    Mutant("a marker counts for its own folder", "settings/ownership.py",
            "return HERE if is_same_folder(folder, where) else ELSEWHERE", "return HERE",
            "tests/cli/test_markers.py tests/hook/test_markers.py"),
-    Mutant("an unknown marker counts for nothing", "ownership.py",
+    Mutant("an unknown marker counts for nothing", "settings/ownership.py",
            "elif verdict != UNKNOWN or is_vouched(said, store, stores):", "else:",
            "tests/cli/test_markers.py tests/hook/test_markers.py"),
     Mutant("an agent does not say that a folder moved", "cli/init.py",
            "if moved and session.around.is_agents():", "if False:", "tests/cli/test_markers.py"),
+    Mutant("no variable leads Python to another library", "agents/launcher.py",
+           "        forget=FORGET,\n", '        forget="",\n', "tests/hook/test_python_variables.py"),
     # Let nothing leak
     Mutant("no cut goes through a secret", "secrets/cuts.py",
            "return text[: min([first + start for start in lost], default=most)]", "return text[:most]",
@@ -108,20 +111,37 @@ MUTANTS = (
     Mutant("a tree that is too large is told", "app/hooks.py",
            "failed = self._broken_settings() or self._unsaved() or self._never_saved()", 'failed = self._broken_settings()',
            "tests/hook/test_unsaved_folders.py"),
-    Mutant("what a destructive command names is kept", "app/hooks.py",
-           "if self._threat() is None:", "if True:", "tests/app/test_threat.py tests/hook/test_unsaved_folders.py tests/cli/test_lost_store.py"),
+    Mutant("who destroys something hears of a store that is out of reach", "app/hooks.py",
+           "if threat is None or not threat.is_certain:", "if True:", "tests/hook/test_unsaved_folders.py tests/cli/test_lost_store.py"),
+    Mutant("what a destructive command names is kept in a large tree", "app/hooks.py",
+           'if threat is not None and b"" not in paths and self._is_too_large():', "if False:", "tests/hook/test_unsaved_folders.py"),
+    Mutant("a tree that may be too large is counted without the lock", "app/checkpoint.py",
+           "            self.refuse_too_many(root, FOREVER)\n", "            pass\n", "tests/hook/test_unsaved_folders.py"),
 )  # fmt: skip
 
 
 def main(words: list[str]) -> int:
-    survived = 0
+    failed = 0
     chosen = [one for one in MUTANTS if all(word in one.check for word in words)]
     for mutant in chosen:
-        said = tried(mutant)
-        survived += said != "caught"
-        print(f"{said:9} {mutant.check} ({mutant.file})", flush=True)
-    print(f"{len(chosen) - survived} passed, {survived} failed")
-    return 1 if survived else 0
+        why = stale(mutant)
+        said = "STALE" if why else tried(mutant)
+        failed += said != "caught"
+        print(f"{said:9} {mutant.check} ({mutant.file}){': ' if why else ''}{why}", flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def stale(mutant: Mutant) -> str:
+    """Why the row cannot be tried any more; empty if its line stands in its file once, and its tests are there."""
+    path = HERE / "src/keepfast" / mutant.file
+    if not path.is_file():
+        return "there is no such file"
+    places = path.read_text().count(mutant.old)
+    if places != 1:
+        return f"its text stands there {places} times: {mutant.old!r}"
+    gone = [name for name in mutant.tests.split() if not (HERE / name).is_file()]
+    return f"no such tests: {', '.join(gone)}" if gone or not mutant.tests else ""
 
 
 def tried(mutant: Mutant) -> str:
@@ -133,13 +153,13 @@ def tried(mutant: Mutant) -> str:
         for part in ("pyproject.toml", "README.md", "setup.py", "CHANGELOG.md", "LICENSE"):
             shutil.copy(HERE / part, folder / part)
         path = folder / "src/keepfast" / mutant.file
-        text = path.read_text()
-        if text.count(mutant.old) != 1:
-            return f"{text.count(mutant.old)} places"
-        path.write_text(text.replace(mutant.old, mutant.new))
+        path.write_text(path.read_text().replace(mutant.old, mutant.new))
         words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests.split()]
         variables = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=PATIENCE)
+        try:
+            done = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            return "TOO LONG"
         if done.returncode == 1:
             return "caught"
         return "SURVIVED" if done.returncode == 0 else f"exit {done.returncode}"

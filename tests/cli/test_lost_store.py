@@ -407,6 +407,19 @@ def test_a_store_that_the_marker_names_is_told_with_a_way_out(bare: Box, verb: s
     assert not bare.store.exists()
 
 
+@pytest.mark.parametrize("verb", ["save", "checkpoint"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_hooks_are_silent_where_the_marker_names_another_homes_store(bare: Box, verb: str, is_there: bool) -> None:
+    """`status` finds it by itself: nothing needs to be kept for it."""
+    if not is_there:
+        shutil.rmtree(bare.home / "disk")
+    result = bare.call(verb, "--auto")
+
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert not bare.store.exists()
+    assert bare.call("status").code == MISSING
+
+
 def test_the_store_that_the_marker_names_can_be_given(bare: Box) -> None:
     assert len(bare.call("--store", str(bare.home / "disk/keepfast/store"), "list", "--json").json()) == 1
 

@@ -87,6 +87,85 @@ def test_the_text_of_files_that_were_changed_before_is_in_the_brief(ground: Grou
     assert "two = 1" in told(second)
 
 
+LONG = "".join([f"def function_{number}(a, b):\n    return a * {number} + b\n\n\n" for number in range(1_000)])
+
+
+def parts(ground: Ground, session: str) -> str:
+    """Both parts of what a session is told after a clear."""
+    replies = [
+        answer(ground, "SessionStart", part, source="clear", session_id=session, transcript_path="") for part in (1, 2)
+    ]
+    return "\n".join([told(reply) for reply in replies])
+
+
+def edit_a_long_file(ground: Ground) -> None:
+    changed = LONG.replace("a * 500 + b", "a * 500 - b")
+    for name in ("long.py", "read.py"):
+        (ground.project / name).write_text(LONG)
+    begin(ground)
+    talk = Session(cwd=str(ground.project), files={"long.py": LONG, "read.py": LONG})
+    talk.asked("Subtract in function 500 of long.py")
+    talk.read("read.py", 2_401, 20)
+    talk.edit("long.py", "a * 500 + b", "a * 500 - b")
+    talk.said("Done.")
+    (ground.project / "long.py").write_text(changed)
+    work(ground, talk, SESSION, 0)
+
+
+def test_several_clears_in_a_row_do_not_change_which_lines_are_shown(ground: Ground) -> None:
+    edit_a_long_file(ground)
+    texts = []
+    for number, name in enumerate(NAMES, 1):
+        texts.append(parts(ground, name))
+        talk = Session(cwd=str(ground.project))
+        talk.asked("hello")
+        talk.said("Fine.")
+        work(ground, talk, name, number)
+    texts.append(parts(ground, "55555555-2222-4333-8444-555555555555"))
+
+    for text in texts:
+        assert "return a * 500 - b" in text and "return a * 600 + b" in text
+        assert "M long.py L2002" in text and "r read.py L2401-2420" in text
+        assert "### long.py\n@1942-2062\n" in text and "### read.py\n@2401-2420\n" in text
+
+
+def test_what_was_changed_before_is_shown_beside_what_the_session_changed_in_the_same_file(ground: Ground) -> None:
+    edit_a_long_file(ground)
+    parts(ground, NAMES[0])
+    text = (ground.project / "long.py").read_text()
+    talk = Session(cwd=str(ground.project), files={"long.py": text})
+    talk.asked("continue")
+    talk.edit("long.py", "    return a * 5 + b\n", "    a += 1\n    b += 1\n    return a * 5 - b\n")
+    talk.said("Done.")
+    (ground.project / "long.py").write_text(talk.files[talk.path("long.py")])
+    work(ground, talk, NAMES[0], 1)
+
+    found = parts(ground, NAMES[1])
+
+    assert "M long.py L22-24,2004" in found
+    assert "return a * 5 - b" in found and "return a * 500 - b" in found
+
+
+def test_where_no_conversation_can_be_read_the_lines_come_from_the_notes(ground: Ground) -> None:
+    from keepfast.app.resume import Resuming
+    from keepfast.model.document import Header
+
+    edit_a_long_file(ground)
+    engine = ground.engine
+    try:
+        resuming = Resuming(engine, str(ground.project).encode(), ground.workspace)
+        found = resuming.newest()
+        assert found is not None
+        members = {key: part for key, part in found.header.members.items() if key != "conversation"}
+        lost = found._replace(header=Header(members))
+        (ground.base / f"{SESSION}.jsonl").unlink()
+        text = resuming.brief(lost).text
+    finally:
+        engine.close()
+
+    assert "return a * 500 - b" in text
+
+
 def test_a_larger_request_and_steps_of_its_own_replace_what_was_taken_over(ground: Ground) -> None:
     first(ground)
     begin(ground, NAMES[0], "clear")

@@ -13,8 +13,13 @@ from typing import Any
 
 import pytest
 
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.app import checkpoint, checkpoint_save, scan
+from keepfast.model.errors import TooMany
+from keepfast.model.event import Event
 from keepfast.state.notices import unsaved
 
+from .background import attending
 from .ground import Ground
 
 FEW = 20
@@ -248,6 +253,49 @@ def test_a_command_that_is_the_first_to_meet_too_many_files_is_protected_too(sta
     assert started.tool("Bash", command="rm -rf one") == {}
 
     assert {f"one/{n}" for n in range(FEW // 2)} <= set(started.contents(started.checkpoints()[-1]))
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("work that grows with the tree")
+
+
+def test_a_command_in_a_large_tree_that_was_never_saved_waits_for_no_count(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.engine.init(os.fsencode(ground.project))
+    ground.configure(capture={"max_files": FEW})
+    grow(ground)
+    said = {"tool_name": "Bash", "tool_input": {"command": "rm -rf one"}, "tool_use_id": "toolu_1"}
+    event = claude_code.read(json.dumps(ground.payload("PreToolUse", **said)).encode(), {})
+    monkeypatch.setattr(checkpoint_save, "scan_changes", refuse)
+    monkeypatch.setattr(scan, "count", refuse)
+
+    reply = attending(ground.engine, event).attend()
+
+    (row,) = ground.checkpoints()
+    assert ground.header(row)["partial"] == ["one"]
+    assert set(ground.contents(row)) == {f"one/{n}" for n in range(FEW // 2)}
+    assert not (reply.ask or reply.deny or reply.told_agent or reply.told_user)
+
+
+def test_a_small_tree_that_was_never_saved_is_saved_as_a_whole_before_a_command(ground: Ground) -> None:
+    ground.engine.init(os.fsencode(ground.project))
+    grow(ground)
+
+    assert ground.tool("Bash", command="rm -rf one") == {}
+
+    assert {"a.txt", "one/0", "two/0"} <= set(ground.contents(ground.checkpoints()[-1]))
+
+
+def test_nobody_waits_for_whoever_counts_a_large_tree(crowded: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock is for saving: a tree that cannot be saved, as far as anybody knows, is counted without it."""
+    engine, due = crowded.engine, Event(os.fsencode(crowded.project), 0, trigger="auto", adopt=True)
+    with pytest.raises(TooMany):
+        engine.handle(due)
+    monkeypatch.setattr(checkpoint, "Folder", refuse)
+
+    with pytest.raises(TooMany):
+        engine.handle(due)
 
 
 VAGUE = [

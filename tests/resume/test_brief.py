@@ -214,6 +214,18 @@ def test_a_very_long_file_is_shown_around_its_changes() -> None:
     assert "line_20000 = 0" in result.text
 
 
+@pytest.mark.parametrize("count", [1, 6])
+def test_very_long_files_of_which_no_place_is_known_are_shown_from_their_beginning(count: int) -> None:
+    lines: list[str | None] = [f"value_{number} = {number} + offset" for number in range(4_000)]
+    files = [WorkingFile(f"/p/part{number}.py", list(lines)) for number in range(count)]
+    found = brief.build(Notes(current_task="count", cwd="/p"), files, tokens=5_000)
+
+    starts = {path: [one.start for one in found.excerpts if one.path == path] for path in [file.path for file in files]}
+    assert all(lines and min(lines) == 1 for lines in starts.values())
+    assert 4_000 < found.tokens <= 5_000
+    assert "Not shown" not in found.text
+
+
 def test_notes_go_to_json_and_back() -> None:
     conversation = transcript.read(shop().bytes())
     notes = noting.take(conversation)

@@ -90,7 +90,107 @@ def test_a_command_that_runs_tests_is_the_last_test(command: str) -> None:
 
     run = taken(session).last_run
 
-    assert run is not None and run.passed and run.command == command
+    assert run is not None and not run.failed and run.command == command
+
+
+TOLD = [
+    "pytest -q",
+    "cd a && pytest -q",
+    "cd a; pytest -q",
+    "go vet ./... && go test ./... && git commit -qm x",
+    "set -e; npm run build; npm test; echo done",
+    "set -euo pipefail\ngo test ./... 2>&1 | tee log\n",
+    "pytest -q || exit 1; echo done",
+    "pytest -q || { echo broken; exit 2; }",
+    "(cd web && npm test)",
+    "{ pytest -q; }",
+    "bash -euo pipefail -c 'pytest -q | tail'",
+    "timeout 60 bash -c 'cd a && pytest -q'",
+    "time make test",
+    "if [ -d a ]; then cd a; fi; pytest -q",
+    "echo | pytest -q",
+]
+MASKED = [
+    "pytest -q || true",
+    "go test ./... ; true",
+    "go test ./x || true; go build ./cmd || true",
+    "pytest -q 2>&1 | tail -5",
+    "go test ./... | tee log",
+    "pytest -q; echo $?",
+    "pytest -q\necho done",
+    "pytest -q &",
+    "! pytest -q",
+    "make build || pytest -q",
+    "if pytest -q; then echo a; fi",
+    "for d in a b; do pytest $d; done",
+    "out=$(pytest -q); echo $out",
+    "bash -c 'pytest -q || true'",
+    "bash -c 'pytest -q' | tail",
+    "(pytest -q || true) && echo done",
+    "set -e; pytest -q && echo a; true",
+    "set -e; set +e; pytest -q; true",
+    "set -o pipefail; pytest -q | tail; echo done",
+    "pytest -q || { echo broken; exit 0; }",
+    "t() { pytest -q; }; t; true",
+]
+
+
+@pytest.mark.parametrize("command", TOLD)
+def test_an_exit_code_of_zero_says_that_the_test_passed(command: str) -> None:
+    session = Session()
+    session.run(command, "")
+
+    run = taken(session).last_run
+
+    assert run is not None and run.passed
+
+
+@pytest.mark.parametrize("command", MASKED)
+def test_a_masked_exit_code_says_nothing_of_the_test(command: str) -> None:
+    session = Session()
+    session.run("pytest tests/unit", "1 failed", failed=True)
+    session.run(command, "collected 3 items\n")
+    notes = taken(session)
+
+    run = notes.last_run
+
+    assert run is not None and run.command == command
+    assert not run.passed and not run.is_known and "collected" in run.tail
+    assert not [one for one in notes.blockers if "test fails" in one]
+    assert "## Last test: result not known\n$ " in render_notes(notes)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "result"),
+    [
+        ("pytest -q || true", "...\n3 passed in 0.04s\n", "passed"),
+        ("pytest | tail -1", "===== 3 passed, 1 warning in 0.04s =====\n", "passed"),
+        ("pytest | tail -1", "==== 1 failed, 3 passed in 0.04s ====\n", "FAILED"),
+        ("pytest || true", "no tests ran in 0.01s\n", "result not known"),
+        ("go test ./... | tail -3", "ok  \tshop/cart\t0.004s\nok  \tshop/tax\t(cached)\n", "passed"),
+        ("go test ./... | tail -3", "ok  \tshop/cart\t0.004s\nFAIL\tshop/tax\t0.1s\nFAIL\n", "FAILED"),
+        ("go test ./... | grep ok", "ok  \tshop/cart\t0.004s\n", "result not known"),
+        ("go test ./x || true; go build ./cmd || true", "ok  \tshop/x\t0.004s\n", "result not known"),
+        ("ruff check . ; pytest -q", "All checks passed!\n3 passed in 0.04s\n", "passed"),
+        ("mypy src; pytest -q | cat", "Success: no issues found in 3 source files\n", "result not known"),
+        ("python -m unittest 2>&1 || true", "Ran 3 tests in 0.001s\n\nOK\n", "passed"),
+        ("npm test | tail", "Tests:       3 passed, 3 total\n", "passed"),
+    ],
+)
+def test_where_the_exit_code_is_masked_the_output_may_say_it(command: str, output: str, result: str) -> None:
+    session = Session()
+    session.run(command, output)
+
+    assert f"## Last test: {result}\n" in render_notes(taken(session))
+
+
+def test_a_test_in_the_background_has_no_result_yet() -> None:
+    session = Session()
+    session.call(
+        "Bash", {"command": "pytest -q", "run_in_background": True}, "Command running in background with ID: x"
+    )
+
+    assert "## Last test: result not known\n" in render_notes(taken(session))
 
 
 @pytest.mark.parametrize(

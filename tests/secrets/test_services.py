@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter
+from pickle import dumps
 from random import Random
 
 import pytest
@@ -54,6 +55,41 @@ def test_every_known_kind_is_found_in_every_place() -> None:
     assert not {kind for kind, _ in plainly} & {*services.BEGINNINGS} - {"flutterwave-key", "duffel-token"}
     # The shortest of some kinds, and addresses whose passwords are percent-encoded already.
     assert len(left) - len(plainly) <= 40
+
+
+def begun(value: str) -> dict[str, bytes]:
+    """The key right behind what begins a line, or a text, and is no part of it."""
+    return {
+        "comment": f"--{value}\n".encode(),
+        "later comment": f"x = 1\n--{value}\n".encode(),
+        "first line that a patch takes out": f"-{value}\n".encode(),
+        "first line that a patch brings": f"+{value}\n".encode(),
+        "pickle": dumps({"a": [value]}, 4),
+        "pickle of several": dumps([1, {"name": "bob", "other": value, "last": value}], 5),
+    }
+
+
+def test_a_key_behind_what_begins_a_line_or_a_text_is_found() -> None:
+    samples = [sample for sample in known(SEED) if "\n" not in sample.value]
+    written = [(sample.kind, way, raw) for sample in samples for way, raw in begun(sample.value).items()]
+
+    clear = [(kind, way) for kind, way, raw in written if not is_secret(b"a.lua", raw)]
+
+    assert len(written) > 1_000
+    assert clear == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/* of a style */\n  --sk-button-background-color-2: #fff;\n  --key-width: 32px;\n",
+        "git log --sk-something-with-a-long-name-2\n", "tool --sdk-0b6e1c2d-1111-4222-8333-444455556666\n",
+        "clé: naïve résumé, façade-sk-of-some-building-in-2024-or-so\n",
+    ],
+)  # fmt: skip
+def test_an_option_or_a_variable_of_a_style_is_no_comment(text: str) -> None:
+    assert not is_secret(b"a.txt", text.encode())
+    assert not is_secret(b"a.txt", text.encode("latin-1"))
 
 
 def interrupted(value: str) -> dict[str, str]:

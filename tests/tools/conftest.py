@@ -5,4 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tools" / "briefs"))
+TOOLS = Path(__file__).parent.parent.parent / "tools"
+
+sys.path[:0] = [str(TOOLS), str(TOOLS / "briefs")]

@@ -16,7 +16,9 @@ from keepfast.fsutil.descriptors import LONG
 from keepfast.model.entry import FOLDER, Entry
 from keepfast.model.errors import Damaged
 from keepfast.model.restore_plan import refuse_crafted
-from keepfast.workspace.system_calls import System
+from keepfast.workspace.apply_result import Applied
+from keepfast.workspace.placement import Placing
+from keepfast.workspace.system_calls import Folders, System
 from tests.app.restore.ground import Ground
 
 NAME = b"deepdeep"
@@ -146,3 +148,22 @@ def test_the_way_up_of_a_vanished_tree_is_gone_once(ground: Ground, gone: str) -
         sys.setprofile(None)
 
     assert steps < 20 * levels
+
+
+def test_folders_without_rows_are_made_however_many_there_are(tmp_path: Path) -> None:
+    """A bundle may name one file below more folders than Python recurses."""
+    path = b"/".join([b"d"] * LEVELS + [b"f"])
+    (tmp_path / "tree").mkdir()
+    root = os.open(tmp_path / "tree", os.O_RDONLY)
+    system = System()
+    placing = Placing(root, None, Folders(root, system), system, None, Applied())  # type: ignore[arg-type]
+
+    parent, last = placing.parent_made(path)
+
+    os.close(os.open(last, os.O_CREAT | os.O_WRONLY, dir_fd=parent))
+    placing.folders.close()
+    folder = system.open_folder(root, path.rpartition(b"/")[0])
+    assert os.listdir(f"/proc/self/fd/{folder}") == ["f"]
+    os.close(folder)
+    os.close(root)
+    subprocess.run(["rm", "-rf", str(tmp_path / "tree")], check=True)

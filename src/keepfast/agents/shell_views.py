@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.shell.destruction import DEEPEST, WORDS_OF_THE_SHELL
 from keepfast.shell.programs import CARRIERS, SHELLS, WITH_VALUE
@@ -29,6 +30,11 @@ KEEPERS = frozenset("add install i remove rm uninstall update upgrade up why lis
 MODULES = ("python", "pypy", "coverage")
 """Programs that run the module behind `-m`."""
 MOST_TRIED = 32
+PIPES = ("|", "|&")
+MOST_BEHIND = 8
+OPENING = frozenset(("if", "while", "until", "for", "case", "select"))
+CLOSING = frozenset(("fi", "done", "esac"))
+"""Words between which a command may run never, or often, and whose exit code is that of the last one."""
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 
 
@@ -68,26 +74,191 @@ def shown(command: str, output: str, cwd: str) -> tuple[str, int, list[str]] | N
     return _absolute(path, cwd), start, lines
 
 
-def programs(command: str, depth: int = 0) -> Iterator[str]:
+class Strictness(NamedTuple):
+    """What `set` has switched on."""
+
+    errexit: bool = False
+    pipefail: bool = False
+
+    def after(self, words: list[str]) -> Strictness:
+        """The same once these options of `set` or of a shell are given."""
+        errexit, pipefail = self
+        for word in words:
+            sign, letters = word[:1], word[1:]
+            if word == "pipefail" or word == "errexit":
+                pipefail, errexit = pipefail or word == "pipefail", errexit or word == "errexit"
+            elif sign in ("-", "+") and letters.isalpha() and "e" in letters:
+                errexit = sign == "-"
+        return Strictness(errexit, pipefail and "+o" not in words)
+
+
+PLAIN = Strictness()
+
+
+class Part(NamedTuple):
+    """One of the commands that a command is made of."""
+
+    programs: list[str]
+    """The program that it runs and those that this one runs, each with its words on one line. What is quoted is no word."""
+    is_told: bool
+    """Does the exit code 0 of the whole say that this one ran and did not fail?"""
+    into: frozenset[str]
+    """The programs that its output goes through."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A simple command or a group, up to the operator behind it."""
+
+    words: list[Word] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    """Those whose output makes a word of it."""
+    group: list[_Node] = field(default_factory=list)
+    after: str = ""
+
+    def name(self) -> str:
+        return self.words[0].text.rpartition("/")[2] if self.words else ""
+
+    def leading(self) -> list[str]:
+        """The words of the shell that it begins with."""
+        found = []
+        for word in self.words:
+            if word.is_quoted or word.text not in WORDS_OF_THE_SHELL | OPENING:
+                break
+            found.append(word.text)
+        return found
+
+    def ends_failing(self, follows_failure: bool = True) -> bool:
+        """Does it end the shell with another exit code than 0?"""
+        if self.group:
+            return self.group[-1].ends_failing(False)
+        if self.name() not in ("exit", "return"):
+            return False
+        if len(self.words) == 1 or not self.words[1].is_sure:
+            return follows_failure
+        return self.words[1].text != "0"
+
+
+def programs(command: str) -> Iterator[str]:
     """The programs that a command runs, each with its words on one line. What is quoted, or in a here-document, is no word."""
-    words: list[Word] = []
-    bodies: list[str] = []
-    for token in [*read(command), ";"] if depth <= DEEPEST else []:
+    for part in parts(command):
+        yield from part.programs
+
+
+def parts(
+    command: str,
+    depth: int = 0,
+    is_told: bool = True,
+    strictness: Strictness = PLAIN,
+    into: frozenset[str] = frozenset(),
+) -> Iterator[Part]:
+    """The commands that a command is made of, also those in scripts and substitutions. Where in doubt, none is told of."""
+    if depth > DEEPEST:
+        return
+    for node, told, behind in _judged(_nodes(iter(read(command))), is_told, strictness, into):
+        for inner in node.commands:
+            yield from parts(inner, depth + 1, False)
+        scripts: list[tuple[str, list[str]]] = []
+        lines = list(_run(node.words, node.bodies, depth, scripts))
+        if lines:
+            yield Part(lines, told, behind)
+        for script, options in scripts:
+            yield from parts(script, depth + 1, told, Strictness().after(options), behind)
+
+
+def _nodes(tokens: Iterator[Word | Redirection | str], depth: int = 0) -> list[_Node]:
+    """The nodes up to the end, or of a group up to what closes it."""
+    found: list[_Node] = []
+    node = _Node()
+    for token in tokens:
         if isinstance(token, Word):
-            words.append(token)
-            for inner in token.commands:
-                yield from programs(inner, depth + 1)
+            is_first = not node.words and not token.is_quoted
+            if is_first and depth and token.text == "}":
+                break
+            if is_first and depth < DEEPEST and token.text == "{":
+                node.group = _nodes(tokens, depth + 1)
+            else:
+                node.words.append(token)
+                node.commands += token.commands
         elif isinstance(token, Redirection):
-            bodies.append(token.body)
-            for inner in token.commands:
-                yield from programs(inner, depth + 1)
+            node.bodies.append(token.body)
+            node.commands += token.commands
+        elif token == "(" and not node.words and depth < DEEPEST:
+            node.group = _nodes(tokens, depth + 1)
+        elif token == ")" and depth:
+            break
         else:
-            yield from _run(words, bodies, depth)
-            words, bodies = [], []
+            node.after = token
+            found.append(node)
+            node = _Node()
+    return [one for one in [*found, node] if one.words or one.group or one.commands]
 
 
-def _run(words: list[Word], bodies: list[str], depth: int, inside: bool = False) -> Iterator[str]:
-    """`inside`: of a program that runs another one, all of whose words are tried anyway."""
+def _judged(
+    nodes: list[_Node], is_told: bool, strictness: Strictness, into: frozenset[str]
+) -> Iterator[tuple[_Node, bool, frozenset[str]]]:
+    """Each simple command, whether the exit code tells of it, and the programs behind it in its pipes."""
+    pipelines = _pipelines(nodes)
+    passed_over = _passed_over(pipelines)
+    depth, before = 0, ""
+    for at, pipeline in enumerate(pipelines):
+        leading = [word for node in pipeline for word in node.leading()]
+        opened = sum([word in OPENING for word in leading])
+        is_plain = not depth and not opened and "!" not in leading
+        depth = max(0, depth + opened - sum([word in CLOSING for word in leading]))
+        if pipeline[0].name() == "set":
+            strictness = strictness.after([word.text for word in pipeline[0].words[1:]])
+        is_seen = passed_over[at] or (strictness.errexit and pipeline[-1].after in (";", "\n"))
+        is_seen = is_seen and is_told and is_plain and before != "||"
+        for node, behind in zip(pipeline, _behind(pipeline, into), strict=True):
+            told = is_seen and (node is pipeline[-1] or strictness.pipefail)
+            if node.words or node.commands:
+                yield node, told, behind
+            yield from _judged(node.group, told, strictness, behind)
+        before = pipeline[-1].after
+
+
+def _pipelines(nodes: list[_Node]) -> list[list[_Node]]:
+    found: list[list[_Node]] = [[]]
+    for node in nodes:
+        found[-1].append(node)
+        if node.after not in PIPES:
+            found.append([])
+    return [pipeline for pipeline in found if pipeline]
+
+
+def _passed_over(pipelines: list[list[_Node]]) -> list[bool]:
+    """Of each: if it fails, is that the exit code of the whole, because all that is behind it is passed over?"""
+    found: list[bool] = []
+    following: list[_Node] = []
+    for pipeline in reversed(pipelines):
+        operator = pipeline[-1].after
+        if not following:
+            found.append(operator != "&")
+        elif operator == "||":
+            found.append(len(following) == 1 and following[0].ends_failing())
+        else:
+            found.append(operator == "&&" and found[-1])
+        following = pipeline
+    return found[::-1]
+
+
+def _behind(pipeline: list[_Node], into: frozenset[str]) -> list[frozenset[str]]:
+    """Of each, the programs that its output goes through; of very many, some."""
+    found = [into]
+    for node in pipeline[:0:-1]:
+        found.append(found[-1] | {node.name()} if len(found[-1]) < MOST_BEHIND else found[-1])
+    return found[::-1]
+
+
+def _run(
+    words: list[Word], bodies: list[str], depth: int, scripts: list[tuple[str, list[str]]], inside: bool = False
+) -> Iterator[str]:
+    """The programs of a simple command; `scripts` gets those that a shell runs, with the shell's options.
+
+    `inside`: of a program that runs another one, all of whose words are tried anyway.
+    """
     while words and ((words[0].text in WORDS_OF_THE_SHELL and not words[0].is_quoted) or words[0].is_assignment):
         words = words[1:]
     if not words or depth > DEEPEST:
@@ -95,16 +266,16 @@ def _run(words: list[Word], bodies: list[str], depth: int, inside: bool = False)
     name = words[0].text.rpartition("/")[2]
     yield " ".join([name, *[word.text for word in words[1:] if not word.is_quoted]])
     if name in CARRIERS and name not in RUNNERS:
-        yield from _run(_carried(name, words[1:]), bodies, depth + 1, inside)
+        yield from _run(_carried(name, words[1:]), bodies, depth + 1, scripts, inside)
     elif name in SHELLS:
-        for script in _scripts(words, bodies):
-            yield from programs(script, depth + 1)
+        options = [word.text for word in words[1:] if not word.is_quoted]
+        scripts += [(script, options) for script in _scripts(words, bodies)]
     elif name.startswith(MODULES):
         at = next((at for at, word in enumerate(words) if word.text == "-m"), len(words))
-        yield from _run(words[at + 1 :], [], depth + 1, inside)
+        yield from _run(words[at + 1 :], [], depth + 1, scripts, inside)
     elif name in RUNNERS and not inside and KEEPERS.isdisjoint([word.text for word in words[1:3]]):
         for at in range(1, min(len(words), MOST_TRIED)):
-            yield from _run(words[at:], [], depth + 1, inside=True)
+            yield from _run(words[at:], [], depth + 1, scripts, inside=True)
 
 
 def _scripts(words: list[Word], bodies: list[str]) -> list[str]:

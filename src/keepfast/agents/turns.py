@@ -14,6 +14,8 @@ LONGEST = {"asked": 40_000, "said": 12_000, "thought": 6_000, "summary": 40_000}
 OUTPUT_HEAD = 2_000
 OUTPUT_TAIL = 6_000
 INPUT = 24_000
+CUT = "\n[…]\n"
+"""What stands in an output for its middle, if that is not kept."""
 
 READ, EDIT, WRITE, SEARCH, RUN, PLAN, ASK, TODO, TASK, AGENT, OTHER = (
     "read edit write search run plan ask todo task agent other".split()
@@ -104,7 +106,7 @@ def clip(text: str, kind: str) -> str:
 def clip_output(text: str) -> str:
     if len(text) <= OUTPUT_HEAD + OUTPUT_TAIL:
         return text
-    return head(text, OUTPUT_HEAD) + "\n[…]\n" + tail(text, OUTPUT_TAIL)
+    return head(text, OUTPUT_HEAD) + CUT + tail(text, OUTPUT_TAIL)
 
 
 def clip_input(values: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,11 @@ class Span:
         """The last line; a deletion (count 0) ends where it starts."""
         return self.start + max(self.count, 1) - 1
 
+    @property
+    def is_placed(self) -> bool:
+        """A change without a place says only that the file was changed."""
+        return bool(self.count) or self.start > 1
+
 
 @dataclass(slots=True)
 class WorkingFile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, unlink, urandom
+from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat, unlink, urandom
 from posix import open as open_fd
 
 from keepfast.app.workspace_lock import Folder
@@ -14,6 +14,7 @@ from keepfast.model.errors import (
     NoWorkspace,
     OtherStore,
     Refused,
+    TooMany,
     Unreachable,
     Usage,
     sentence,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from keepfast.workspace.reader import Sink
 
 
-PATIENT, QUICK, LONGEST = 1.0, 0.2, 10.0
+PATIENT, QUICK, FOREVER = 1.0, 0.2, float("inf")
 """Seconds in which the entries of a folder are counted: at a session's start, and before other events protect it."""
 DAY = 86_400_000_000_000
 MOST_SHOWN = 300
@@ -105,6 +106,9 @@ class Engine:
 
     def _handle(self, event: Event, root: bytes, workspace: str) -> Outcome:
         self.place.refuse_parts()
+        if not event.only and self._is_counted_first(self.place.folder(workspace)):
+            # Without the lock: whoever saves what a command names does not wait until all the rest was counted.
+            self.refuse_too_many(root, FOREVER)
         with Folder(self, root, workspace) as folder:
             changes: Any = None
             if event.only:
@@ -117,6 +121,18 @@ class Engine:
             from keepfast.app.checkpoint_save import make
 
             return make(self, event, folder, changes)
+
+    def _is_counted_first(self, folder: str) -> bool:
+        """Was the tree never saved as a whole, or had it too many files when that was last tried?"""
+        try:
+            stat(folder + "/cache")
+            stat(folder + UNSAVED)
+        except OSError as error:
+            return str(error.filename) == folder + "/cache"
+        from keepfast.state.notices import unsaved
+
+        found = unsaved(folder)
+        return found is not None and found.kind == TooMany.kind
 
     def _note_unsaved(self, event: Event, workspace: str, error: Exception) -> None:
         """Let hooks and `doctor` know that the folder could not be saved, until it is."""
@@ -420,16 +436,18 @@ class Engine:
             return None
         return root, self.init(root, by_path=True)
 
-    def refuse_too_many(self, root: bytes, patient: bool = False) -> None:
-        """Raise `TooMany` if the folder is known within a second to have more files than a save takes; `patient`: in ten."""
-        from keepfast.workspace.adoption import is_large
-
-        if is_large(
-            root, self.settings["capture.exclude"], self.settings["capture.max_files"], LONGEST if patient else PATIENT
-        ):
+    def refuse_too_many(self, root: bytes, seconds: float = PATIENT) -> None:
+        """Raise `TooMany` if the folder is known in this time to have more files than a save takes."""
+        if self.is_large(root, seconds):
             from keepfast.app.scan import count
 
             count(self, root)
+
+    def is_large(self, root: bytes, seconds: float = PATIENT) -> bool | None:
+        """Has the folder more entries than a save takes files? None if it took too long to find out."""
+        from keepfast.workspace.adoption import is_large
+
+        return is_large(root, self.settings["capture.exclude"], self.settings["capture.max_files"], seconds)
 
     def _refuse_if_missing(self) -> None:
         """No store, no list of folders: then nobody can say that a folder is not protected."""

@@ -15,6 +15,7 @@ from keepfast.state import brief_parts as parts
 from keepfast.state import sessions
 
 if TYPE_CHECKING:
+    from keepfast.agents.working_file import WorkingFile
     from keepfast.app.checkpoint import Engine
     from keepfast.app.state_document import Working
     from keepfast.model.agent_event import AgentEvent
@@ -113,7 +114,7 @@ class Delivery:
 
         def build() -> list[str]:
             notes, files = self.resuming.settled(told, self._transcript(source))
-            self._inherit(told, notes)
+            self._inherit(told, notes, files)
             return self.resuming.written(told, notes, files).parts
 
         if not self._is_whole(source):
@@ -122,9 +123,9 @@ class Delivery:
         others = [number for number in HOOKS if number != self.part]
         return parts.shared(self.folder, self.event.session, key, self.part, others, build, self.engine.clock)
 
-    def _inherit(self, told: Told, notes: Notes) -> None:
+    def _inherit(self, told: Told, notes: Notes, files: list[WorkingFile]) -> None:
         """The new session goes on with that work, and its checkpoints tell of it, until it names other work."""
-        left = inheritance.of(notes, told.row.id)
+        left = inheritance.of(notes, files, told.row.id)
         if left is None or told.session == self.event.session or not self.settings["checkpoint.capture_analysis"]:
             return
         try:

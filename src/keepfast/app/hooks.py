@@ -56,6 +56,8 @@ LAG_LOOKS, LAG_STEP, FEWEST_WORDS, TAIL = 25, 0.02, 4, 64 << 10
 MINUTE, DAY = 60_000_000_000, 86_400_000_000_000
 QUICKLY = 20_000
 """Entries of a folder that an event looks at, before it is protected, where somebody waits."""
+SOON, LATER = 1.0, 10.0
+"""Seconds for which a folder's names are counted before a session begins or a command runs, and at the end of a turn."""
 SAME_SESSION = ("resume", "compact")
 """Starts that go on with a session, which has been told already."""
 LONGEST_COMMAND, MOST_TOLD = 1000, 5
@@ -280,7 +282,7 @@ class Attending:
         if found is None and not _size(self.folder + "/cache"):
             # Nothing was ever saved here, and the first save may still be at it: whether that will do is told now.
             try:
-                self.engine.refuse_too_many(self.root, patient=self.event.kind != SESSION_STARTS)
+                self.engine.refuse_too_many(self.root, SOON if self.event.kind == SESSION_STARTS else LATER)
             except TooMany as error:
                 found = FailedSave(0, error.kind, f"{error} {error.hint}")
         if found is None or not self._is_first(f"unsaved {self.event.kind} {found.kind}"):
@@ -641,10 +643,15 @@ class Attending:
         return {**result, **self._keep(told, paths, threat)}
 
     def _is_too_large(self) -> bool:
-        """Is it known that the tree has too many files? Then the command need not wait until they are counted again."""
+        """May the tree have too many files? Then the command does not wait until they are counted.
+
+        What was never saved as a whole is looked at for a second: after that the tree is large enough, whatever it has.
+        """
         from keepfast.state.notices import unsaved
 
         found = unsaved(self.folder)
+        if found is None and not _size(self.folder + "/cache"):
+            return self.engine.is_large(self.root, SOON) is not False
         return found is not None and found.kind == TooMany.kind
 
     def _save_named(

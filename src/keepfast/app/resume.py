@@ -21,9 +21,9 @@ from keepfast.resume import disk_files as disk
 from keepfast.resume import extractor as taking
 from keepfast.resume import history as earlier
 from keepfast.resume.history import Earlier
-from keepfast.resume.inheritance import Inheritance, with_files
+from keepfast.resume.inheritance import Inheritance, with_files, with_places
 from keepfast.resume.model_answer import Extract, join
-from keepfast.resume.notes import BETWEEN, Notes, shortened
+from keepfast.resume.notes import BETWEEN, FileNote, Notes, shortened
 from keepfast.resume.quotation import clean
 from keepfast.secrets.redaction import redact
 from keepfast.state import sessions
@@ -259,7 +259,7 @@ class Resuming:
                 if kept and (kept.get("read_by") or not moment.is_whole(source.conversation)):
                     _take_over(notes, Notes.from_json(kept))
                 root = source.conversation.root or conversation.cwd
-                return _stated(notes, told), _with_inherited(conversation.files.newest_first(), before), root
+                return _stated(notes, told), with_places(notes, conversation.files.newest_first(), before), root
         notes, known = self._noted(told)
         return notes, known, notes.cwd
 
@@ -275,7 +275,7 @@ class Resuming:
             notes = taking.take(conversation, before)
             if not notes.empty:
                 join(notes, extract_of(self.folder, told.session))
-                files = _with_inherited(conversation.files.newest_first(), before)
+                files = with_places(notes, conversation.files.newest_first(), before)
                 return _stated(notes, told), disk.look(files, root, conversation.cwd)
         notes, known = self._noted(told)
         return notes, disk.look(known, root, notes.cwd)
@@ -289,8 +289,8 @@ class Resuming:
             notes.cwd = root
         if not notes.current_task:
             notes.current_task = told.summary if told.is_work or told.row.version > 1 else _beginning(told)
-        paths = [file.path for file in notes.files] or [f"{root}/{name}" for name in told.known.active_files]
-        known = [WorkingFile(path, touched=len(paths) - number) for number, path in enumerate(paths)]
+        noted = notes.files or [FileNote(f"{root}/{name}", False, 0) for name in told.known.active_files]
+        known = [file.as_file(len(noted) - number) for number, file in enumerate(noted)]
         return _stated(notes, told), known
 
     def _read(self, told: Told, source: str) -> Conversation:
@@ -401,12 +401,6 @@ def inheritance_of(folder: str, session: str) -> Inheritance | None:
 def _inherited(header: Header) -> Inheritance | None:
     """The same, as the checkpoint itself has it."""
     return Inheritance.from_json(header.notes.get("inherited"))
-
-
-def _with_inherited(files: list[WorkingFile], before: Inheritance | None) -> list[WorkingFile]:
-    """The files that the conversation knows, and behind them those that were changed before it began."""
-    known = {file.path for file in files}
-    return [*files, *[WorkingFile(path) for path in (before.files if before else ()) if path not in known]]
 
 
 def conversation_of(path: str, folder: str = "", session: str = "") -> Conversation | None:

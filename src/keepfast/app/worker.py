@@ -300,7 +300,9 @@ def _notes(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> tupl
     kept: dict[str, Any] = secrets.strike_all({key: value for key, value in found.to_json().items() if key in KEPT})
     inherited = sessions.inherited(folder, session)
     if inherited:
-        kept["inherited"] = inherited if settings["checkpoint.capture_files"] else {**inherited, "files": []}
+        kept["inherited"] = (
+            inherited if settings["checkpoint.capture_files"] else {**inherited, "files": [], "places": []}
+        )
     if not settings["checkpoint.capture_analysis"]:
         kept["analysis"] = {key: "" if isinstance(value, str) else [] for key, value in kept["analysis"].items()}
         kept.pop("inherited", None)

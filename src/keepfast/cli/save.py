@@ -137,7 +137,10 @@ def _save_quietly(session: Session, event: Event) -> int:
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
-        if not engine.note(event.cwd, "skipped", event.trigger, str(error)) and isinstance(error, Unreachable):
+        is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
+        # Else the marker names a store of another home.
+        is_ours = engine.place.expected or engine.near(event.cwd) is not None
+        if not is_kept and is_ours and isinstance(error, Unreachable):
             session.warn(f"keepfast: {error}")  # nowhere to keep it for `status`: it is said now
         return _skipped(session, str(error))
     except Exception as error:

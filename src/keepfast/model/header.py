@@ -36,7 +36,7 @@ NOTES = {
     },
     "context": {"working_directory": str, "relevant_packages": [str], "recent_commands": [str], "git_branch": str},
     "asked": [str], "tasks": [{"*": str}], "plan": str, "answers": [{"*": str}], "last_said": str, "unfinished": str,
-    "last_test": {"command": str, "passed": bool, "tail": str, "at": int}, "read_by": str,
+    "last_test": {"command": str, "passed": bool, "tail": str, "at": int, "unknown": bool}, "read_by": str,
     "files": [{"path": str, "edited": bool, "lines": int, "changed": [SPAN], "read": [SPAN]}],
     "session": {"id": str, "client": str, "model": str, "ended": str, "characters_per_token": float},
     "signals": {

@@ -113,8 +113,9 @@ def _last_run(notes: Notes, room: _Room) -> str:
     if run is None:
         return ""
     command = run.command.splitlines()[0] if run.command else ""
-    line = f"## Last test: {'passed' if run.passed else 'FAILED'}\n$ {clip(command, room.most(140))}"
-    return line if run.passed or not run.tail else f"{line}\n{tail(run.tail, room.most(550))}"
+    result = "passed" if run.passed else "FAILED" if run.failed else "result not known"
+    line = f"## Last test: {result}\n$ {clip(command, room.most(140))}"
+    return line if run.passed or not run.tail else f"{line}\n{tail(run.tail, room.most(550 if run.failed else 250))}"
 
 
 def _unfinished(notes: Notes, room: _Room) -> str:

@@ -13,6 +13,7 @@ from keepfast.resume import signal_reader as signs
 from keepfast.resume import task_name as work
 from keepfast.resume.inheritance import TEST_FAILS, WAITING, Inheritance, join
 from keepfast.resume.notes import FileNote, Notes, Run
+from keepfast.resume.run_output import FAILED, says_passed
 from keepfast.resume.tokens import calibrate
 from keepfast.secrets.cuts import head, tail
 from keepfast.secrets.marks import by_name
@@ -47,11 +48,6 @@ TESTING = re.compile(
 """Letters of all of them: most commands have none, and are read no further."""
 TOLD_OF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
 """Then a program tells of itself, and runs nothing."""
-FAILED = re.compile(
-    r"^(?:--- )?FAIL\b|\bFAILED\b|\b[1-9]\d* (?:failed|failing|errors?)\b|\berror(?:\[\w+\])?: |\berror TS\d+"
-    r"|AssertionError|Traceback|^panic:|✗|✖|×|\bBUILD FAILED\b|exit (?:code|status) [1-9]",
-    re.M,
-)
 TRIVIAL = re.compile(r"^(?:ls|cat|sed -n|head|tail|pwd|echo|cd|grep|rg|find|wc|which|sleep|true|nl|tree)\b[^&|;]*$")
 DOCUMENT = re.compile(r"\.(?:md|mdx|rst|adoc|txt)$", re.I)
 # Words that only lead up to an edit or a look; the step itself is what follows them.
@@ -219,10 +215,20 @@ def _last_run(calls: list[Call]) -> Run | None:
     for call in reversed(calls):
         if call.act == RUN and call.done and not call.refused and _is_test(call.command, call.failed):
             broken = call.failed or bool(FAILED.search(call.output))
+            is_known = broken or _is_told(call)
+            passed = is_known and not broken
             sealed = _sealed_file(call.command)
             shown = f"(output not shown: the command names {sealed}, which is sealed)" if sealed else _tail(call.output)
-            return Run(call.command.strip(), not broken, shown if broken else "", call.number)
+            return Run(call.command.strip(), passed, "" if passed else shown, call.number, is_known)
     return None
+
+
+def _is_told(call: Call) -> bool:
+    """Does a command that did not fail say that its tests passed, by its exit code or in its output?"""
+    if call.input.get("run_in_background"):
+        return False
+    tests = [part for part in shell.parts(call.command) if any(_runs(TEST, line) for line in part.programs)]
+    return says_passed(call.output, [part for part in tests if not part.is_told])
 
 
 def _sealed_file(command: str) -> str:
@@ -239,11 +245,15 @@ def _is_test(command: str, failed: bool = False) -> bool:
     kind = BROKEN if failed else TEST
     if not TESTING.search(command):
         return False
-    return any(kind.match(line) and not TOLD_OF.search(line) for line in shell.programs(command))
+    return any(_runs(kind, line) for line in shell.programs(command))
+
+
+def _runs(kind: re.Pattern[str], line: str) -> bool:
+    return kind.match(line) is not None and not TOLD_OF.search(line)
 
 
 def _tail(output: str) -> str:
-    """The end of a failing output, from the first line that names a failure if that is near."""
+    """The end of an output, from the first line that names a failure if that is near."""
     end = tail(output.rstrip(), TAIL)
     return end[end.find("\n") + 1 :] if len(output) > TAIL else end
 
@@ -334,7 +344,7 @@ def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
 
 def _blockers(said: list[str], asked: list[str], last: str, notes: Notes) -> list[str]:
     found = []
-    if notes.last_run is not None and not notes.last_run.passed:
+    if notes.last_run is not None and notes.last_run.failed:
         found.append(f"{TEST_FAILS}{head(notes.last_run.command.splitlines()[0], 120)}")
     for text in reversed(said[-4:]):
         found += phrases.blockers(text)

@@ -26,7 +26,7 @@ FIRST_PROMPTS, LAST_PROMPTS, MOST_PROMPTS = 3, 8, 400
 FIRST, LAST, MIDDLE = 4_000, 1_000, 80
 MOST = {TODO: 1, PLAN: 1, ASK: 6, TASK: 300, OTHER: 12, RUN: 1, "said": 12}
 LONGEST = {PLAN: 4_000, TODO: 12_000, TASK: 400, OTHER: 3_000, ASK: 1_500, RUN: 1_500}
-WANTED = {PLAN: ("plan",), TODO: ("todos",), ASK: (), RUN: ("command",)}
+WANTED = {PLAN: ("plan",), TODO: ("todos",), ASK: (), RUN: ("command", "run_in_background")}
 SENTENCE = 320
 
 

@@ -2,16 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
+from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.resume.notes import FileNote, Notes
 from keepfast.secrets.cuts import head
 
 LONGEST, LONGEST_PATH = 300, 400
+MOST_CHANGED, MOST_READ, MOST_NUMBER = 12, 6, 10_000_000
+"""Places of a file that are taken over."""
 MOST_STEPS, MOST_DECISIONS, MOST_BLOCKERS, MOST_FILES = 8, 8, 5, 40
 TEST_FAILS, WAITING = "The last test fails: ", "Waiting for an answer: "
 """How blockers begin that end by themselves: with the next test, and with the next prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedFile:
+    """A file of the work: what was changed and read in it. Times are tool calls before the session: 0 or negative."""
+
+    path: str
+    edited: bool = True
+    lines: int = 0  # that it had, 0 if that is not known
+    touched: int = 0
+    changed: tuple[Span, ...] = ()
+    read: tuple[Span, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        spans = {"changed": _kept(self.changed), "read": _kept(self.read)}
+        return {"path": self.path, "lines": self.lines, "age": -self.touched, **spans}
+
+    @classmethod
+    def from_json(cls, value: object, edited: frozenset[str]) -> InheritedFile | None:
+        """Read back what was kept; None if it is not of our form."""
+        known = value if isinstance(value, dict) else {}
+        path = known.get("path")
+        if not isinstance(path, str) or not 0 < len(path) <= LONGEST_PATH:
+            return None
+        changed, read = _spans(known.get("changed"), MOST_CHANGED), _spans(known.get("read"), MOST_READ)
+        return cls(path, path in edited, _number(known.get("lines")), -_number(known.get("age")), changed, read)
+
+    def as_note(self) -> FileNote:
+        changed, read = (
+            [(span.start, span.end) for span in self.changed],
+            [(span.start, span.end) for span in self.read],
+        )
+        return FileNote(self.path, self.edited, self.lines, changed, read, is_inherited=True)
+
+    def as_file(self) -> WorkingFile:
+        return WorkingFile(self.path, touched=self.touched, hunks=list(self.changed), reads=list(self.read))
+
+    def beside(self, file: WorkingFile) -> InheritedFile:
+        """The same with its places moved to where they are after the session's own changes of that file."""
+        placed = [span.start for span in file.hunks if span.is_placed]
+        grown = len(file.lines) - self.lines if self.lines and file.lines else 0
+        if not placed or not grown:
+            return self
+        return replace(
+            self, changed=_moved(self.changed, min(placed), grown), read=_moved(self.read, min(placed), grown)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +73,7 @@ class Inheritance:
     next_steps: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     blockers: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()  # changed ones, the newest first
+    files: tuple[InheritedFile, ...] = ()  # the newest first
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -32,7 +82,8 @@ class Inheritance:
             "next_steps": list(self.next_steps),
             "decisions": list(self.decisions),
             "blockers": list(self.blockers),
-            "files": list(self.files),
+            "files": [file.path for file in self.files if file.edited],
+            "places": [file.to_json() for file in self.files],
         }
 
     @classmethod
@@ -46,13 +97,16 @@ class Inheritance:
             _lines(value.get("next_steps"), MOST_STEPS),
             _lines(value.get("decisions"), MOST_DECISIONS),
             _lines(value.get("blockers"), MOST_BLOCKERS),
-            _paths(value.get("files")),
+            _files(value.get("files"), value.get("places")),
         )
         return found if found != cls(found.checkpoint) else None
 
 
-def of(notes: Notes, checkpoint: str) -> Inheritance | None:
-    """What these notes leave to the next session; None if that is nothing."""
+def of(notes: Notes, files: list[WorkingFile], checkpoint: str) -> Inheritance | None:
+    """What these notes and files leave to the next session; None if that is nothing."""
+    known = {file.path: file for file in files}
+    now = notes.signals.now
+    left = [_left(note, known.get(note.path), now) for note in notes.files]
     return Inheritance.from_json(
         {
             "checkpoint": checkpoint,
@@ -60,9 +114,19 @@ def of(notes: Notes, checkpoint: str) -> Inheritance | None:
             "next_steps": notes.next_steps,
             "decisions": notes.decisions,
             "blockers": notes.blockers,
-            "files": [file.path for file in notes.files if file.edited],
+            "files": [file.path for file in left if file.edited],
+            "places": [file.to_json() for file in left],
         }
     )
+
+
+def _left(note: FileNote, file: WorkingFile | None, now: int) -> InheritedFile:
+    if file is None:
+        return InheritedFile(note.path, note.edited, touched=-now)
+    changed = [Span(span.at - now, span.start, span.count) for span in file.hunks]
+    read = [Span(span.at - now, span.start, span.count) for span in file.reads]
+    spans = tuple(changed[-MOST_CHANGED:]), tuple(read[-MOST_READ:])
+    return InheritedFile(note.path, note.edited, len(file.lines), min(0, file.touched - now), *spans)
 
 
 def join(notes: Notes, before: Inheritance | None) -> Notes:
@@ -73,18 +137,39 @@ def join(notes: Notes, before: Inheritance | None) -> Notes:
         notes.next_steps = list(before.next_steps)
     notes.decisions = list(dict.fromkeys([*notes.decisions, *before.decisions]))[:MOST_DECISIONS]
     if not notes.blockers:
-        ended = (TEST_FAILS if notes.last_run is not None else "", WAITING if notes.asked else "")
+        is_tested = notes.last_run is not None and notes.last_run.is_known
+        ended = (TEST_FAILS if is_tested else "", WAITING if notes.asked else "")
         over = tuple([beginning for beginning in ended if beginning])
         notes.blockers = [one for one in before.blockers if not one.startswith(over)]
     return with_files(notes, before)
 
 
 def with_files(notes: Notes, before: Inheritance | None) -> Notes:
-    """The notes with the files that were changed before the session, behind its own."""
+    """The notes with the files of the work before the session, behind its own."""
     known = {file.path for file in notes.files}
     inherited = before.files if before is not None else ()
-    notes.files += [FileNote(path, True, 0, is_inherited=True) for path in inherited if path not in known]
+    notes.files += [file.as_note() for file in inherited if file.path not in known]
     return notes
+
+
+def with_places(notes: Notes, files: list[WorkingFile], before: Inheritance | None) -> list[WorkingFile]:
+    """The session's files with what was changed and read in them before it, and behind them those that it did not touch.
+
+    The notes of its own files tell these places, too.
+    """
+    inherited = {file.path: file for file in before.files} if before is not None else {}
+    noted = {note.path: note for note in notes.files if not note.is_inherited}
+    for file in files:
+        older = inherited.pop(file.path, None)
+        if older is None:
+            continue
+        older = older.beside(file)
+        file.hunks, file.reads = [*older.changed, *file.hunks], [*older.read, *file.reads]
+        note, told = noted.get(file.path), older.as_note()
+        if note is not None:
+            note.edited = note.edited or older.edited
+            note.changed, note.read = [*told.changed, *note.changed], [*told.read, *note.read]
+    return [*files, *[file.as_file() for file in inherited.values()]]
 
 
 def _line(value: object) -> str:
@@ -97,6 +182,30 @@ def _lines(value: object, most: int) -> tuple[str, ...]:
     return tuple([line for line in found if line][:most])
 
 
-def _paths(value: object) -> tuple[str, ...]:
-    found = [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-    return tuple([path for path in found if 0 < len(path) <= LONGEST_PATH][:MOST_FILES])
+def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
+    """`paths` are those of changed files; the rest was only read."""
+    edited = [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
+    listed = places if isinstance(places, list) else []
+    found = [InheritedFile.from_json(one, frozenset(edited)) for one in listed]
+    files = {file.path: file for file in found if file is not None}
+    files |= {path: InheritedFile(path) for path in edited if path not in files and 0 < len(path) <= LONGEST_PATH}
+    return tuple(files.values())[:MOST_FILES]
+
+
+def _kept(spans: tuple[Span, ...]) -> list[list[int]]:
+    """Line, count of lines, and how many tool calls ago."""
+    return [[span.start, span.count, -span.at] for span in spans]
+
+
+def _spans(value: object, most: int) -> tuple[Span, ...]:
+    listed = value[:most] if isinstance(value, list) else []
+    numbers = [[_number(number) for number in one] for one in listed if isinstance(one, list) and len(one) == 3]
+    return tuple([Span(-age, max(1, start), count) for start, count, age in numbers])
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and 0 <= value <= MOST_NUMBER else 0
+
+
+def _moved(spans: Iterable[Span], start: int, by: int) -> tuple[Span, ...]:
+    return tuple([Span(span.at, max(1, span.start + by), span.count) if span.start > start else span for span in spans])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.model.header import proper_notes
 from keepfast.resume.signals import Signals
 from keepfast.secrets.cuts import head
@@ -34,12 +35,24 @@ def _cut(text: str, longest: int) -> str:
 
 @dataclass(slots=True)
 class Run:
-    """A test or build: its command, whether it passed, and the end of its output if not."""
+    """A test or build: its command, whether it passed, and the end of its output if not.
+
+    Neither is known where its exit code was masked (`pytest || true`) and its output does not say it.
+    """
 
     command: str
     passed: bool
     tail: str = ""
     at: int = 0
+    is_known: bool = True
+
+    @property
+    def failed(self) -> bool:
+        return self.is_known and not self.passed
+
+    def to_json(self) -> dict[str, Any]:
+        known = {"command": self.command, "passed": self.passed, "tail": self.tail, "at": self.at}
+        return known if self.is_known else {**known, "unknown": True}
 
     @classmethod
     def from_json(cls, value: Any) -> Run | None:
@@ -47,7 +60,7 @@ class Run:
         if not isinstance(value, dict):
             return None
         command, tail = str(value.get("command", "")), str(value.get("tail", ""))
-        return cls(command, bool(value.get("passed")), tail, int(value.get("at", 0)))
+        return cls(command, bool(value.get("passed")), tail, int(value.get("at", 0)), not value.get("unknown"))
 
 
 @dataclass(slots=True)
@@ -60,6 +73,11 @@ class FileNote:
     changed: list[tuple[int, int]] = field(default_factory=list)
     read: list[tuple[int, int]] = field(default_factory=list)
     is_inherited: bool = False  # changed before the session began, and not touched by it
+
+    def as_file(self, touched: int) -> WorkingFile:
+        """The file with these places, as if all were met at once; its text is not known."""
+        changed, read = [_span(*lines) for lines in self.changed], [_span(*lines) for lines in self.read]
+        return WorkingFile(self.path, touched=touched, hunks=changed, reads=read)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FileNote:
@@ -131,14 +149,7 @@ class Notes:
             "plan": self.plan,
             "answers": [{"question": question, "answer": answer} for question, answer in self.answers],
             "last_said": self.said,
-            "last_test": None
-            if self.last_run is None
-            else {
-                "command": self.last_run.command,
-                "passed": self.last_run.passed,
-                "tail": self.last_run.tail,
-                "at": self.last_run.at,
-            },
+            "last_test": None if self.last_run is None else self.last_run.to_json(),
             "unfinished": self.unfinished,
             "files": [
                 {
@@ -206,6 +217,11 @@ def _texts(value: dict[str, Any], name: str) -> list[str]:
 
 def _pairs(value: dict[str, Any], name: str, first: str, second: str) -> list[tuple[str, str]]:
     return [(str(one.get(first, "")), str(one.get(second, ""))) for one in value.get(name) or []]
+
+
+def _span(first: int, last: int) -> Span:
+    """A change without a place is kept as one of line 1."""
+    return Span(0, first, last - first + 1 if last > 1 else 0)
 
 
 def _spans(value: dict[str, Any], name: str) -> list[tuple[int, int]]:

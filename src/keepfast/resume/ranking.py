@@ -51,7 +51,9 @@ IMPORTS = re.compile(r"^\s*(?:import|from|use|using|#include|package|const .*req
 WHOLE_LINES = 2_500
 MOST_TEXT = 450_000
 MOST_FILES = 40
-AROUND = 60
+AROUND, MOST_WINDOWS = 60, 12
+BEGINNING, LEAST_BEGINNING = 16_000, 1_000
+"""Characters of very long files of which no place is known: of all together, and of one."""
 IMPORTS_END = 120
 
 FEATURES = (
@@ -133,15 +135,19 @@ def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
 def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
     cuts: dict[int, list[tuple[int, int]]] = {}
     left = MOST_TEXT
+    windows = {number: _windows(file) for number, file in enumerate(files) if len(file.lines) > WHOLE_LINES}
+    unplaced = sum([not found for found in windows.values()])
     for number, file in enumerate(files):
         if len(cuts) >= MOST_FILES or left <= 0:
             break
         if file.gone or not file.lines:
             continue
-        if len(file.lines) <= WHOLE_LINES:
+        if number not in windows:
             blocks = cut(file.lines)
+        elif not windows[number]:
+            blocks = cut(file.lines, 0, _end_of_beginning(file, max(LEAST_BEGINNING, BEGINNING // unplaced)))
         else:
-            blocks = [block for a, b in _windows(file) for block in cut(file.lines, a, b)]
+            blocks = [block for a, b in windows[number] for block in cut(file.lines, a, b)]
         if blocks:
             left -= sum([len(line) for a, b in blocks for line in file.lines[a : b + 1] if line])
             cuts[number] = blocks
@@ -150,7 +156,8 @@ def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
 
 def _windows(file: WorkingFile) -> list[tuple[int, int]]:
     """Of a very long file: around the last changes and the last reads."""
-    spans = [(max(0, span.start - 1 - AROUND), span.end - 1 + AROUND) for span in file.hunks[-12:]]
+    hunks = [span for span in file.hunks[-2 * MOST_WINDOWS :] if span.is_placed][-MOST_WINDOWS:]
+    spans = [(max(0, span.start - 1 - AROUND), span.end - 1 + AROUND) for span in hunks]
     spans += [(span.start - 1, min(span.end - 1, span.start + 400)) for span in file.reads[-6:]]
     merged: list[tuple[int, int]] = []
     for a, b in sorted(spans):
@@ -159,6 +166,15 @@ def _windows(file: WorkingFile) -> list[tuple[int, int]]:
         else:
             merged.append((a, b))
     return [(a, min(b, len(file.lines) - 1)) for a, b in merged if a < len(file.lines)]
+
+
+def _end_of_beginning(file: WorkingFile, most: int) -> int:
+    """The last of the first lines (from 0) that have at most so many characters."""
+    for number, line in enumerate(file.lines):
+        most -= len(line or "") + 1
+        if most < 0:
+            return max(0, number - 1)
+    return len(file.lines) - 1
 
 
 class _Session:

@@ -33,8 +33,7 @@ class Nearness:
         self.read_lately = [0.0] * count
         self.narrow = [0.0] * count
         self.small = [0.0] * count
-        # A hunk without a place says only that the file was changed.
-        hunks = [hunk for hunk in file.hunks[-2 * MOST_SPANS :] if hunk.count or hunk.start > 1][-MOST_SPANS:]
+        hunks = [hunk for hunk in file.hunks[-2 * MOST_SPANS :] if hunk.is_placed][-MOST_SPANS:]
         if hunks:
             self._changed(hunks, now)
         last_edit = max([hunk.at for hunk in file.hunks[-MOST_SPANS:]], default=-1)

@@ -7,10 +7,10 @@ _LETTERS, _URL, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 _END = r"(?![A-Za-z0-9])"
 _ESCAPES = r"\\[abefnrtv0]", "%[0-7][0-9A-Fa-f]", r"\\u00[0-7][0-9a-fA-F]", r"\\x[0-7][0-9a-fA-F]", "<!--"
 """What a key may follow although it ends like a word."""
-_PATCHED = r"\n[+-]"
-"""The same: how lines of a patch begin."""
+_BEGUN = r"\n[+-]", r"\A[+-]", r"\n--", r"\A--", "\ufffd[A-Za-z0-9+/_~.-]"
+"""The same: how lines of a patch begin, comments of Lua and SQL, and texts in a pickle, behind their length in one byte."""
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_APART = "(?:" + "|".join(["(?<![A-Za-z0-9_~.-])", *[f"(?<={escape})" for escape in (*_ESCAPES, _PATCHED)]]) + ")"
+_APART = "(?:" + "|".join(["(?<![A-Za-z0-9_~.-])", *[f"(?<={escape})" for escape in (*_ESCAPES, *_BEGUN)]]) + ")"
 _CODED = _APART.replace("_~.-", "+/")
 _HOST = r"[^\s/@:\"'<>\\]{0,256}"
 # A host's port is no password, and what comes behind it may have an `@` in it: `http://localhost:4873/@scope/name`. Of what has
@@ -312,7 +312,7 @@ def pattern(kind: str) -> str:
     for size in sorted({len(sign) for sign in signs(kind)}):
         alike = "|".join([_plain(sign) for sign in signs(kind) if len(sign) == size])
         apart = "|".join(
-            [rf"(?<![{inside}].{{{size}}})", *[rf"(?<={escape}.{{{size}}})" for escape in (*_ESCAPES, _PATCHED)]]
+            [rf"(?<![{inside}].{{{size}}})", *[rf"(?<={escape}.{{{size}}})" for escape in (*_ESCAPES, *_BEGUN)]]
         )
         ways.append(f"(?:{alike})(?:{apart})")
     return f"(?:{'|'.join(ways)})(?:{rest})"

@@ -38,8 +38,7 @@ class SealedCopies:
             return data
 
         key = seal(pull)
-        if size >= LEAST:
-            self._added.setdefault(size, set()).add(total.digest())
+        self._added.setdefault(size, set()).add(total.digest())
         return key
 
     def has(self, size: int, data: bytes | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from errno import EEXIST, ENOTEMPTY
-from posix import mkdir, rmdir, stat
+from posix import close, mkdir, rmdir, stat
 from stat import S_ISDIR
 
 from keepfast.model.entry import FILE, FOLDER, LINK, Entry
@@ -117,13 +117,31 @@ class Placing:
         try:
             return self.folders.parent(path)
         except FileNotFoundError:
-            folder = path.rpartition(b"/")[0]
-            parent, last = self.parent_made(folder)
-            try:
-                mkdir(last, 0o755, dir_fd=parent)
-            except FileExistsError:
-                pass
+            self._make_parents(path.split(b"/")[:-1])
             return self.folders.parent(path)
+
+    def _make_parents(self, parts: list[bytes]) -> None:
+        """Make what is missing of a folder, from the top: there may be thousands above it."""
+        there, missing = 0, len(parts)  # what lies between is found by halving: each look walks from the root
+        while missing - there > 1:
+            middle = (there + missing) // 2
+            try:
+                close(self.system.open_folder(self.root, b"/".join(parts[:middle])))
+                there = middle
+            except FileNotFoundError:
+                missing = middle
+        fd = self.system.open_folder(self.root, b"/".join(parts[:there]))
+        try:
+            for part in parts[there:]:
+                try:
+                    mkdir(part, 0o755, dir_fd=fd)
+                except FileExistsError:
+                    pass
+                further = self.system.open_folder(fd, part)
+                close(fd)
+                fd = further
+        finally:
+            close(fd)
 
     def _swap(self, step: Step, name: bytes, parent: int, last: bytes) -> bool:
         """Put the staged file there. False if somebody else's work is there and stays."""

@@ -30,6 +30,8 @@ LETTERS = frozenset(bytes([letter]) for letter in REST)
 FURTHEST = 640
 """A password in an address ends within so many bytes."""
 FURTHEST_BREAK = 80
+COUNTED = b"\x8c"
+"""In a pickle a text's length stands before it, in one byte that may be a letter, behind this one."""
 LONGEST_COLOUR = 20
 
 _heads: dict[int, list[tuple[bytes, int]]] = {}
@@ -150,7 +152,7 @@ def _is_apart(content: bytes, at: int) -> bool:
     last = before[-1:]
     if not (last.isalnum() and last.isascii()):
         return True
-    if before[-2:-1] == b"\\" or before[-3:-2] == b"%" or (len(before) == 6 and before[:2] == b"\\u"):
+    if before[-2:-1] in (b"\\", COUNTED) or before[-3:-2] == b"%" or (len(before) == 6 and before[:2] == b"\\u"):
         return True
     if len(before) > 3 and before[-4:-2] == b"\\x":
         return True

@@ -27,6 +27,7 @@ from tests.equipment.postgres import Cluster
 from tests.faults.supervisor.test_kills import begin, claim_all_is_well, finish, supervise
 from tests.runner.place import DONE, QUICK, Place
 
+CHILD = Path(__file__).parents[2] / "faults" / "supervisor" / "child.py"
 ONLY_ONE_DIALECT = re.compile(
     r"INSERT OR |REPLACE INTO|PRAGMA|AUTOINCREMENT|json\(\?|strftime|ILIKE|RETURNING|::\w+|%s"
 )
@@ -143,7 +144,7 @@ def test_a_second_supervisor_on_one_server_is_refused_and_changes_nothing(shared
     claim = first.ground.tables.claim()
     with pytest.raises(Busy, match=r"runs already on this database \(keepfast "):
         second.ground.tables.claim()
-    words = [sys.executable, str(Path(__file__).with_name("child.py")), str(second.base), "never", "1", "threads"]
+    words = [sys.executable, str(CHILD), str(second.base), "never", "1", "threads"]
     done = subprocess.run([*words, second.options.database], stderr=subprocess.PIPE, timeout=120)
 
     assert done.returncode == 1

@@ -314,14 +314,17 @@ static int goes_on(const uint8_t *p, const uint8_t *end)
     return 1;
 }
 
-/* Does a word begin here? Behind an escape, which ends in a letter, too. */
+/* In a pickle a text's length stands before it, in one byte that may be a letter, behind this one. */
+#define COUNTED 0x8c
+
+/* Does a word begin here? Behind an escape, which ends in a letter, and behind such a length, too. */
 static int is_apart(const uint8_t *p, const uint8_t *start)
 {
     Py_ssize_t before = p - start;
     if (!before || !is_letter(p[-1]))
         return 1;
-    if ((before > 1 && p[-2] == '\\') || (before > 2 && p[-3] == '%') || (before > 5 && p[-6] == '\\' && p[-5] == 'u')
-        || (before > 3 && p[-4] == '\\' && p[-3] == 'x'))
+    if ((before > 1 && (p[-2] == '\\' || p[-2] == COUNTED)) || (before > 2 && p[-3] == '%')
+        || (before > 5 && p[-6] == '\\' && p[-5] == 'u') || (before > 3 && p[-4] == '\\' && p[-3] == 'x'))
         return 1;
     /* What colours a terminal: a bracket, numbers, a letter. */
     const uint8_t *least = before > LONGEST_COLOUR + 1 ? p - 1 - LONGEST_COLOUR : start;
