@@ -47,7 +47,7 @@ def test_a_clear_that_is_not_kept_is_compared_and_the_next_baseline_has_the_file
     said = cleared(started, auto_checkpoint_on_clear=False, verify_before_clear=verify)
 
     assert "Checkpoint saved" not in said
-    assert ("Work changed since v1: 2 files" in said and "a.txt" in said) is verify
+    assert ("Unsaved changes since v1: 2 files" in said and "a.txt" in said) is verify
     assert "new\nname" not in said
     assert started.triggers()[-1] == "session_start"
     assert started.contents(started.checkpoints()[-1])["a.txt"] == b"one\ntwo\n"

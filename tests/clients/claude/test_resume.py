@@ -97,10 +97,10 @@ def test_a_clear_is_told_of_and_asked_about_by_every_client_and_not_again_by_the
         hooked.keepfast("config", "set", "hooks.auto_checkpoint_on_clear", "false")
         hooked.put("by_hand.txt", "y\n")
         terminal.type("/clear")
-        terminal.wait("Work changed since")
+        terminal.wait("Unsaved changes since")
         screen = terminal.screen()
 
-    assert "Keep it" not in screen.rpartition("Work changed since")[2]
+    assert "Keep it" not in screen.rpartition("Unsaved changes since")[2]
     assert "before_clear" not in {one["trigger"] for one in hooked.settle()}
 
 
