@@ -1,4 +1,4 @@
-"""Who may: every request passes here, and leaves with headers that let a browser do nothing but show it."""
+"""Access control: every request is checked here, and every answer gets headers that restrict what a browser does with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COOKIE = "keepfast_session"
 FOLDER, HEXADECIMAL = 33, frozenset("0123456789abcdef")
 TOKEN_HEADER, TOKEN_FIELD = "x-keepfast-token", "_token"
 ONCE = frozenset({"host", "origin", "authorization", "content-length", "content-type", TOKEN_HEADER})
-"""Headers that decide about access: one that comes twice is none at all."""
+"""Headers that decide about access. A request that has one of them twice is refused."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"

@@ -1,6 +1,6 @@
 """What looks like a secret, taken out of texts, JSON values and lines of output before any of it is written.
 
-The shim uses this as well: standard library and `core` only.
+The shim uses this as well: it imports the standard library and `keepfast.secrets` only.
 """
 
 from __future__ import annotations
