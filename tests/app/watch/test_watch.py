@@ -211,7 +211,7 @@ def _terminal(box: Box) -> str:
     try:
         while part := os.read(leader, 65536):
             shown += part
-            if b"so far" in shown and not ended:
+            if b"No changes yet" in shown and not ended:
                 child.send_signal(signal.SIGINT)
                 ended = True
     except OSError:

@@ -119,7 +119,7 @@ def test_a_restore_that_was_cut_off_is_told_and_stops_the_next_one(ground: Groun
     cut = restoring.cut_off()
 
     assert cut is not None and cut.target == 1
-    with pytest.raises(Conflict, match="cut off"):
+    with pytest.raises(Conflict, match="interrupted"):
         ground.restore(1)
     ground.restorer().abort()
     assert ground.restorer().cut_off() is None
