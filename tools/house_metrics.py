@@ -1,4 +1,8 @@
-"""Figures about how easy the code is to enter. Usage: python tools/house_metrics.py [SOURCE_FOLDER]"""
+"""Figures about how easy the code is to enter.
+
+Usage: python tools/house_metrics.py [SOURCE_FOLDER]
+       python tools/house_metrics.py --names [SOURCE_FOLDER]     lists every name that tells nothing
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,10 @@ BRANCHES = (
     ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler, ast.comprehension, ast.Assert, ast.match_case,
 )  # fmt: skip
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+VAGUE_NAMES = frozenset(
+    "apart asked found gone given heard held kept known made meant near odd said shown taken there told wanted".split()
+)
+"""Participles and the like as names of values: a reader cannot tell what they hold."""
 
 
 def main(source: Path) -> None:
@@ -30,6 +38,7 @@ def main(source: Path) -> None:
         "lines with dict[str, Any]": sum(["dict[str, Any]" in line for line in text.splitlines()]),
         "import cycles, lazy imports counted": len(cycles),
         "modules in cycles": sum(map(len, cycles)),
+        "names that tell nothing": len(list(vague_names(trees))),
         "longest chain of our own classes": max(map(len, chains), default=0),
         "functions with a complexity over 20": len(complex_ones),
         "lines of C": sum([path.read_text().count("\n") for path in source.rglob("*.c")]),
@@ -109,6 +118,21 @@ def chain(name: str, known: dict[str, list[str]], seen: tuple[str, ...] = ()) ->
     return [] if longest and "KeepfastError" in longest else [name, *longest]
 
 
+def vague_names(trees: dict[Path, ast.Module]) -> Iterator[tuple[Path, int, str]]:
+    """Yield file, line and name of every variable, parameter and attribute that is called by one of `VAGUE_NAMES`."""
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            name = ""
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                name = node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                name = node.attr
+            elif isinstance(node, ast.arg):
+                name = node.arg
+            if name.strip("_") in VAGUE_NAMES:
+                yield path, getattr(node, "lineno", 0), name
+
+
 def complexities(modules: dict[str, ast.Module]) -> Iterator[tuple[int, str]]:
     for module, tree in modules.items():
         for node in ast.walk(tree):
@@ -121,4 +145,12 @@ def complexities(modules: dict[str, ast.Module]) -> Iterator[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "src" / "keepfast")
+    arguments = [argument for argument in sys.argv[1:] if argument != "--names"]
+    folder = Path(arguments[0]) if arguments else ROOT / "src" / "keepfast"
+    if "--names" in sys.argv:
+        for path, line, name in vague_names(
+            {path: ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
+        ):
+            print(f"{path}:{line}: {name}")
+    else:
+        main(folder)
