@@ -158,5 +158,5 @@ def test_the_list_and_the_page_of_a_version_count_the_same(served: Served) -> No
 
     assert listed["changed"] == told["changed"] == 2
     assert (told["made_after"], told["previous"], told["differing"]) == ("v1", None, 3)
-    assert 'What it changed <span class="quiet">2</span>' in page
+    assert 'Changes <span class="quiet">2</span>' in page
     assert "From an empty folder: 3" in page
