@@ -202,7 +202,7 @@ OPERATIONS = (
               body={"comments": TEXT, "anyway": ANYWAY}),
     Operation("PATCH", "/api/reviews/{prompt}/request-changes", "requestChanges", "Request changes to a phase.", APPROVER,
               lambda desk, values: desk.tasks.reject(*_said(values)), body=COMMENTS),
-    Operation("POST", "/api/reviews/{prompt}/feedback", "commentReview", "Add comments to a review, for a later request for changes.", APPROVER,
+    Operation("POST", "/api/reviews/{prompt}/feedback", "commentReview", "Add comments to a review.", APPROVER,
               lambda desk, values: desk.tasks.comment(*_said(values)), body=COMMENTS),
     Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
               lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"], values["exactly"]),
