@@ -95,7 +95,7 @@ class Visits:
         from keepfast.state import sessions
 
         folder = visit.engine.place.folder(visit.row.id)
-        for facts in sessions.every(folder):
+        for facts in sessions.all_facts(folder):
             if str(facts.get("client")) == self._client and not facts.get("ended"):
                 return facts
         return {**sessions.facts(folder, self._session), "session": self._session} if self._session else {}
