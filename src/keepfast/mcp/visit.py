@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.app.wiring import build
 from keepfast.app.worker import settled
 from keepfast.model.errors import Usage
-from keepfast.settings.live import Following
+from keepfast.settings.live import LiveSettings
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Visits:
         self.clock, self.around = clock, around
         config = options.get("config")
         flags = {"store.url": options["store"]} if options.get("store") else {}
-        self.following = Following(
+        self.following = LiveSettings(
             config or around.config,
             around.keepfast_variables(),
             self.cwd,
