@@ -121,12 +121,12 @@ class _BulkReader:
             last = places[keys[-1]]
             waiting = [
                 slot
-                for slot, wanted in frames.items()
-                if len(wanted) < WAITING_CONTENTS
+                for slot, places_in_frame in frames.items()
+                if len(places_in_frame) < WAITING_CONTENTS
                 and (
                     slot == (last.pack, last.frame)
-                    or (start and wanted[-1][0] >= start)
-                    or _wanted_bytes(wanted) < ENOUGH_BYTES
+                    or (start and places_in_frame[-1][0] >= start)
+                    or _wanted_bytes(places_in_frame) < ENOUGH_BYTES
                 )
             ]
             self._incomplete_frames = {slot: frames.pop(slot) for slot in waiting}
@@ -159,24 +159,24 @@ class _BulkReader:
 
         by_two(self._next, self._deliver_frame)
 
-    def _deliver_frame(self, wanted: Frame) -> None:
+    def _deliver_frame(self, places_in_frame: Frame) -> None:
         """All wanted contents of one frame, checked."""
         keys = self.keys
         try:
-            most = max([place.offset + place.length for _, place in wanted])
-            done = self.unpack and self._unpack_natively(self.unpack, wanted, most)
+            most = max([place.offset + place.length for _, place in places_in_frame])
+            done = self.unpack and self._unpack_natively(self.unpack, places_in_frame, most)
             if done:
                 self.take(*done)
                 return
-            frame = self.repository.contents.frame(wanted[0][1], most, keep=False)
+            frame = self.repository.contents.frame(places_in_frame[0][1], most, keep=False)
         except FileNotFoundError:
-            for number, _ in wanted:  # compaction has moved them since we asked
+            for number, _ in places_in_frame:  # compaction has moved them since we asked
                 data = self.repository.contents.blob(keys[number])[0]
                 self.take(data, [(number, 0, len(data))])
             return
         view = memoryview(frame)
         parts = []
-        for number, place in wanted:
+        for number, place in places_in_frame:
             offset, length = place.offset, place.length
             # A frame that is too short gives less, which has another digest.
             if digest(view[offset : offset + length]) != keys[number]:
@@ -184,9 +184,9 @@ class _BulkReader:
             parts.append((number, offset, length))
         self.take(frame, parts)
 
-    def _unpack_natively(self, unpack: Unpack, wanted: Frame, most: int) -> tuple[bytes, list[Part]] | None:
+    def _unpack_natively(self, unpack: Unpack, places_in_frame: Frame, most: int) -> tuple[bytes, list[Part]] | None:
         """The frame and the parts of it, checked; None where something is not as it should be, or not for us to unpack."""
-        place = wanted[0][1]
+        place = places_in_frame[0][1]
         with self._files_lock:
             if place.pack not in self._files:
                 if len(self._files) >= OPEN_PACKS:
@@ -194,7 +194,7 @@ class _BulkReader:
                 self._files[place.pack] = self.repository.blobs.descriptor(place.pack)
             file = self._files[place.pack]
         return (
-            unpack(file, place.frame, place.stored, max(MAX_SHARED_FRAME, most), wanted, self.keys)
+            unpack(file, place.frame, place.stored, max(MAX_SHARED_FRAME, most), places_in_frame, self.keys)
             if file >= 0
             else None
         )

@@ -122,8 +122,8 @@ class _Importer:
         row = self.saving.row
         result = ImportResult(self.target, is_new)
         new_versions = [one for one in self.bundle.versions if not self._is_present(one, is_new)]
-        taken = {one.id for one in new_versions}
-        result.skipped = [one.id for one in self.bundle.versions if one.id not in taken]
+        new_ids = {one.id for one in new_versions}
+        result.skipped = [one.id for one in self.bundle.versions if one.id not in new_ids]
         if not new_versions:
             self.saving.abort()
             return result

@@ -45,8 +45,8 @@ class StoredTranscript:
         return bytes.fromhex(self.content)
 
     def to_json(self) -> dict[str, Any]:
-        kept = {"bytes": self.size, "content": self.content, "proof": self.proof}
-        return {**kept, "name": self.name} if self.name else kept
+        members = {"bytes": self.size, "content": self.content, "proof": self.proof}
+        return {**members, "name": self.name} if self.name else members
 
 
 class Conversation:
@@ -182,21 +182,21 @@ def attachment_ids(header: Header) -> list[bytes]:
     return [one.id for one in conversation.transcripts()] if conversation is not None else []
 
 
-def load_transcript(repository: Repository, kept: StoredTranscript) -> Iterator[bytes]:
+def load_transcript(repository: Repository, transcript: StoredTranscript) -> Iterator[bytes]:
     """Yield a kept transcript in parts. Raises `WrongKey`, and `Damaged` if it is not as long as it should be."""
     length = 0
-    for part in repository.contents.stream(kept.id):
+    for part in repository.contents.stream(transcript.id):
         length += len(part)
         yield part
-    if length != kept.size:
-        raise Damaged(f"A conversation has {length} bytes instead of {kept.size}.")
+    if length != transcript.size:
+        raise Damaged(f"A conversation has {length} bytes instead of {transcript.size}.")
 
 
-def read_ends(repository: Repository, kept: StoredTranscript, head: int, tail: int) -> tuple[bytes, bytes]:
+def read_ends(repository: Repository, transcript: StoredTranscript, head: int, tail: int) -> tuple[bytes, bytes]:
     """About so many bytes of a kept transcript's beginning, in whole lines, and of its end; what lies between is not opened."""
-    parts, last = _part_ids(repository, kept), list[bytes]()
+    parts, last = _part_ids(repository, transcript), list[bytes]()
     first, length, met = b"", 0, PartCounter()
-    for part in repository.contents.stream(kept.id):
+    for part in repository.contents.stream(transcript.id):
         first += part
         if len(first) >= head:
             break
@@ -267,10 +267,10 @@ def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
     return [proof.hex() for proof in repository.contents.sealer().proofs(content)]
 
 
-def _part_ids(repository: Repository, kept: StoredTranscript | None) -> list[bytes]:
-    if kept is None:
+def _part_ids(repository: Repository, transcript: StoredTranscript | None) -> list[bytes]:
+    if transcript is None:
         return []
-    names, kind = repository.contents.blob(kept.id)
+    names, kind = repository.contents.blob(transcript.id)
     if kind != LIST:
         raise Damaged("A conversation is not a list of parts.")
     return [names[at : at + 32] for at in range(0, len(names), 32)]

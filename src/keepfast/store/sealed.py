@@ -75,7 +75,7 @@ class Sealer:
         self,
         read: Callable[[int], bytes],
         keep: Callable[[bytes, bytes, bool], None],
-        known: Callable[[bytes], bool] | None = None,
+        is_stored: Callable[[bytes], bool] | None = None,
     ) -> bytes:
         """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` gets everything that is to be stored.
 
@@ -84,7 +84,7 @@ class Sealer:
         """
         ids: list[bytes] = []
         for part in _parts(read):
-            sealed = self._existing_form(part, known)
+            sealed = self._existing_form(part, is_stored)
             ids.append(digest(sealed))
             keep(ids[-1], sealed, False)
         if len(ids) == 1:
@@ -93,26 +93,26 @@ class Sealer:
         keep(digest(names), names, True)
         return digest(names)
 
-    def _existing_form(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
+    def _existing_form(self, part: bytes, is_stored: Callable[[bytes], bool] | None) -> bytes:
         current = self.keys.current()
         sealed, others = _seal(current, RAW, part, len(part)), self.keys.all()[1:]
-        if known is None or not others or known(digest(sealed)):
+        if is_stored is None or not others or is_stored(digest(sealed)):
             return sealed
         forms = (_seal(keys, RAW, part, len(part)) for keys in others)
-        return next((form for form in forms if known(digest(form))), sealed)
+        return next((form for form in forms if is_stored(digest(form))), sealed)
 
-    def ids_of(self, read: Callable[[int], bytes], known: Callable[[bytes], bool] | None = None) -> list[bytes]:
+    def ids_of(self, read: Callable[[int], bytes], is_stored: Callable[[bytes], bool] | None = None) -> list[bytes]:
         """The ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made.
 
         First as it would be sealed now, if parts that are `known` keep their ids; then under each key set at hand.
         """
-        return self.forms_of(read, lambda *_: None, known)
+        return self.forms_of(read, lambda *_: None, is_stored)
 
     def forms_of(
         self,
         read: Callable[[int], bytes],
-        tell: Callable[[bytes, bytes, bool], None],
-        known: Callable[[bytes], bool] | None = None,
+        take: Callable[[bytes, bytes, bool], None],
+        is_stored: Callable[[bytes], bool] | None = None,
     ) -> list[bytes]:
         """The same; `tell(id, bytes, is_list)` gets all forms of all parts, and all lists of them."""
         sets = self.keys.all()
@@ -124,14 +124,16 @@ class Sealer:
             for keys, ids in zip(sets, every, strict=True):
                 sealed = _seal(keys, RAW, part, len(part))
                 ids.append(digest(sealed))
-                tell(ids[-1], sealed, False)
+                take(ids[-1], sealed, False)
             now = [ids[-1] for ids in every]
-            chosen.append(next((one for one in now if len(now) > 1 and known is not None and known(one)), now[0]))
+            chosen.append(
+                next((one for one in now if len(now) > 1 and is_stored is not None and is_stored(one)), now[0])
+            )
         if len(chosen) == 1:
             return list(dict.fromkeys([*chosen, *[ids[0] for ids in every]]))
         lists = [b"".join(ids) for ids in (chosen, *every)]
         for names in lists:
-            tell(digest(names), names, True)
+            take(digest(names), names, True)
         return list(dict.fromkeys([digest(names) for names in lists]))
 
     def proofs(self, content: bytes) -> list[bytes]:
