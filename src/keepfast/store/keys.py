@@ -412,7 +412,7 @@ class _Locks:
     """The locks of the key folder and of the store together: a store's users may have different key folders."""
 
     def __init__(self, first: str, second: str) -> None:
-        self.first, self.second = Lock(first), Lock(second)
+        self.first, self.second = Lock(first, "the folder of keys"), Lock(second)
 
     def __enter__(self) -> None:
         self.first.__enter__()
