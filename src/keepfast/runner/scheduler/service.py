@@ -21,6 +21,7 @@ from keepfast.runner.scheduler.supervisor import Supervisor
 if TYPE_CHECKING:
     from keepfast.runner.actions.news import Tell
     from keepfast.settings import Settings
+    from keepfast.settings.live import LiveSettings
 
 FOLDER = "/supervisor"
 AGAIN = 3.0
