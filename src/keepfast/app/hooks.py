@@ -281,13 +281,29 @@ class Attending:
         found = unsaved(self.folder)
         if found is None and not _size(self.folder + "/cache"):
             # Nothing was ever saved here, and the first save may still be at it: whether that will do is told now.
-            try:
-                self.engine.refuse_too_many(self.root, SOON if self.event.kind == SESSION_STARTS else LATER)
-            except TooMany as error:
-                found = FailedSave(0, error.kind, f"{error} {error.hint}")
+            why = self._too_many(SOON if self.event.kind == SESSION_STARTS else LATER)
+            found = FailedSave(0, TooMany.kind, why) if why else None
         if found is None or not self._is_first(f"unsaved {self.event.kind} {found.kind}"):
             return ""
         return self._say("not_saved", why=found.text)
+
+    def _too_many(self, seconds: float) -> str:
+        """Why the folder has more files than a save takes, if that is known within this time; the end of a turn tells it else.
+
+        A process of its own finds it out: which of the names count takes many seconds in a large tree.
+        """
+
+        def reason() -> bytes:
+            try:
+                self.engine.refuse_too_many(self.root, seconds)
+            except TooMany as error:
+                return f"{error} {error.hint}".encode("utf-8", "replace")
+            return b""
+
+        try:
+            return (self.background.attempt(reason, seconds) or b"").decode("utf-8", "replace")
+        except OSError:
+            return ""
 
     def _never_saved(self) -> str:
         """Why nothing in this folder could ever be saved, where not even that could be written into the store."""
