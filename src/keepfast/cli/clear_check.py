@@ -35,7 +35,9 @@ class Unsaved(NamedTuple):
     removed: int
     last: CheckpointRow | None
     folders: int
-    """Folders that came, went or changed; told only where no file did."""
+    """Folders that came, went or changed their permissions; told only where no file did."""
+    altered: int
+    """Those of them that are on both sides."""
     talk: bool
     """Did the conversation of another session continue since its last checkpoint?"""
 
@@ -121,11 +123,15 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in found]
     files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
+    altered = sum(
+        change.old is not None and change.new is not None and change.old.kind == change.new.kind == FOLDER
+        for change in found
+    )
     diffs = [diff for change in found if (diff := counted(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
     talk = not live.is_around and moved_on(session.engine, root, folder, event)
     added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
-    return Unsaved(files, added, removed, last, folders, talk)
+    return Unsaved(files, added, removed, last, folders, altered, talk)
 
 
 def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
@@ -153,8 +159,13 @@ def _show(session: Session, unsaved: Unsaved) -> None:
         session.print("Work changed since last checkpoint:")
         session.print(f"  - {plural(unsaved.files, 'file')} modified")
     session.print(f"  - {plural(unsaved.added, 'line')} added")
-    if unsaved.folders and not unsaved.files:
-        session.print(f"  - {plural(unsaved.folders, 'folder')} made or removed")
+    if not unsaved.files:
+        for count, words in (
+            (unsaved.folders - unsaved.altered, "made or removed"),
+            (unsaved.altered, "with changed permissions"),
+        ):
+            if count:
+                session.print(f"  - {plural(count, 'folder')} {words}")
     if unsaved.talk:
         session.print("  - the conversation has new messages")
     session.print(f"  - Last checkpoint: {last}")
