@@ -138,11 +138,7 @@ def _save_quietly(session: Session, event: Event) -> int:
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
-        is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
-        # Else the marker names a store of another home.
-        is_ours = engine.place.expected or engine.near(event.cwd) is not None
-        if not is_kept and is_ours and isinstance(error, Unreachable):
-            session.warn(f"keepfast: {error}")  # nowhere to keep it for `status`: it is said now
+        engine.note(event.cwd, "skipped", event.trigger, str(error))
         return _skipped(session, str(error))
     except Exception as error:
         engine.note(event.cwd, "failed", event.trigger, sentence(error), told=True)

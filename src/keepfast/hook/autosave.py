@@ -55,9 +55,7 @@ def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = 
 
             background.tidy(cwd, config, around)
     except (NoWorkspace, Unreachable) as error:
-        # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
-        if not engine.note(cwd, "skipped", "auto", str(error)):
-            say(f"keepfast: {error}")
+        engine.note(cwd, "skipped", "auto", str(error))  # a store out of reach is not the agent's trouble
     except Exception as error:
         engine.note(cwd, "failed", "auto", sentence(error), told=True)
         raise
