@@ -45,14 +45,14 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
         raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
     if not conversation.client and not is_empty:
         raise Failed(f"{transcript} is not a transcript that keepfast can read.", READ)
-    known = conversation.files.newest_first()
+    files = conversation.files.newest_first()
     if root is not None:
-        known = disk.look(known, root, conversation.cwd)
-    taken, known = without_excluded(
-        notes.take(conversation), known, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
+        files = disk.look(files, root, conversation.cwd)
+    session_notes, files = without_excluded(
+        notes.take(conversation), files, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
     )
-    known = without_sealed(known, root or conversation.cwd, conversation.cwd)
-    built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redact)
+    files = without_sealed(files, root or conversation.cwd, conversation.cwd)
+    built = briefs.build(session_notes, files, now=session.now(), tokens=tokens, redact=redact)
     if session.json:
         write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})
     elif built.text:

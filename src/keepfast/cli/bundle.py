@@ -116,8 +116,8 @@ def _chosen(
     if sum((bool(references), everything, since is not None)) != 1:
         raise Usage("Give exactly one of: references, --all, --since REF.", "keepfast export v5 v6 project.keepfast")
     if references:
-        found = {one.version: one for one in [session.resolve(row, text) for text in references]}
-        return [found[version] for version in sorted(found)]
+        rows = {one.version: one for one in [session.resolve(row, text) for text in references]}
+        return [rows[version] for version in sorted(rows)]
     oldest = session.resolve(row, since).version if since is not None else 0
     chosen = [one for one in session.repository.find(Query(workspace=row.id))[::-1] if one.version > oldest]
     if not chosen:
@@ -200,9 +200,9 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     own = engine.known(folder, adopting=True)
     if own is not None and own[0] == folder:
         return own[1]
-    known = _known(engine, bundle.workspace)
-    if known is not None:
-        where = f"at {show(known.path)}" if known.path else "without a folder"
+    workspace_row = _known(engine, bundle.workspace)
+    if workspace_row is not None:
+        where = f"at {show(workspace_row.path)}" if workspace_row.path else "without a folder"
         raise Conflict(
             f"This workspace is already in the store, {where}.",
             "Import without --into, then run `keepfast fork` to create a folder from a checkpoint.",
@@ -226,7 +226,7 @@ def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
         engine.mark(folder, workspace)
-        engine.place.list_paths([(known.id, known.path) for known in engine.repository().workspaces()])
+        engine.place.list_paths([(row.id, row.path) for row in engine.repository().workspaces()])
     except OSError as error:
         raise Failed(
             f"The checkpoints are imported, but {show(folder)} cannot be created: {error.strerror}.",
@@ -240,7 +240,10 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
     from keepfast.workspace.marker import show
 
     repository = session.repository
-    rows = [(there, repository.checkpoint(done.workspace, here)) for there, here, _ in done.versions]
+    rows = [
+        (exported_version, repository.checkpoint(done.workspace, version))
+        for exported_version, version, _ in done.versions
+    ]
     row = repository.workspace(done.workspace)
     path = row.path if row is not None else b""
     if session.json:
@@ -249,7 +252,11 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
                 "workspace": done.workspace,
                 "root": show(path) if path else None,
                 "new_workspace": done.is_new and bool(rows),
-                "imported": [{"was": f"v{there}", "checkpoint": of_checkpoint(one)} for there, one in rows if one],
+                "imported": [
+                    {"was": f"v{exported_version}", "checkpoint": of_checkpoint(one)}
+                    for exported_version, one in rows
+                    if one
+                ],
                 "skipped": done.skipped,
             }
         )
@@ -257,9 +264,13 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
     where = show(path) if path else "a workspace without a folder"
     if rows:
         session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
-    for there, one in rows[:SHOWN]:
+    for exported_version, one in rows[:SHOWN]:
         if one is not None:
-            session.say(f"  {title(one)}" + (f", was v{there}" if there != one.version else "") + f"  {one.id}")
+            session.say(
+                f"  {title(one)}"
+                + (f", was v{exported_version}" if exported_version != one.version else "")
+                + f"  {one.id}"
+            )
     if len(rows) > SHOWN:
         session.say(f"  … and {len(rows) - SHOWN} more")
     if bundle.left_out:

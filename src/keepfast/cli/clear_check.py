@@ -114,17 +114,17 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         if last is None or last.version != row.version:
-            found = compare(session.engine, root, row, last, None)
+            changes = compare(session.engine, root, row, last, None)
         else:
-            found, _ = pending(session.engine, root, row)
+            changes, _ = pending(session.engine, root, row)
     # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
-    kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in found]
+    kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in changes]
     files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
-    diffs = [diff for change in found if (diff := counted(change)) is not None]
+    diffs = [diff for change in changes if (diff := counted(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
     talk = not live.is_around and moved_on(session.engine, root, folder, event)
-    added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
+    added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
     return Unsaved(files, added, removed, last, folders, talk)
 
 

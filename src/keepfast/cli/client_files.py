@@ -38,10 +38,10 @@ def settings_path(session: Session, scope: str) -> str:
         folder = session.around.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.around.home) + "/.claude"
     else:
         try:
-            found = session.engine.locate(session.cwd)
+            location = session.engine.locate(session.cwd)
         except KeepfastError:
-            found = None  # whoever needs the store is told
-        folder = os.fsdecode(found[0] if found else session.cwd) + "/.claude"
+            location = None  # whoever needs the store is told
+        folder = os.fsdecode(location[0] if location else session.cwd) + "/.claude"
     # A link into a folder of dotfiles stays a link.
     return os.path.realpath(os.path.join(folder, SCOPES[scope]))
 
@@ -217,8 +217,8 @@ def _own_settings(session: Session) -> list[str]:
 
     What only looks like them in a project's file may have come with a repository, and counts for nothing.
     """
-    own, known = settings_path(session, "user"), users(session)
-    return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in known]
+    own, recorded = settings_path(session, "user"), users(session)
+    return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in recorded]
 
 
 def mend_launcher(session: Session) -> tuple[str, str]:
@@ -248,12 +248,12 @@ def not_starting(session: Session) -> str:
 
     for path in _own_settings(session):
         try:
-            found = look(read(path).text, path)
+            hooks = look(read(path).text, path)
         except Failed as error:
             return f"The client's hooks could not be checked: {error}"
-        if found.disabled and found.commands:
+        if hooks.disabled and hooks.commands:
             return f"Hooks in {path} do not start, so nothing is saved automatically: `disableAllHooks` is set there."
-        for command in found.commands:
+        for command in hooks.commands:
             wrong = _obstacle(command)
             if wrong:
                 text = f"Hooks in {path} do not start, so nothing is saved automatically: {wrong}."
@@ -362,8 +362,8 @@ def start_of(command: list[str]) -> str:
     except OSError as error:
         return f"The hook does not start: {error.strerror}: {command[0]}."
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        return f"The hook does not start: {said}"
+        reason = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
+        return f"The hook does not start: {reason}"
     failed = last_failure(command[0])
     # The launcher is silent where Python fails, and remembers it until a hook starts again.
     if failed is not None and os.path.exists(command[0] + launcher.FAILING):

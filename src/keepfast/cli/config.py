@@ -44,11 +44,11 @@ def list_(session: Session) -> None:
     from keepfast.settings import TABLE
 
     settings = session.settings
-    found = {key: (_in_force(session, key)[key], _origin(session, key)) for key in TABLE}
+    values = {key: (_in_force(session, key)[key], _origin(session, key)) for key in TABLE}
     if session.json:
-        write_json({key: {"value": value, "origin": origin} for key, (value, origin) in found.items()})
+        write_json({key: {"value": value, "origin": origin} for key, (value, origin) in values.items()})
         return
-    rows = [[key, _cut(shown(key, value)), origin] for key, (value, origin) in found.items()]
+    rows = [[key, _cut(shown(key, value)), origin] for key, (value, origin) in values.items()]
     for line in session.paint.table(["SETTING", "VALUE", "FROM"], rows, give=1):
         session.print(line)
     for warning in settings.warnings:
@@ -118,10 +118,10 @@ def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -
     _known(key)
     from keepfast.model.setting_values import shown
 
-    kept = _proposed(session, key, value)
-    written = _write(session, {key: kept}, project, dry_run)
-    if _told(session, written, dry_run, {"key": key, "value": kept}):
-        session.say(f"{key} = {shown(key, kept)} in {written.path}.")
+    checked = _proposed(session, key, value)
+    written = _write(session, {key: checked}, project, dry_run)
+    if _told(session, written, dry_run, {"key": key, "value": checked}):
+        session.say(f"{key} = {shown(key, checked)} in {written.path}.")
         _overruled(session, key)
 
 
@@ -162,10 +162,10 @@ def _known(key: str) -> None:
     from keepfast.settings import TABLE, similar
 
     if key not in TABLE:
-        near = similar(key)
+        similar_key = similar(key)
         raise NotFound(
             f"There is no setting {key!r}.",
-            f"Did you mean {near}?" if near else ("Run `keepfast config list` to see all settings."),
+            f"Did you mean {similar_key}?" if similar_key else ("Run `keepfast config list` to see all settings."),
         )
 
 
@@ -187,11 +187,11 @@ def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
     """Who said what about it, and why that was not taken."""
     from keepfast.model.schema import ALIASES, variable
 
-    said = list(_in_force(session, key).considered.get(key, []))
+    entries = list(_in_force(session, key).considered.get(key, []))
     long, variables = variable(key), session.around.keepfast_variables()
     if key.startswith(HOOKS) and long in variables and long not in ALIASES:
-        said.append((long, variables[long], "hooks ignore it"))
-    return said
+        entries.append((long, variables[long], "hooks ignore it"))
+    return entries
 
 
 def _explained(session: Session, key: str) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _explained(session: Session, key: str) -> dict[str, Any]:
     setting = TABLE[key]
     limits = {"choices" if setting.kind == CHOICE else "range": list(setting.allowed)} if setting.allowed else {}
     tighter = list(setting.tighter) if isinstance(setting.tighter, tuple) else setting.tighter
-    names = [variable(key), *[name for name, meant in ALIASES.items() if meant == key and name != variable(key)]]
+    names = [variable(key), *[name for name, target in ALIASES.items() if target == key and name != variable(key)]]
     return {
         "key": key,
         "value": _in_force(session, key)[key],
@@ -229,7 +229,7 @@ def _who(key: str) -> str:
     from keepfast.model.setting_values import shown
 
     setting = TABLE[key]
-    names = [name for name, meant in ALIASES.items() if meant == key] or [variable(key)]
+    names = [name for name, target in ALIASES.items() if target == key] or [variable(key)]
     by = f"Set in your file, {names[0]} and --project" if setting.from_environment else "Set in your file and --project"
     if setting.tighter is None:
         return f"Set in your file or {names[0]}." if setting.from_environment else "Set in your file only."
@@ -260,11 +260,11 @@ def _write(session: Session, values: dict[str, Any], project: bool, dry_run: boo
 
     if not project:
         return change(session.config_path, values, dry_run=dry_run)
-    given = {key: value for key, value in values.items() if value is not GONE}
-    loose = tightens_project(_without_project(session), given, "the command line")
+    new_values = {key: value for key, value in values.items() if value is not GONE}
+    loose = tightens_project(_without_project(session), new_values, "the command line")
     if loose:
         raise Usage(
-            f"{loose[0]} = {shown(loose[0], given[loose[0]])} is looser than your own setting; a project's "
+            f"{loose[0]} = {shown(loose[0], new_values[loose[0]])} is looser than your own setting; a project's "
             "file can only tighten it.",
             f"Run `keepfast config explain {loose[0]}` to see what is tighter, or omit --project to change "
             "your own setting.",

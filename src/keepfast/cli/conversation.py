@@ -29,17 +29,17 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     conversing.read()  # now: what cannot be read must not leave the files without their conversation
     if not files:
         return _report(session, conversing, launch)
-    made: list[Resumable] = []
+    resumables: list[Resumable] = []
 
     def also() -> dict[str, Any]:
-        made.append(conversing.bring_back())
-        return {"conversation": _facts(made[0])}
+        resumables.append(conversing.bring_back())
+        return {"conversation": _facts(resumables[0])}
 
     code = bring.restore(session, reference, (), also=also, **how)
-    if made and not session.json:
-        _tell(session, made[0])
+    if resumables and not session.json:
+        _tell(session, resumables[0])
         if launch and code == 0:
-            _launch(session, made[0])
+            _launch(session, resumables[0])
     return code
 
 
@@ -52,42 +52,46 @@ def _conversing(session: Session, reference: str) -> Conversing:
 
 
 def _dry_run(session: Session, conversing: Conversing, reference: str, files: bool, how: dict[str, Any]) -> int:
-    kept = conversing.kept
-    facts = {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size}
+    conversation = conversing.kept
+    facts = {"agent": conversation.agent, "session": conversation.session, "bytes": conversation.transcript.size}
     if not files:
         if session.json:
             write_json({"dry_run": True, "conversation": facts})
         else:
-            session.print(f"Would restore {size(kept.transcript.size)} of session {kept.session} as a new session.")
+            session.print(
+                f"Would restore {size(conversation.transcript.size)} of session {conversation.session} as a new session."
+            )
         return 0
     if not session.json:
-        session.print(f"Would restore {size(kept.transcript.size)} of session {kept.session} as a new session.")
+        session.print(
+            f"Would restore {size(conversation.transcript.size)} of session {conversation.session} as a new session."
+        )
     return bring.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 
 def _report(session: Session, conversing: Conversing, launch: bool) -> int:
-    made = conversing.bring_back()
+    resumable = conversing.bring_back()
     if session.json:
-        write_json({"conversation": _facts(made)})
+        write_json({"conversation": _facts(resumable)})
         return 0
-    _tell(session, made)
+    _tell(session, resumable)
     if launch:
-        _launch(session, made)
+        _launch(session, resumable)
     return 0
 
 
-def _facts(made: Resumable) -> dict[str, Any]:
+def _facts(resumable: Resumable) -> dict[str, Any]:
     return {
-        "agent": made.agent, "session": made.id, "path": made.path, "folder": made.folder, "command": made.command,
+        "agent": resumable.agent, "session": resumable.id, "path": resumable.path, "folder": resumable.folder, "command": resumable.command,
     }  # fmt: skip
 
 
-def _tell(session: Session, made: Resumable) -> None:
-    session.say(f"Restored the conversation as session {made.id}. To continue it, run:")
-    session.say(f"  cd {join([made.folder])} && {join(made.command)}")
+def _tell(session: Session, resumable: Resumable) -> None:
+    session.say(f"Restored the conversation as session {resumable.id}. To continue it, run:")
+    session.say(f"  cd {join([resumable.folder])} && {join(resumable.command)}")
 
 
-def _launch(session: Session, made: Resumable) -> None:
+def _launch(session: Session, resumable: Resumable) -> None:
     """Become the client. Returns only by raising."""
     import os
     import sys
@@ -95,9 +99,9 @@ def _launch(session: Session, made: Resumable) -> None:
     session.close()
     sys.stdout.flush()
     try:
-        os.chdir(made.folder)
-        os.execvp(made.command[0], made.command)
+        os.chdir(resumable.folder)
+        os.execvp(resumable.command[0], resumable.command)
     except OSError as error:
         raise Failed(
-            f"{made.command[0]} cannot be started: {error.strerror}.", "Run the command above yourself."
+            f"{resumable.command[0]} cannot be started: {error.strerror}.", "Run the command above yourself."
         ) from None

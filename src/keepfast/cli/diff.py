@@ -99,7 +99,7 @@ def _table(session: Session, changes: list[Change]) -> None:
     from keepfast.present.terminal import plural
     from keepfast.workspace.diff import stat_table
 
-    stats = [found for found in (_count(change) for change in changes) if found is not None]
+    stats = [stat for stat in (_count(change) for change in changes) if stat is not None]
     for label, added, removed in stat_table(stats, session.paint.columns or 80):
         session.print(label + session.paint("green", added) + session.paint("red", removed))
     if stats:
@@ -111,11 +111,11 @@ def _count(change: Change) -> Stat | None:
     from keepfast.present.patches import counted
     from keepfast.workspace.diff import Stat
 
-    found = counted(change)
-    if found is None:
+    file_diff = counted(change)
+    if file_diff is None:
         return None
     sizes = (change.old.size if change.old else 0, change.new.size if change.new else 0)
-    return Stat(change.path, found.added, found.removed, sizes if found.binary else None)
+    return Stat(change.path, file_diff.added, file_diff.removed, sizes if file_diff.binary else None)
 
 
 def _patch(session: Session, change: Change) -> None:
@@ -144,8 +144,10 @@ def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | Non
     listed: list[dict[str, Any]] = []
     for change in changes:
         facts = of_change(change)
-        found = counted(change) if with_lines else None
-        if found is not None:
-            facts.update({"binary": found.binary, "lines_added": found.added, "lines_removed": found.removed})
+        file_diff = counted(change) if with_lines else None
+        if file_diff is not None:
+            facts.update(
+                {"binary": file_diff.binary, "lines_added": file_diff.added, "lines_removed": file_diff.removed}
+            )
         listed.append(facts)
     write_json({"old": f"v{old.version}", "new": f"v{new.version}" if new is not None else None, "changes": listed})

@@ -10,7 +10,7 @@ from typing import Any
 from keepfast.present.terminal import size
 
 HIDDEN = frozenset(("sequence", "timestamp", "taskId", "type", "run"))
-FOUND = {
+AGENT_STATES = {
     "alive": "its agent is running", "over": "its agent has ended", "lost": "its agent was interrupted",
     "absent": "its agent was not started",
 }  # fmt: skip
@@ -58,8 +58,8 @@ def _held(about: dict[str, Any]) -> str:
     return f"waits for {_words(about['hold'])}{until}{why}"
 
 
-def _pairs(found: dict[str, Any]) -> str:
-    return ", ".join([f"{_words(key)} {_value(value)}" for key, value in found.items() if not _is_empty(value)])
+def _pairs(facts: dict[str, Any]) -> str:
+    return ", ".join([f"{_words(key)} {_value(value)}" for key, value in facts.items() if not _is_empty(value)])
 
 
 def _is_empty(value: Any) -> bool:
@@ -116,7 +116,7 @@ def _needed(event: dict[str, Any]) -> str:
 
 
 _SAID: dict[str, Callable[[dict[str, Any]], str]] = {
-    "found": lambda event: f"found: {FOUND.get(event['as'], event['as'])}",
+    "found": lambda event: f"found: {AGENT_STATES.get(event['as'], event['as'])}",
     "checkpoint_created": _saved,
     "checkpoint_failed": lambda event: f"NOT SAVED ({_words(event['reason'])}): {event['error']}",
     "checkpoint_restored": _restored,

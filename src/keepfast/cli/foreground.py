@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from keepfast.cli.session import Session
 
-OWN = "--settings"
-MOST = 1 << 16
+SETTINGS_OPTION = "--settings"
+LIMIT_FILE_BYTES = 1 << 16
 
 
 def run_client(session: Session, words: list[str]) -> int:
@@ -27,7 +27,7 @@ def run_client(session: Session, words: list[str]) -> int:
     _save_first(session)
     marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
     os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
-    command = _with_hooks(session, words, marker)
+    command = _add_hooks(session, words, marker)
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
     try:
         code = in_foreground(command, variables)
@@ -46,7 +46,7 @@ def in_foreground(command: list[str], variables: dict[str, str]) -> int:
     modes = _terminal_modes()
     try:
         # Handlers, not SIG_IGN: what is ignored would be ignored by the child too.
-        before = {number: signal.signal(number, _nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
+        before = {number: signal.signal(number, _ignore_signal) for number in (signal.SIGINT, signal.SIGQUIT)}
         child = subprocess.Popen(command, env=variables)
     except OSError as error:
         raise Usage(f"{command[0]} cannot be started: {error.strerror}.") from None
@@ -76,17 +76,17 @@ def _save_first(session: Session) -> None:
         session.warn(f"keepfast: {error}")  # the client is started all the same
 
 
-def _with_hooks(session: Session, words: list[str], marker: str) -> list[str]:
+def _add_hooks(session: Session, words: list[str], marker: str) -> list[str]:
     """The command with our settings beside those it names itself."""
-    given, rest = {}, list(words)
-    if OWN in rest[:-1]:
-        at = rest.index(OWN)
-        given = _given(rest[at + 1])
+    settings, rest = {}, list(words)
+    if SETTINGS_OPTION in rest[:-1]:
+        at = rest.index(SETTINGS_OPTION)
+        settings = _client_settings(rest[at + 1])
         del rest[at : at + 2]
-    hooks = dict(given.get("hooks") or {})
+    hooks = dict(settings.get("hooks") or {})
     for event, groups in _hooks(session, marker):
         hooks[event] = [*hooks.get(event, []), *groups]
-    return [rest[0], OWN, json.dumps({**given, "hooks": hooks}), *rest[1:]]
+    return [rest[0], SETTINGS_OPTION, json.dumps({**settings, "hooks": hooks}), *rest[1:]]
 
 
 def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -106,31 +106,31 @@ def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, 
         yield event, [{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]
 
 
-def _given(value: str) -> dict[str, Any]:
+def _client_settings(value: str) -> dict[str, Any]:
     """The settings that the command line names, as a file or as JSON. Raises `Usage`."""
     try:
         if not value.lstrip().startswith("{"):
             with open(value, encoding="utf-8") as file:
                 value = file.read()
-        found = json.loads(value)
+        settings = json.loads(value)
     except (OSError, ValueError) as error:
-        raise Usage(f"The settings in {OWN} cannot be read: {error}.") from None
-    if not isinstance(found, dict):
-        raise Usage(f"The settings in {OWN} are not a JSON object.")
-    return found
+        raise Usage(f"The settings in {SETTINGS_OPTION} cannot be read: {error}.") from None
+    if not isinstance(settings, dict):
+        raise Usage(f"The settings in {SETTINGS_OPTION} are not a JSON object.")
+    return settings
 
 
 def _read(marker: str) -> str:
     """What the client said of its limit; empty if it was not limited, or went on since."""
     try:
         with open(marker, encoding="utf-8", errors="replace") as file:
-            told = json.loads(file.read(MOST))
+            event = json.loads(file.read(LIMIT_FILE_BYTES))
     except FileNotFoundError:
         return ""
     except (OSError, ValueError):
-        told = {}
-    said = told.get("last_assistant_message") or told.get("error_details") if isinstance(told, dict) else ""
-    return head(" ".join(str(said or "rate limit").split()), 300)
+        event = {}
+    text = event.get("last_assistant_message") or event.get("error_details") if isinstance(event, dict) else ""
+    return head(" ".join(str(text or "rate limit").split()), 300)
 
 
 def _terminal_modes() -> list[Any] | None:
@@ -156,5 +156,5 @@ def _pass_on(pid: int, number: int) -> None:
         pass
 
 
-def _nothing(number: int, frame: object) -> None:
+def _ignore_signal(number: int, frame: object) -> None:
     pass

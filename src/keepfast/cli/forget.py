@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NOTHING_LEFT = "the remaining checkpoints are pinned, named, manual or the newest"
 SHOWN = 20
-WORTH_A_WORD = 64 << 10
+LEFT_BYTES_WORTH_REPORTING = 64 << 10
 """From so many bytes on it is said that they stay: a few documents always do."""
 
 
@@ -71,7 +71,7 @@ def forget(
     thinned = [] if references or failures else _thin(session, most, failures)
     failed = failures[0] if failures else None
     _answer(session, chosen, thinned, freed, done, most, staying, failed)
-    return _told(session, failed)
+    return _exit_code(session, failed)
 
 
 @click.command()
@@ -153,10 +153,10 @@ def _size(session: Session, keep_size: str | None) -> int:
         return most
     from keepfast.model.setting_values import size
 
-    given = size(keep_size)
-    if given is None:
+    limit = size(keep_size)
+    if limit is None:
         raise Usage(f"--keep-size {keep_size!r} is not a size.", "Give a size such as 5GB.")
-    return given
+    return limit
 
 
 def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int, freed: int, staying: int) -> None:
@@ -180,13 +180,13 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
     if over:
         from keepfast.app.tidy import thinnable
 
-        taken = {(row.workspace, row.version) for row in chosen}
-        left = [
+        chosen_versions = {(row.workspace, row.version) for row in chosen}
+        more_rows = [
             row
             for row in thinnable(session.repository, session.engine.place.path)
-            if (row.workspace, row.version) not in taken
+            if (row.workspace, row.version) not in chosen_versions
         ]
-        also = "the oldest automatic ones would be forgotten too" if left else NOTHING_LEFT
+        also = "the oldest automatic ones would be forgotten too" if more_rows else NOTHING_LEFT
         session.print(f"The store is {size(over)} over {size(most)}; {also}.")
 
 
@@ -254,7 +254,7 @@ def _answer(
         session.warn(f"The store takes {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
 
 
-def _told(session: Session, failed: NotCompacted | None) -> int:
+def _exit_code(session: Session, failed: NotCompacted | None) -> int:
     """The exit code; with --json the reason stands in the answer."""
     if failed is not None and not session.json:
         raise failed
@@ -281,7 +281,7 @@ def _name_left(session: Session, done: Compaction) -> None:
     """Say what nothing needs and stays all the same: most of the packs that it lies in is needed."""
     from keepfast.present.terminal import size
 
-    if done.bytes_left >= WORTH_A_WORD:
+    if done.bytes_left >= LEFT_BYTES_WORTH_REPORTING:
         session.remark(
             f"{size(done.bytes_left)} of unneeded data remain in packs that are mostly in use. Run "
             "`keepfast compact --everything` to free them."

@@ -105,12 +105,12 @@ def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, Che
         root, row = session.workspace()
         return root, row, session.resolve(row, reference)
     except (NoWorkspace, NotFound):
-        found = _anywhere(session, reference) if reference.startswith("cp-") else _newest_of(session, reference)
-        if found is None:
+        checkpoint = _anywhere(session, reference) if reference.startswith("cp-") else _newest_of(session, reference)
+        if checkpoint is None:
             raise
-    row_there = session.repository.workspace(found.workspace)
-    assert row_there is not None
-    return row_there.path if os.path.isdir(row_there.path) else b"", row_there, found
+    workspace_row = session.repository.workspace(checkpoint.workspace)
+    assert workspace_row is not None
+    return workspace_row.path if os.path.isdir(workspace_row.path) else b"", workspace_row, checkpoint
 
 
 def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
@@ -118,8 +118,8 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
 
     if not reference.isascii():
         return None
-    found = session.repository.find(Query(id_prefix=reference.lower(), limit=2))
-    return found[0] if len(found) == 1 else None
+    rows = session.repository.find(Query(id_prefix=reference.lower(), limit=2))
+    return rows[0] if len(rows) == 1 else None
 
 
 def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
@@ -128,8 +128,8 @@ def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
 
     if len(workspace) != 32 or session.repository.workspace(workspace) is None:
         return None
-    found = session.repository.find(Query(workspace=workspace, limit=1))
-    return found[0] if found else None
+    rows = session.repository.find(Query(workspace=workspace, limit=1))
+    return rows[0] if rows else None
 
 
 def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
@@ -186,8 +186,8 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
     if session.json:
         text = b"".join([line + b"\n" for line in patch.lines])
         omitted = [{**of_path(path), "why": why} for path, why in patch.omitted]
-        shown = {"patch": text.decode("utf-8", "backslashreplace")} if file is None else {"file": file}
-        write_json({"files": patch.files, "omitted": omitted, **shown})
+        target_facts = {"patch": text.decode("utf-8", "backslashreplace")} if file is None else {"file": file}
+        write_json({"files": patch.files, "omitted": omitted, **target_facts})
         return
     if file is None:
         for line in patch.lines:
@@ -219,14 +219,14 @@ def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) ->
     from keepfast.workspace.marker import show
 
     fork_point(session.engine, row, target)
-    found = facts(target)
-    if found is None or found.work_tree != target:
+    repository = facts(target)
+    if repository is None or repository.work_tree != target:
         raise NotFound(
             f"{show(target)} is not a git repository.", "Run `keepfast fork --back` without --branch to get a patch."
         )
-    words = ["git", "fetch", os.fsdecode(target), f"{found.branch or 'HEAD'}:{name}"]
+    words = ["git", "fetch", os.fsdecode(target), f"{repository.branch or 'HEAD'}:{name}"]
     if session.json:
-        write_json({"command": words, "branch": found.branch, "commit": found.commit})
+        write_json({"command": words, "branch": repository.branch, "commit": repository.commit})
         return
     session.print(shlex.join(words))
     session.remark("Run this in your repository. It fetches what is committed in the fork, so commit there first.")

@@ -44,54 +44,56 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
         refuse_whole(root, engine.home)
         shared = _is_shared(engine.place)
         outer = engine.near(root.rpartition(b"/")[0] or b"/")
-        said = marker(root) if os.path.isdir(root) else None
-        apart = _apart(engine, root) if said is not None and not moved and not new_store else None
-        if moved or (apart is not None and _has_moved(session, apart)):
+        marker_before = marker(root) if os.path.isdir(root) else None
+        elsewhere = _other_history(engine, root) if marker_before is not None and not moved and not new_store else None
+        if moved or (elsewhere is not None and _has_moved(session, elsewhere)):
             workspace = engine.follow(root)
         else:
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
     session.say_renewed()
-    known = said is not None and said[0] == workspace
+    was_known = marker_before is not None and marker_before[0] == workspace
     store = engine.place.path
-    there = engine.repository().count(workspace)
+    checkpoints = engine.repository().count(workspace)
     hooked, wrong = mend_launcher(session)
     renew_launcher(session)
     closed = _closed(engine)
     if session.json:
-        facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not known}
+        facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not was_known}
         write_json({**facts, "shared": shared, "closed_sets": closed})
         return
-    session.say(_headline(show(root), store, moved, said, known, there))
-    if outer is not None and not known:
+    session.say(_headline(show(root), store, moved, marker_before, was_known, checkpoints))
+    if outer is not None and not was_known:
         session.remark(f"It is inside the workspace {show(outer[0])}, which saves its files too.")
-    if not known:
-        _tell_history(session, engine, there)
+    if not was_known:
+        _tell_history(session, engine, checkpoints)
     if hooked:
         session.remark(f"Rewrote the launcher that {hooked} names. No hook started before, because {wrong}.")
     _warn_of_keys(session, closed, shared)
 
 
-def _headline(root: str, store: str, moved: bool, said: Marker | None, known: bool, there: int) -> str:
+def _headline(
+    root: str, store: str, moved: bool, marker_before: Marker | None, was_known: bool, checkpoints: int
+) -> str:
     """What became of the folder. `said`: its marker before; `known`: that was this workspace; `there`: its
     checkpoints.
     """
     if moved:
         return f"{root} continues its history in the store {store}."
-    if said is None:
+    if marker_before is None:
         return f"Protecting {root} in the store {store}."
-    if not known and not there:
+    if not was_known and not checkpoints:
         return f"{root} starts a new history in the store {store}."
-    if known and said[1] in ("", store):
+    if was_known and marker_before[1] in ("", store):
         return f"{root} is already protected."
     return f"{root} now uses the store {store}."
 
 
-def _tell_history(session: Session, engine: Engine, there: int) -> None:
+def _tell_history(session: Session, engine: Engine, checkpoints: int) -> None:
     """Say of a folder that was not this workspace before which history it goes on with, or what to do first."""
     from keepfast.present.terminal import plural
 
-    if there:
-        session.remark(f"It has {plural(there, 'checkpoint')}. Run `keepfast list` to see them.")
+    if checkpoints:
+        session.remark(f"It has {plural(checkpoints, 'checkpoint')}. Run `keepfast list` to see them.")
         return
     if engine.place.is_successor():
         session.remark(
@@ -134,25 +136,25 @@ def _closed(engine: Engine) -> list[str]:
         return []  # `verify` and `doctor` say what is wrong
 
 
-def _apart(engine: Engine, root: bytes) -> Elsewhere | None:
+def _other_history(engine: Engine, root: bytes) -> Elsewhere | None:
     """Why the history that the folder's marker names is not its own, if it is not."""
     try:
         engine.known_at(root, engine.place.registered().get(root, ""))
-    except Elsewhere as apart:
-        return apart
+    except Elsewhere as elsewhere:
+        return elsewhere
     except KeepfastError:
         pass  # adopting it says what is wrong
     return None
 
 
-def _has_moved(session: Session, apart: Elsewhere) -> bool:
+def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
     """Ask, where there is somebody; a folder that nobody vouches for begins a history of its own."""
-    if apart.copied:
+    if elsewhere.copied:
         return False
     if session.json or session.around.is_agents() or not sys.stdin.isatty():
-        session.remark(f"{apart} If you moved it, run `keepfast init --moved`.")
+        session.remark(f"{elsewhere} If you moved it, run `keepfast init --moved`.")
         return False
-    return session.agreed(f"{apart} Was it moved here?", False)
+    return session.agreed(f"{elsewhere} Was it moved here?", False)
 
 
 def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
@@ -174,19 +176,19 @@ def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
     """Make the folder if need be and adopt it; a folder that was made for nothing is taken away again."""
     from keepfast.workspace.marker import show
 
-    made = []
+    new_folders = []
     folder = root
     while not os.path.lexists(folder):
-        made.append(folder)
+        new_folders.append(folder)
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
         raise Usage(f"{show(folder)} is not a folder.")
     try:
-        if made:
+        if new_folders:
             os.makedirs(root)
         return engine.init(root, anew)
     except BaseException as error:
-        for path in made:
+        for path in new_folders:
             try:
                 os.rmdir(path)
             except OSError:

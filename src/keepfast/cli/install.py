@@ -218,11 +218,11 @@ def _list(session: Session) -> None:
     for scope in SCOPES:
         settings = read(settings_path(session, scope))
         try:
-            found = look(settings.text, settings.path)
+            hooks = look(settings.text, settings.path)
         except Failed as error:
             places.append({"scope": scope, "path": settings.path, "installed": None, "problem": str(error)})
             continue
-        installed = bool(found.commands)
+        installed = bool(hooks.commands)
         places.append({"scope": scope, "path": settings.path, "installed": installed, "problem": None})
     if session.json:
         write_json([{"agent": agent, "places": places} for agent in AGENTS])
@@ -249,9 +249,9 @@ def _prepare_plugin(session: Session, dry_run: bool) -> None:
         _prove([write_launcher(session, PLUGIN)])
         record(session)
     if session.json:
-        found = is_at_home(session)
+        is_found = is_at_home(session)
         write_json(
-            {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": found}
+            {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": is_found}
         )
         return
     session.say(f"{'Would write' if dry_run else 'Wrote'} {path}, where the plugin looks for keepfast.")

@@ -25,9 +25,9 @@ class Listed(click.Group):
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown = {name: command for name, command in self.commands.items() if not command.hidden}
+        commands = {name: command for name, command in self.commands.items() if not command.hidden}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(limit=400)) for name, command in shown.items()])
+            formatter.write_dl([(name, command.get_short_help_str(limit=400)) for name, command in commands.items()])
 
 
 class LazyGroup(click.Group):
@@ -51,8 +51,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.table and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], self.table, 1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
+            similar = get_close_matches(args[0], self.table, 1)
+            hint = f" Did you mean `{similar[0]}`?" if similar else ""
             raise click.UsageError(f"Unknown command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -68,8 +68,8 @@ class LazyGroup(click.Group):
 
 def with_globals(command: click.Command) -> click.Command:
     """Let a command, and those below it, take the global options behind its name too: people type them there."""
-    taken = {name for parameter in command.params for name in parameter.opts}
-    command.params += [option for option in _global_options() if taken.isdisjoint(option.opts)]
+    own_options = {name for parameter in command.params for name in parameter.opts}
+    command.params += [option for option in _global_options() if own_options.isdisjoint(option.opts)]
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             with_globals(inner)

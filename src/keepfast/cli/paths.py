@@ -10,13 +10,13 @@ from keepfast.model.errors import Usage
 def candidates(text: str, cwd: bytes, root: bytes) -> list[bytes]:
     """What the text may mean: from the current folder, else from the root. Raises `Usage` if it leads outside."""
     typed = os.fsencode(text)
-    found = [_relative(os.path.join(cwd, typed), root)]
+    paths = [_relative(os.path.join(cwd, typed), root)]
     if typed.startswith(b"/"):
         # The same folder may be known under another name, through a link above the root.
-        found.append(_relative(os.path.join(os.path.realpath(os.path.dirname(typed)), os.path.basename(typed)), root))
+        paths.append(_relative(os.path.join(os.path.realpath(os.path.dirname(typed)), os.path.basename(typed)), root))
     else:
-        found.append(_relative(os.path.join(root, typed), root))
-    inside = [path for path in dict.fromkeys(found) if path is not None]
+        paths.append(_relative(os.path.join(root, typed), root))
+    inside = [path for path in dict.fromkeys(paths) if path is not None]
     if not inside:
         from keepfast.workspace.marker import show
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from keepfast.app.restore import Restored, Restorer
     from keepfast.model.restore_plan import Plan
 
-SHOWN = 40
-NAMED = 5
+MOST_SHOWN = 40
+MOST_NAMED = 5
 SIGNS = {"write": ("~", "yellow"), "mode": ("m", "yellow"), "delete": ("-", "red"), "new": ("+", "green")}
 
 
@@ -76,7 +76,7 @@ def restore(
         return 0
 
     def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
-        how = _how(conflicts, yes)
+        how = _conflict_policy(conflicts, yes)
         return restorer.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
 
     return _run(
@@ -118,7 +118,7 @@ def preview(session: Session, folder: bytes, reference: str) -> None:
     _show(session, restorer.planner.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
 
 
-def _how(conflicts: str | None, yes: bool) -> str:
+def _conflict_policy(conflicts: str | None, yes: bool) -> str:
     """What becomes of work that no checkpoint has: `-y` says yes to everything, for the safety checkpoint has it."""
     return conflicts or ("theirs" if yes else "ask")
 
@@ -152,7 +152,7 @@ def _step(
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
             session.remark("Nothing changed.")
         return 0
-    how = _how(conflicts, yes)
+    how = _conflict_policy(conflicts, yes)
     return _run(
         session,
         lambda ask: step(conflicts=how, ask=ask, at_once=yes),
@@ -194,23 +194,23 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
-    lost, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
+    missing_paths, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
     if restorer is not None:
         spared, not_read = restorer.planner.spared, restorer.planner.not_read
     if session.json:
         from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
-        found = {"missing": of_missing(lost), "left_out": of_left_out(left())}
+        extra = {"missing": of_missing(missing_paths), "left_out": of_left_out(left())}
         untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
-        write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
+        write_json({"restored": False, "reason": reason, **extra, "untouched": untouched, **more})
     elif said_no:
         session.say("Nothing changed.")
     else:
         session.say("Nothing changed." if spared or not_read else _unchanged(what, left()))
         _tell_spared(session, spared)
         _tell_not_read(session, what, not_read)
-        _tell_missing(session, what, lost)
+        _tell_missing(session, what, missing_paths)
     return 0
 
 
@@ -236,19 +236,19 @@ def _show(
         session.print(_unchanged(what, left))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
-        for path in preview.conflicts[:SHOWN]:
+        for path in preview.conflicts[:MOST_SHOWN]:
             session.print(f"  {paint('red', '!')} {show(path)}")
         session.print("")
-    for step in plan.steps[:SHOWN]:
+    for step in plan.steps[:MOST_SHOWN]:
         sign, colour = SIGNS["new" if step.old is None else step.action]
         session.print(f"  {paint(colour, sign)} {show(step.path)}")
-    if len(plan.steps) > SHOWN:
-        session.print(f"  … and {len(plan.steps) - SHOWN} more")
-    kept = [path for path, why in plan.untouched if why == KEPT]
-    for path in kept[:SHOWN]:
+    if len(plan.steps) > MOST_SHOWN:
+        session.print(f"  … and {len(plan.steps) - MOST_SHOWN} more")
+    kept_paths = [path for path, why in plan.untouched if why == KEPT]
+    for path in kept_paths[:MOST_SHOWN]:
         session.print(f"  = {show(path)} (kept)")
-    if len(kept) > SHOWN:
-        session.print(f"  … and {len(kept) - SHOWN} more")
+    if len(kept_paths) > MOST_SHOWN:
+        session.print(f"  … and {len(kept_paths) - MOST_SHOWN} more")
     # What is not there cannot be left alone: it is named below.
     absent = {one.path for one in missing if one.state == "missing"}
     _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
@@ -261,8 +261,8 @@ def _write_preview(
     from keepfast.present.json_forms import of_left_out, of_missing
 
     conflicts = [_path(path) for path in preview.conflicts]
-    found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-    write_json({"dry_run": True, **found, "left_out": of_left_out(left), **more})
+    facts = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
+    write_json({"dry_run": True, **facts, "left_out": of_left_out(left), **more})
 
 
 def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
@@ -273,7 +273,7 @@ def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
     if alone:
         text = f"Skipped {plural(len(alone), 'path')} that are excluded, in the checkpoint or now:"
         session.print(session.paint("dim", text))
-    for path, why in alone[:NAMED]:
+    for path, why in alone[:MOST_NAMED]:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
@@ -284,8 +284,8 @@ def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
         return f"Already at {what}."
     from keepfast.workspace.marker import show
 
-    names = ", ".join([show(path) + (f" (v{held} has it)" if held else "") for path, held in left[:NAMED]])
-    more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
+    names = ", ".join([show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left[:MOST_NAMED]])
+    more = f" and {len(left) - MOST_NAMED:,} more" if len(left) > MOST_NAMED else ""
     return f"All saved files are already at {what}. Excluded from it: {names}{more}."
 
 
@@ -299,12 +299,12 @@ def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> No
     session.warn(
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
-    for one in missing[:SHOWN]:
+    for one in missing[:MOST_SHOWN]:
         way = one.holder_named() or (f"run `{one.command}` to recreate it" if one.command else "")
         state = one.state if one.state == "missing" else f"{one.state} now"
         session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
-    if len(missing) > SHOWN:
-        session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
+    if len(missing) > MOST_SHOWN:
+        session.warn(f"  … and {len(missing) - MOST_SHOWN:,} more; --json names them.")
 
 
 def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
@@ -319,7 +319,7 @@ def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, 
     """Name what a version has in folders that are left out now, and how it comes back."""
     from keepfast.workspace.marker import show
 
-    for path, why in not_read[:SHOWN]:
+    for path, why in not_read[:MOST_SHOWN]:
         session.warn(f"  left {show(path)}: it {why}")
     if not_read:
         session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
@@ -331,11 +331,13 @@ def _tell_untouched(session: Session, done: Restored) -> None:
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
-    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
+    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:MOST_SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
     _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
     _tell_not_read(
-        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
+        session,
+        f"v{done.target}",
+        [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:MOST_NAMED],
     )
     for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
         session.remark(f"  skipped {show(path)}: it {why}")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 CLIPBOARDS = (("wl-copy",), ("xclip", "-selection", "clipboard"), ("xsel", "-ib"), ("pbcopy",))
-AGENT = "claude"
-BEGINS = ("session_start", "prompt")
+CLIENT = "claude"
+OPENING_TRIGGERS = ("session_start", "prompt")
 """What a session saves before it has done anything: its start, and the very prompt that answers."""
 
 
@@ -43,25 +43,25 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
         raise Usage("--copy and --launch cannot be combined.")
     root, row = session.workspace()
     resuming = Resuming(session.engine, root, row.id)
-    told = resuming.tell(session.resolve(row, reference)) if reference is not None else resuming.newest()
-    if told is None:
+    account = resuming.tell(session.resolve(row, reference)) if reference is not None else resuming.newest()
+    if account is None:
         raise NotFound("No checkpoint to resume from.", "Run `keepfast save` first.")
     if reference is not None:
-        built, of = resuming.own(told, tokens=tokens)
-        sources = {"conversation": of or None, "files": f"v{told.row.version}"}
+        built, of = resuming.own(account, tokens=tokens)
+        sources = {"conversation": of or None, "files": f"v{account.row.version}"}
     else:
-        built, sources = resuming.brief(told, tokens=tokens), {"conversation": "live", "files": "disk"}
-    said = f'Resumed from checkpoint: "{told.summary}" (saved {ago(session.now() - told.row.created_at)})'
+        built, sources = resuming.brief(account, tokens=tokens), {"conversation": "live", "files": "disk"}
+    headline = f'Resumed from checkpoint: "{account.summary}" (saved {ago(session.now() - account.row.created_at)})'
     if session.json:
-        shown = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
-        write_json({"version": f"v{told.row.version}", "id": told.row.id, **sources, **shown})
+        facts = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
+        write_json({"version": f"v{account.row.version}", "id": account.row.id, **sources, **facts})
     elif copy:
         _copy(built.text)
-        session.say(f"{said}. Copied: {built.tokens:,} tokens.")
+        session.say(f"{headline}. Copied: {built.tokens:,} tokens.")
     elif launch:
         return _launch(root, built.text)
     else:
-        session.print(built.text or said)
+        session.print(built.text or headline)
     return 0
 
 
@@ -69,7 +69,7 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
 @common
 def keep(session: Session) -> None:
     """Keep the checkpoint made by the last clear. It is also kept if you do not answer."""
-    row = _left(session)
+    row = _last_clear(session)
     for client, _ in _questions(session, row.workspace):
         sessions.settle(session.engine.place.folder(row.workspace), client)
     if session.json:
@@ -84,16 +84,18 @@ def drop(session: Session) -> None:
     from keepfast.store.maintenance.space import forget
 
     session.workspace()
-    left = _left(session)
-    folder = session.engine.place.folder(left.workspace)
-    found = [
-        (client, row) for client, known in _questions(session, left.workspace) if (row := _open(session, left, known))
+    last_clear = _last_clear(session)
+    folder = session.engine.place.folder(last_clear.workspace)
+    droppable = [
+        (client, row)
+        for client, question in _questions(session, last_clear.workspace)
+        if (row := _droppable_row(session, last_clear, question))
     ]
-    if len(found) != 1:
+    if len(droppable) != 1:
         raise NotFound(
-            "No checkpoint to drop.", (f"Run `keepfast forget v{left.version}` to forget the kept checkpoint.")
+            "No checkpoint to drop.", (f"Run `keepfast forget v{last_clear.version}` to forget the kept checkpoint.")
         )
-    client, row = found[0]
+    client, row = droppable[0]
     forget(session.repository, row.workspace, [row.version], "dropped", session.engine.place.path)
     sessions.settle(folder, client)
     if session.json:
@@ -104,24 +106,26 @@ def drop(session: Session) -> None:
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
     """The open questions of the client around us, or of all."""
     around = session.around.text("CLAUDE_PID")
-    found = sessions.questions(session.engine.place.folder(workspace))
-    return [(client, known) for client, known in found.items() if around in ("", str(client))]
+    questions = sessions.questions(session.engine.place.folder(workspace))
+    return [(client, question) for client, question in questions.items() if around in ("", str(client))]
 
 
-def _open(session: Session, left: CheckpointRow, known: dict[str, Any]) -> CheckpointRow | None:
+def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[str, Any]) -> CheckpointRow | None:
     """The checkpoint that a question is about; None if somebody wants it, or went on from it, by now."""
     from keepfast.store.rows import Query
 
     repository = session.repository
-    row = repository.checkpoint(left.workspace, int(known.get("version") or 0))
+    row = repository.checkpoint(last_clear.workspace, int(question.get("version") or 0))
     if row is None or row.forgotten or row.trigger != "before_clear" or row.pinned or row.name:
         return None
-    later = [one for one in repository.find(Query(workspace=left.workspace, limit=10)) if one.version > row.version]
-    is_own = all(one.session == known["asked"] and one.trigger in BEGINS for one in later)
+    later = [
+        one for one in repository.find(Query(workspace=last_clear.workspace, limit=10)) if one.version > row.version
+    ]
+    is_own = all(one.session == question["asked"] and one.trigger in OPENING_TRIGGERS for one in later)
     return row if is_own else None
 
 
-def _left(session: Session) -> CheckpointRow:
+def _last_clear(session: Session) -> CheckpointRow:
     from keepfast.store.rows import Query
 
     _, workspace = session.workspace()
@@ -141,8 +145,8 @@ def _copy(text: str) -> None:
 
 
 def _launch(root: bytes, text: str) -> int:
-    program = shutil.which(AGENT)
+    program = shutil.which(CLIENT)
     if program is None:
-        raise Failed(f"{AGENT} is not installed or not on the PATH.", "Omit --launch, and paste the text.")
+        raise Failed(f"{CLIENT} is not installed or not on the PATH.", "Omit --launch, and paste the text.")
     os.chdir(root)
     os.execv(program, [program, text])

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.domain.records import Hold, Task
 
-SHORT = ("-p", "--print")
+PRINT_FLAGS = ("-p", "--print")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--no-wait", is_flag=True, help="At a usage limit, exit with code 75 instead of waiting.")
 @click.option(
     "--input",
-    "given",
+    "input_file",
     metavar="FILE",
     type=click.File(),
     help=("Standard input of the command; - passes on the input of `keepfast run`."),
 )
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
 @common
-def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[str, ...]) -> int:
+def run(session: Session, no_wait: bool, input_file: TextIO | None, command: tuple[str, ...]) -> int:
     """Run one command as a supervised task: save checkpoints, wait at usage limits, retry after crashes.
 
     `claude` without -p runs interactively in this terminal, with its hooks only.
     """
     words = list(command)
-    if os.path.basename(words[0]) == "claude" and not any(word in SHORT for word in words):
+    if os.path.basename(words[0]) == "claude" and not any(word in PRINT_FLAGS for word in words):
         from keepfast.cli.foreground import run_client
 
         return run_client(session, words)
@@ -48,38 +48,38 @@ def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[st
 
     with ground_of(session) as ground:
         tasks = Tasks(ground)
-        spec = taskfile.check(_spec(words, given.read() if given else None), os.fsdecode(session.cwd))
+        spec = taskfile.check(_spec(words, input_file.read() if input_file else None), os.fsdecode(session.cwd))
         task = tasks.new(spec, start=True)
         return _follow(session, ground, task, no_wait)
 
 
-def _spec(words: list[str], given: str | None) -> dict[str, Any]:
+def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
     """The task of a command. What is no agent of ours is told nothing of tasks: it reads what it is given."""
     from keepfast.runner.process.redaction import clean
 
     title = " ".join(clean(words))[:80]
     if os.path.basename(words[0]) != "claude":
-        agent = {"command": words, "completes_on": "exit", "input": "none" if given is None else "brief"}
-        return {"title": title, "brief": given or title, "agent": agent}
-    if given is not None:
+        agent = {"command": words, "completes_on": "exit", "input": "none" if input_text is None else "brief"}
+        return {"title": title, "brief": input_text or title, "agent": agent}
+    if input_text is not None:
         raise Usage("`claude` needs its prompt with -p.")
     rest, prompt = words[1:], ""
-    kept: list[str] = []
+    arguments: list[str] = []
     while rest:
         word = rest.pop(0)
-        if word in SHORT:
+        if word in PRINT_FLAGS:
             continue
         if word.startswith("-"):
-            kept.append(word)
+            arguments.append(word)
             if rest and not rest[0].startswith("-") and len(rest) > 1:
-                kept.append(rest.pop(0))
+                arguments.append(rest.pop(0))
         elif not prompt:
             prompt = word
         else:
-            kept.append(word)
+            arguments.append(word)
     if not prompt:
         raise Usage("Give the prompt with -p.", "For example: keepfast run -- claude -p 'Fix the tests'")
-    agent = {"kind": "claude", "command": [words[0]], "arguments": kept, "completes_on": "exit"}
+    agent = {"kind": "claude", "command": [words[0]], "arguments": arguments, "completes_on": "exit"}
     return {"brief": prompt, "agent": agent}
 
 
@@ -101,11 +101,11 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
 
     thread = Thread(target=work, daemon=True)
     thread.start()
-    shown: dict[str, int] = {}
-    told = ""
+    offsets: dict[str, int] = {}
+    last_message = ""
     try:
         while thread.is_alive():
-            _show(ground, task.id, shown)
+            _show(ground, task.id, offsets)
             now = ground.tables.task(task.id)
             hold = ground.tables.hold(task.id)
             if now.state in ("done", "failed", "cancelled"):
@@ -118,7 +118,7 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
                     )
                 if hold.human:
                     return _leave_to_person(session, ground, task.id, hold)
-                told = _tell_wait(session, hold, told)
+                last_message = _tell_wait(session, hold, last_message)
             sleep(0.2)
     except KeyboardInterrupt:
         from keepfast.runner.actions.tasks import Tasks
@@ -130,7 +130,7 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
         stop.set()
         wake(ground.folder)
         thread.join(30)
-    _show(ground, task.id, shown)
+    _show(ground, task.id, offsets)
     if troubles:
         raise troubles[0]
     ended = ground.tables.task(task.id)
@@ -148,14 +148,14 @@ def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) ->
     return (ran.exit_code if ran is not None else None) or 1
 
 
-def _tell_wait(session: Session, hold: Hold, told: str) -> str:
+def _tell_wait(session: Session, hold: Hold, last_message: str) -> str:
     """Say how long the task waits: on a terminal at every second, else once for each reason. Return what is told by now."""
     left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
     text = f"keepfast: {hold.kind}, continues in {clock(left)}"
-    if text != told and sys.stderr.isatty():
+    if text != last_message and sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
         sys.stderr.flush()
-    elif hold.kind != told:
+    elif hold.kind != last_message:
         session.remark(text)
     return text if sys.stderr.isatty() else hold.kind
 
@@ -167,7 +167,7 @@ def _await_cancelled(ground: Ground, task: str) -> None:
         sleep(0.2)
 
 
-def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
+def _show(ground: Ground, task: str, offsets: dict[str, int]) -> None:
     """What came since: the agent's own output, as its log has it."""
     from keepfast.runner.db import queries
 
@@ -176,12 +176,12 @@ def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
             path = f"{one.folder}/{name}"
             try:
                 with open(path, "rb") as file:
-                    file.seek(shown.get(path, 0))
+                    file.seek(offsets.get(path, 0))
                     part = file.read()
             except OSError:
                 continue
             if part:
-                shown[path] = shown.get(path, 0) + len(part)
+                offsets[path] = offsets.get(path, 0) + len(part)
                 stream.flush()
                 stream.buffer.write(part)
                 stream.buffer.flush()

@@ -42,19 +42,19 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @options
 @common
-def save(session: Session, **given: Any) -> int:
+def save(session: Session, **fields: Any) -> int:
     """Save a checkpoint of the current workspace."""
-    return _save(session, **given)
+    return _save(session, **fields)
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[list]")
 @options
 @common
-def checkpoint(session: Session, **given: Any) -> int:
+def checkpoint(session: Session, **fields: Any) -> int:
     """Save a checkpoint, like `save`; `checkpoint list` lists checkpoints."""
     if click.get_current_context().invoked_subcommand is not None:
         return 0
-    return _save(session, **given)
+    return _save(session, **fields)
 
 
 @checkpoint.command("list", hidden=True, context_settings={"ignore_unknown_options": True}, add_help_option=False)
@@ -174,7 +174,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
         return
     row = session.repository.workspace(outcome.checkpoint.workspace)
     assert row is not None
-    found = coverage(row)
+    totals = coverage(row)
     large = _too_large(session, outcome.checkpoint, row.path)
     if session.json:
         write_json(
@@ -182,7 +182,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
                 "status": outcome.status,
                 "checkpoint": of_checkpoint(outcome.checkpoint),
                 "duration_ms": duration,
-                "coverage": of_coverage(found),
+                "coverage": of_coverage(totals),
                 "notices": [*outcome.notices, *large],
             }
         )
@@ -191,13 +191,13 @@ def _announce(session: Session, outcome: Outcome) -> None:
     took = f"{duration}ms" if duration < 10_000 else f"{duration / 1000:.1f}s"
     session.say(f"Created v{outcome.version}{title} ({took})")
     if outcome.version == 1 or outcome.notices:
-        session.remark(f"Saved {kept(found)}.")
-        if found.left_out:
-            session.remark(f"Excluded: {left_out(found)}. Run `keepfast show --excluded` to list them.")
+        session.remark(f"Saved {kept(totals)}.")
+        if totals.left_out:
+            session.remark(f"Excluded: {left_out(totals)}. Run `keepfast show --excluded` to list them.")
     _name_large(session, outcome.checkpoint)
     for notice in [*outcome.notices, *large]:
         session.warn(notice)
-    _warn_of_poor(session, found, REASONS)
+    _warn_of_poor(session, totals, REASONS)
     session.remark_unknown_settings()
 
 
@@ -228,18 +228,18 @@ def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
         session.warn(f"Excluded, larger than capture.max_file_size: {names}{more}.")
 
 
-def _warn_of_poor(session: Session, found: Coverage, reasons: dict[str, str]) -> None:
+def _warn_of_poor(session: Session, totals: Coverage, reasons: dict[str, str]) -> None:
     paint = session.warning_paint
-    if found.files + found.links == 0:
-        why = " Everything was excluded." if found.left_out else " The folder is empty."
+    if totals.files + totals.links == 0:
+        why = " Everything was excluded." if totals.left_out else " The folder is empty."
         session.warn(paint("bold yellow", "Warning: no file was saved.") + why)
-    elif found.is_poor:
-        left = sum(found.left_out.values())
-        worst = max(found.left_out, key=lambda kind: found.left_out[kind])
+    elif totals.is_poor:
+        left = sum(totals.left_out.values())
+        worst = max(totals.left_out, key=lambda kind: totals.left_out[kind])
         session.warn(
             paint(
                 "bold yellow",
-                f"Warning: {left:,} entries were excluded, more than the {found.files + found.links:,} saved;",
+                f"Warning: {left:,} entries were excluded, more than the {totals.files + totals.links:,} saved;",
             )
             + f" most of them: {reasons[worst]}."
         )

@@ -216,8 +216,8 @@ class Session:
         """
         try:
             root, row = self.engine.root(self.cwd)
-        except Elsewhere as apart:
-            self.settle_move(apart)
+        except Elsewhere as elsewhere:
+            self.settle_move(elsewhere)
             root, row = self.engine.root(self.cwd)
         self.say_renewed()
         from keepfast.state.pending_events import names
@@ -237,16 +237,16 @@ class Session:
                 f"The marker in {renewed} belonged to another folder. It was rewritten, and the history continues."
             )
 
-    def settle_move(self, apart: Elsewhere) -> None:
+    def settle_move(self, elsewhere: Elsewhere) -> None:
         """Ask whether the folder was moved here; it goes on with its history, or is one of its own. Raises `apart`
         else.
         """
-        if apart.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
-            raise apart
-        if self.agreed(f"{apart} Was it moved here?", False):
-            self.engine.follow(apart.root)
+        if elsewhere.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
+            raise elsewhere
+        if self.agreed(f"{elsewhere} Was it moved here?", False):
+            self.engine.follow(elsewhere.root)
         else:
-            self.engine.separate(apart)
+            self.engine.separate(elsewhere)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from keepfast.store.references import resolve

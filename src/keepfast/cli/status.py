@@ -77,31 +77,31 @@ def _look(session: Session) -> Standing:
             root, row = session.workspace(patience=0)
     except NoWorkspace as error:
         raise NoWorkspace(str(error), _way_in(session)) from None
-    found = Standing()
-    found.root, found.workspace = root, row.id
-    found.base = session.repository.base(row.id)
+    standing = Standing()
+    standing.root, standing.workspace = root, row.id
+    standing.base = session.repository.base(row.id)
     newest = session.repository.find(Query(workspace=row.id, limit=1, safety=False))
-    found.last = newest[0] if newest else found.base
-    found.coverage = _coverage(session, row, found.base)
-    found.not_covered = not_covered(session.repository, found.base) if found.base is not None else []
+    standing.last = newest[0] if newest else standing.base
+    standing.coverage = _coverage(session, row, standing.base)
+    standing.not_covered = not_covered(session.repository, standing.base) if standing.base is not None else []
     since = session.now() - WEEK
     notices = read(session.engine.notice_folders(root, row.id))
     failed = last_failure(launcher_path(session))
     notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice.at)
-    found.notices = [notice for notice in notices if notice.at >= since]
-    found.size = store_size(session.repository)
-    found.versions = session.repository.count(row.id)
-    found.forgotten = max(0, row.version - found.versions)
-    found.restore = Restorer(session.engine, root, row).unfinished()
-    _look_at_hooks(session, found)
+    standing.notices = [notice for notice in notices if notice.at >= since]
+    standing.size = store_size(session.repository)
+    standing.versions = session.repository.count(row.id)
+    standing.forgotten = max(0, row.version - standing.versions)
+    standing.restore = Restorer(session.engine, root, row).unfinished()
+    _look_at_hooks(session, standing)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
-            found.changes, found.remarks = _changes(session, root, row, found.base)
+            standing.changes, standing.remarks = _changes(session, root, row, standing.base)
         except KeepfastError as error:
-            found.changes, found.remarks = None, [f"Unsaved changes are unknown: {error}"]
-    found.remarks = [*found.remarks, *_keys(session), *filter(None, [not_starting(session)])]
-    return found
+            standing.changes, standing.remarks = None, [f"Unsaved changes are unknown: {error}"]
+    standing.remarks = [*standing.remarks, *_keys(session), *filter(None, [not_starting(session)])]
+    return standing
 
 
 def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
@@ -142,26 +142,26 @@ def _keys(session: Session) -> list[str]:
     return []
 
 
-def _look_at_hooks(session: Session, found: Standing) -> None:
+def _look_at_hooks(session: Session, standing: Standing) -> None:
     from keepfast.agents.claude.usage import tokens
     from keepfast.state import pending_events as pending
     from keepfast.state import sessions
     from keepfast.state.workers import HOOKS, NAME, living
 
-    folder, settings = session.engine.place.folder(found.workspace), session.settings
-    found.workers = [worker for worker in (living(folder, NAME), living(folder, HOOKS)) if worker is not None]
+    folder, settings = session.engine.place.folder(standing.workspace), session.settings
+    standing.workers = [worker for worker in (living(folder, NAME), living(folder, HOOKS)) if worker is not None]
     events = [pending.read(folder, name) for name in pending.names(folder)]
-    found.pending = [event for event in events if event is not None]
-    known = {key: str(value) for key, value in sessions.newest(folder).items()}
+    standing.pending = [event for event in events if event is not None]
+    session_facts = {key: str(value) for key, value in sessions.newest(folder).items()}
     usage = tokens(
         folder,
-        known.get("session", ""),
-        known.get("transcript", ""),
-        known.get("model", ""),
+        session_facts.get("session", ""),
+        session_facts.get("transcript", ""),
+        session_facts.get("model", ""),
         settings["budget.tokens"],
         settings["budget.windows"],
     )
-    found.usage = usage if usage.used else None
+    standing.usage = usage if usage.used else None
 
 
 def _about(restore: Unfinished) -> str:
@@ -335,9 +335,9 @@ def _print_notices(session: Session, standing: Standing) -> None:
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
     for notice in reversed(standing.notices[-NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
-        told = " (already reported)" if notice.told else ""
+        reported = " (already reported)" if notice.told else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
-        session.print(printable(f"  {what}: {notice.text}{told}"))
+        session.print(printable(f"  {what}: {notice.text}{reported}"))
     if len(standing.notices) > NOTICES:
         session.print(f"  … and {len(standing.notices) - NOTICES:,} more; run `keepfast status --json` to list them.")

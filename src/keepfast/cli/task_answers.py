@@ -79,6 +79,6 @@ def secret(session: Session, ref: str, name: str) -> None:
     value = click.prompt(name, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     with tasks_of(session, "secret") as tasks:
         done = tasks.answers.secret(ref, name, value)
-        shown = tasks.views.describe(done)
-        more = f" It {goes_on(shown)}." if shown["asks"] or shown["limit"] else ""
+        facts = tasks.views.describe(done)
+        more = f" It {goes_on(facts)}." if facts["asks"] or facts["limit"] else ""
         say(session, tasks, done, f"{name} is sealed; {done.id} gets it at its next start.{more}")

@@ -57,11 +57,11 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
     else:
         specs = [taskfile.check(_described(flags), os.fsdecode(session.cwd))]
     with tasks_of(session) as tasks:
-        made = tasks.new_all(specs, start=not draft)
+        created = tasks.new_all(specs, start=not draft)
         if session.json:
-            write_json([tasks.views.describe(one) for one in made])
+            write_json([tasks.views.describe(one) for one in created])
             return
-        for one in made:
+        for one in created:
             session.say(f"{'Created' if draft else 'Queued'} {one.id}: {one.title}")
         if not draft:
             remark_unsupervised(session)

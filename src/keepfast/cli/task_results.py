@@ -100,6 +100,6 @@ def _text(patch: Any) -> bytes:
 def _patch(session: Session, tasks: Tasks, ref: str) -> Any:
     from keepfast.app.fork_patch import bring_home
 
-    found, home = tasks.views.find(ref), tasks.home(ref)
+    forked, home = tasks.views.find(ref), tasks.home(ref)
     _, row = session.engine.root(os.fsencode(home.workspace))
-    return bring_home(session.engine, row, os.fsencode(found.workspace))
+    return bring_home(session.engine, row, os.fsencode(forked.workspace))

@@ -61,19 +61,19 @@ def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
         session.say(text)
 
 
-def goes_on(shown: dict[str, Any]) -> str:
+def goes_on(facts: dict[str, Any]) -> str:
     """What a task does once it was told something: it goes on, or what it still waits for."""
-    if shown["asks"]:
-        return "still waits for " + "; ".join([f"{asked(one, shown['id'])} ({one['id']})" for one in shown["asks"]])
-    hold = shown["hold"]
-    limit = shown["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
+    if facts["asks"]:
+        return "still waits for " + "; ".join([f"{asked(one, facts['id'])} ({one['id']})" for one in facts["asks"]])
+    hold = facts["hold"]
+    limit = facts["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
     if limit is not None and limit["until"]:
         return f"continues when the limit resets, {local(limit['until'])}"
     if limit is not None:
         return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
-        return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
-    return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
+        return f"still waits: {facts['hold']['kind'].replace('_', ' ')}, {facts['hold']['reason'] or ''}".rstrip(", ")
+    return "goes on" if facts["state"] in ("queued", "active") else f"is {facts['status']}"
 
 
 def asked(one: dict[str, Any], task: str) -> str:

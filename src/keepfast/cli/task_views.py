@@ -28,21 +28,21 @@ LABEL = 9
 def list_(session: Session, state: str, archived: bool) -> None:
     """List tasks and what each is waiting for."""
     with tasks_of(session) as tasks:
-        found = tasks.views.listing(state=state, archived=archived)
-        if not found and not tasks.views.is_any():
+        rows_json = tasks.views.listing(state=state, archived=archived)
+        if not rows_json and not tasks.views.is_any():
             _say_lost(session)
         if session.json:
-            write_json(found)
+            write_json(rows_json)
             return
-        if not found:
+        if not rows_json:
             session.remark("No tasks.")
             return
         rows = [
-            [one["id"], one["status"], _phase(one), f"{one['progress']}%", _why(one), one["title"]] for one in found
+            [one["id"], one["status"], _phase(one), f"{one['progress']}%", _why(one), one["title"]] for one in rows_json
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
-        if any(_goes_on(one) for one in found):
+        if any(_goes_on(one) for one in rows_json):
             remark_unsupervised(session)
         why = trouble(session)
         if why:
@@ -59,13 +59,13 @@ def _say_lost(session: Session) -> None:
     from keepfast.runner.actions.recovery import workspaces
 
     with suppress(KeepfastError):  # without a store, no folder is known
-        known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
-        folders = dict.fromkeys([*known, *workspaces(session.settings["supervisor.roots"])])
-        found = [folder for folder in folders if os.path.isfile(folder + "/.metadata/task.json")]
-        if found:
-            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        protected = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
+        folders = dict.fromkeys([*protected, *workspaces(session.settings["supervisor.roots"])])
+        with_tasks = [folder for folder in folders if os.path.isfile(folder + "/.metadata/task.json")]
+        if with_tasks:
+            more = f" and {len(with_tasks) - SHOWN} more" if len(with_tasks) > SHOWN else ""
             session.warn(
-                f"The task database has no tasks, but task documents were found in {', '.join(found[:SHOWN])}{more}."
+                f"The task database has no tasks, but task documents were found in {', '.join(with_tasks[:SHOWN])}{more}."
                 " Run `keepfast rebuild` to restore them."
             )
 
@@ -99,8 +99,8 @@ def show(session: Session, ref: str) -> None:
     for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in waiting]]:
         session.print(f"{label:<{LABEL}} {text}")
     runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
-    kept = [[each["version"], each["reason"], _age(session, each["created_at"])] for each in one["checkpoints"]]
-    for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], kept[:SHOWN])):
+    checkpoints = [[each["version"], each["reason"], _age(session, each["created_at"])] for each in one["checkpoints"]]
+    for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], checkpoints[:SHOWN])):
         if rows:
             session.print()
             for line in session.paint.table(head, rows, give=2):
@@ -116,30 +116,30 @@ def show(session: Session, ref: str) -> None:
 
 def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     """What a task is at, a line each: a label and its text."""
-    hold, used, found = one["hold"], one["used"], []
+    hold, used, lines = one["hold"], one["used"], []
     if one["frozen"]:
-        found.append(("frozen", "the agent's processes are stopped until `keepfast task resume`"))
+        lines.append(("frozen", "the agent's processes are stopped until `keepfast task resume`"))
     elif hold is not None:
         left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
-        found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
+        lines.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
     elif one["reason"] and one["state"] != "done":
-        found.append(("because", one["reason"]))
+        lines.append(("because", one["reason"]))
     if one["save_failed"] is not None:
         failed = one["save_failed"]
-        found.append(("not saved", f"{failed['reason']}: {failed['error']}"))
+        lines.append(("not saved", f"{failed['reason']}: {failed['error']}"))
     if one["missing_keys"]:
-        found.append(
+        lines.append(
             (
                 "no key",
                 (f"contents sealed with {', '.join(one['missing_keys'])} cannot be decrypted (see `keepfast key`)"),
             )
         )
-    found += [("warning", text) for text in dict.fromkeys([warning["message"] for warning in one["warnings"]])]
+    lines += [("warning", text) for text in dict.fromkeys([warning["message"] for warning in one["warnings"]])]
     if one["phase"]:
-        found.append(("phase", f"{one['phase']} of {len(one['phases'])}, {one['phases'][one['phase'] - 1]}"))
-    found.append(("used", f"{used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}"))
-    found.append(("where", one["workspace"]))
-    return found
+        lines.append(("phase", f"{one['phase']} of {len(one['phases'])}, {one['phases'][one['phase'] - 1]}"))
+    lines.append(("used", f"{used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}"))
+    lines.append(("where", one["workspace"]))
+    return lines
 
 
 def _asked(one: dict[str, Any]) -> str:
@@ -166,9 +166,9 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
     from keepfast.cli.event_lines import logged
 
     with tasks_of(session) as tasks:
-        found = tasks.views.find(ref)
+        task = tasks.views.find(ref)
         if output:
-            run = tasks.tables.last_run(found.id)
+            run = tasks.tables.last_run(task.id)
             if run is None:
                 raise NotFound("The task has not run yet.")
             try:
@@ -179,14 +179,14 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
             return
         since = 0
         while True:
-            for event in tasks.views.log(found.id, since):
+            for event in tasks.views.log(task.id, since):
                 since = event["sequence"]
                 if session.json:
                     write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 else:
                     session.print(logged(event))
             sys.stdout.flush()
-            if not follow or tasks.views.find(found.id).state in ("done", "failed", "cancelled"):
+            if not follow or tasks.views.find(task.id).state in ("done", "failed", "cancelled"):
                 return
             sleep(0.5)
 
@@ -196,11 +196,11 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
 def inbox(session: Session) -> None:
     """List everything that needs you, most urgent first."""
     with tasks_of(session) as tasks:
-        found = tasks.views.inbox()
+        entries = tasks.views.inbox()
     if session.json:
-        write_json(found)
+        write_json(entries)
         return
-    for one in found:
+    for one in entries:
         session.print(f"{one['id'] or one['task']}  {one['hold'] or one['kind']}  {one['title']}: {_asked(one)}")
-    if not found:
+    if not entries:
         session.remark("Nothing needs you.")

@@ -172,14 +172,14 @@ def _stays(session: Session, everything: bool = False) -> list[str]:
 
     place, data = session.engine.place, session.around.data
     others = [path for path in listed(place.list) if path != place.path]
-    found = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
+    paths = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
     if everything:
         names = sorted(os.listdir(data)) if os.path.isdir(data) else []
-        inside = [f"{data}/{name}" for name in names]
-        found += [path for path in inside if path not in (place.path, place.keys, *found, *others)]
-        found += [place.keys] if others and os.path.isdir(place.keys) else []
-        found += [f"our hooks in {path}" for path in users(session) if os.path.exists(path)]
-    return [*found, *[f"the store {path}" for path in others]]
+        data_paths = [f"{data}/{name}" for name in names]
+        paths += [path for path in data_paths if path not in (place.path, place.keys, *paths, *others)]
+        paths += [place.keys] if others and os.path.isdir(place.keys) else []
+        paths += [f"our hooks in {path}" for path in users(session) if os.path.exists(path)]
+    return [*paths, *[f"the store {path}" for path in others]]
 
 
 def _name(one: Protected) -> str:

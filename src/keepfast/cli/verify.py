@@ -48,7 +48,7 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
         report = make_again(session.engine.place, progress=progress)
     tasks = _rebuild_tasks(session, folders)
     if session.json:
-        found = [
+        task_facts = [
             {
                 "workspace": one.workspace,
                 "task": one.task or None,
@@ -58,7 +58,7 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
             for one in tasks
         ]
         facts = {"workspaces": report.workspaces, "checkpoints": report.checkpoints, "notices": report.notices}
-        write_json({**facts, "tasks": found})
+        write_json({**facts, "tasks": task_facts})
         return
     session.say(
         f"Ledger rebuilt: {plural(report.checkpoints, 'checkpoint')} of {plural(report.workspaces, 'workspace')}."
@@ -77,11 +77,11 @@ def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
     from keepfast.runner.actions.recovery import rebuild as take_over
     from keepfast.runner.actions.recovery import workspaces
 
-    known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
+    folders_of_workspaces = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
     roots = [
         *folders,
         *session.settings["supervisor.roots"],
-        *[path for path in known if os.path.isdir(path + "/.metadata")],
+        *[path for path in folders_of_workspaces if os.path.isdir(path + "/.metadata")],
     ]
     if not any(True for _ in workspaces(roots)):
         return []

@@ -64,13 +64,13 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
 @contextmanager
 def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
     """The first signal ends the watch in order, the second at once."""
-    told = False
+    was_interrupted = False
 
     def end(number: int, frame: object) -> None:
-        nonlocal told
-        if told:
+        nonlocal was_interrupted
+        if was_interrupted:
             raise KeyboardInterrupt
-        told = True
+        was_interrupted = True
         stop()
 
     before = {number: signal.signal(number, end) for number in ENDING}
