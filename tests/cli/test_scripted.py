@@ -173,9 +173,9 @@ def test_an_empty_word_is_left_to_click() -> None:
 
 
 def test_every_word_that_is_understood_is_one_that_click_has(box_words: dict[str, set[str]]) -> None:
-    for verb, words in scripted.VERBS.items():
+    for verb, words in scripted.VERB_OPTIONS.items():
         assert set(words) <= box_words[verb]
-    assert {*scripted.FLAGS, *scripted.WITH_VALUE} <= box_words[""]
+    assert {*scripted.GLOBAL_FLAGS, *scripted.GLOBAL_OPTIONS_WITH_VALUE} <= box_words[""]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
+from keepfast.cli.service import LABEL, launch_agent, run_commands, systemd_unit, unit_of
 from keepfast.cli.session import Session
 from keepfast.present.environment import Surroundings
 from tests.equipment import programs
@@ -116,8 +116,8 @@ def test_launchd_is_told_of_the_file_and_of_the_label(tmp_path: Path) -> None:
     around = Surroundings({b"HOME": os.fsencode(tmp_path), b"PATH": os.fsencode(f"{tmp_path}:/usr/bin:/bin")})
     session, unit = Session(around, time.time_ns, 0.0), unit_of(around, "darwin")
 
-    assert tell(session, unit, "install")
-    assert tell(session, unit, "uninstall")
+    assert run_commands(session, unit, "install")
+    assert run_commands(session, unit, "uninstall")
 
     user = f"gui/{os.getuid()}"
     assert told.read_text().splitlines() == ["bootstrap", user, unit.path, "bootout", f"{user}/{LABEL}"]

@@ -1,4 +1,4 @@
-"""`keepfast brief`: what an agent must know to go on, from a transcript alone."""
+"""`keepfast brief`: a resume brief from a transcript."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keepfast export` and `keepfast import`: checkpoints in one checked file, to take along."""
+"""`keepfast export` and `keepfast import`: checkpoints in a bundle file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from keepfast.store.bundle import Bundle
     from keepfast.store.bundle_export import LeftOut
     from keepfast.store.bundle_import import Imported
-    from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-SHOWN = 10
+MOST_SHOWN = 10
 
 
 @click.command()
@@ -58,7 +57,7 @@ def export(
         raise Usage("No output file given. It is the last argument.", "keepfast export v5 v6 project.keepfast")
     root, row = session.workspace()
     *references, name = words
-    chosen = _chosen(session, row, references, everything, since)
+    chosen = _select(session, row, references, everything, since)
     path = os.path.join(os.fsdecode(session.cwd), name)
     sealer = session.repository.contents.sealer()
     keys = (
@@ -84,7 +83,9 @@ def export(
             }
         )
         return
-    versions = ", ".join([f"v{one.version}" for one in chosen[:SHOWN]]) + (" …" if len(chosen) > SHOWN else "")
+    versions = ", ".join([f"v{one.version}" for one in chosen[:MOST_SHOWN]]) + (
+        " …" if len(chosen) > MOST_SHOWN else ""
+    )
     took = f"({size(length)}, {session.milliseconds()}ms)"
     session.say(f"Wrote {plural(len(chosen), 'checkpoint')} ({versions}) to {show(os.fsencode(path))} {took}")
     if left_out.contents:
@@ -94,7 +95,7 @@ def export(
 
 
 def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
-    """Name what is missing in the file: who takes it elsewhere must not learn that there."""
+    """List what the bundle lacks now, not only when it is imported elsewhere."""
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
@@ -108,7 +109,7 @@ def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
         session.warn(f"  {show(path)}")
 
 
-def _chosen(
+def _select(
     session: Session, row: WorkspaceRow, references: Sequence[str], everything: bool, since: str | None
 ) -> list[CheckpointRow]:
     from keepfast.store.rows import Query
@@ -145,21 +146,21 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     if into is not None and here:
         raise Usage("--into and --here cannot be combined.")
     engine = session.engine
-    around = session.workspace()[1] if here else None
+    current = session.workspace()[1] if here else None
     bundle = Bundle(os.path.join(os.fsdecode(session.cwd), file))
     try:
         folder = os.path.realpath(os.path.join(session.cwd, os.fsencode(into))) if into is not None else b""
-        target = around.id if around is not None else _target(engine, bundle, folder)
+        target = current.id if current is not None else _target(engine, bundle, folder)
         checked = Checked(bundle)
         words = _passphrase(session, bundle, source)
-        repository = engine.repository() if around is not None else _create(engine)
+        repository = engine.repository() if current is not None else engine.create()
         with session.progress("Importing") as progress:
             done = take(
                 repository, engine.place, checked, target, path=folder, now=session.now(),
                 new_id=lambda: checkpoint_id(session.now(), os.urandom(10)), progress=progress,
             )  # fmt: skip
         if folder and done.is_new and done.versions:
-            _adopt(engine, folder, target)
+            _create_folder(engine, folder, target)
         if words:
             repository.contents.sealer().keys.admit(bundle.keys, words)
     finally:
@@ -168,7 +169,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
 
 
 def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
-    """The passphrase of the bundle's keys, tried before anything is taken over; empty if nobody gives one."""
+    """Return the passphrase of the bundle's keys, checked before anything is imported; empty if none was given."""
     from keepfast.store.keys import unlock
 
     if bundle.keys is None:
@@ -183,12 +184,8 @@ def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
     return words
 
 
-def _create(engine: Engine) -> Repository:
-    return engine.create()
-
-
 def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
-    """The workspace that gets the checkpoints: that of the folder if it is one, else the one they come from."""
+    """Return the id of the workspace to import into: the folder's own, else the one that the bundle comes from."""
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import show
 
@@ -200,7 +197,7 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     own = engine.known(folder, adopting=True)
     if own is not None and own[0] == folder:
         return own[1]
-    workspace_row = _known(engine, bundle.workspace)
+    workspace_row = _workspace_row(engine, bundle.workspace)
     if workspace_row is not None:
         where = f"at {show(workspace_row.path)}" if workspace_row.path else "without a folder"
         raise Conflict(
@@ -210,17 +207,17 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     return bundle.workspace
 
 
-def _known(engine: Engine, workspace: str) -> WorkspaceRow | None:
+def _workspace_row(engine: Engine, workspace: str) -> WorkspaceRow | None:
     from keepfast.model.errors import NoWorkspace
 
     try:
         return engine.repository().workspace(workspace)
     except NoWorkspace:
-        return None  # there is no store yet
+        return None  # no store yet
 
 
-def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
-    """The checkpoints are in the store; now the folder says whose it is."""
+def _create_folder(engine: Engine, folder: bytes, workspace: str) -> None:
+    """Create the folder and its marker, after its checkpoints are in the store."""
     from keepfast.workspace.marker import show
 
     try:
@@ -264,15 +261,15 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
     where = show(path) if path else "a workspace without a folder"
     if rows:
         session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
-    for exported_version, one in rows[:SHOWN]:
+    for exported_version, one in rows[:MOST_SHOWN]:
         if one is not None:
             session.say(
                 f"  {title(one)}"
                 + (f", was v{exported_version}" if exported_version != one.version else "")
                 + f"  {one.id}"
             )
-    if len(rows) > SHOWN:
-        session.say(f"  … and {len(rows) - SHOWN} more")
+    if len(rows) > MOST_SHOWN:
+        session.say(f"  … and {len(rows) - MOST_SHOWN} more")
     if bundle.left_out:
         session.remark(f"Excluded when the file was exported: {plural(bundle.left_out, 'sealed content')}.")
     if done.skipped:

@@ -1,4 +1,4 @@
-"""What `doctor` looks at, one small check after another."""
+"""The checks of `keepfast doctor`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ HOOK_MODULES = (
     "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
     "store.small_files", "workspace.capture", "workspace.marker", "workspace.stat_cache",
 )  # fmt: skip
-"""What a hook loads before it knows whether there is anything to save."""
+"""Modules that a hook loads before it knows whether there is anything to save."""
 COMPILED_MODULES = ("workspace._check", "workspace._marks")
 COMPILED_MODULES_ON_LINUX = ("workspace._place", "store._unpack")
-"""What is built where there is a compiler."""
+"""Modules that installation builds if there is a C compiler."""
 
 
 class Check(NamedTuple):
+    """The result of a check: its level, what it found, and what to do."""
+
     name: str
     level: str
     text: str
@@ -48,13 +50,13 @@ class Check(NamedTuple):
 
 
 def run(session: Session) -> list[Check]:
-    """Run all checks. One that cannot even be made says so, and the others go on."""
+    """Run all checks. One that fails with an error is reported as a problem, and the others continue."""
     results: list[Check] = []
     for name, check in CHECKS.items():
         try:
             results += [Check(name, *finding) for finding in check(session)]
         except KeepfastError as error:
-            # What stops one check stops others: it is one problem, and said once.
+            # One error may stop several checks; report it once.
             if all(result.text != str(error) for result in results):
                 results.append(Check(name, PROBLEM, str(error), error.hint))
         except OSError as error:
@@ -137,9 +139,7 @@ def _compiled(name: str) -> str:
 
 
 def _test_save(session: Session) -> Findings:
-    """Whatever stops a save, and if it were a crash, is seen here: in processes of their own, in a folder of their
-    own.
-    """
+    """Run `init` and `save` in a temporary folder, each in its own process, so that even a crash is reported."""
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="keepfast-doctor-") as scratch:
@@ -156,7 +156,7 @@ def _test_save(session: Session) -> Findings:
 
 
 def _failure_of(home: str, folder: str, words: list[str]) -> str:
-    """Run one of our commands by this Python with these modules; return what went wrong."""
+    """Run a keepfast command with this Python and these modules; return its error, empty if it succeeded."""
     import subprocess
     from signal import Signals
 
@@ -191,7 +191,7 @@ def _keys(session: Session) -> Findings:
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for key_set in unreadable:
         yield (
-            PROBLEM if key_set.id in store_sets else NOTE,  # without: a bundle's, whose passphrase was not given
+            PROBLEM if key_set.id in store_sets else NOTE,  # else it belongs to a bundle imported without passphrase
             f"The key of the key set {key_set.id} is missing: {plural(key_set.contents, 'content')} cannot be decrypted.",
             "Run `keepfast key import` with the backup of the key.",
         )
@@ -259,14 +259,14 @@ def _store(session: Session) -> Findings:
 
 
 def _nearest_existing(path: str) -> str:
-    """The path, or the nearest folder above it that there is."""
+    """Return the path, or the nearest folder above it that exists."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
 
 
 def _file_system(session: Session) -> Findings:
-    """Kernel locks and fsync do not keep their promises everywhere."""
+    """Check where the store is: locks and fsync are not reliable on network file systems and in synced folders."""
     path = session.engine.place.path
     kind, synced = file_system(os.path.realpath(path), mounts()), synced_folder(path)
     if is_remote(kind):
@@ -292,7 +292,7 @@ def _space(session: Session) -> Findings:
     free = about.f_bavail * about.f_frsize
     try:
         session.engine.place.id()
-    except KeepfastError:  # said already
+    except KeepfastError:  # `_store` reports it
         level = PROBLEM if free < CRITICAL_SPACE else NOTE if free < LOW_SPACE else FINE
         yield level, f"{size(free)} free on the disk where the store would be; there is no store"
         return
@@ -313,7 +313,7 @@ def _space(session: Session) -> Findings:
 
 
 def _last_verify(session: Session) -> Findings:
-    """What was found damaged stays so until it is looked at again."""
+    """Report the damage that the last `keepfast verify` found."""
     from keepfast.present.terminal import age_in_words
     from keepfast.store.maintenance.last_verify import last
 
@@ -386,7 +386,7 @@ def _workspace(session: Session) -> Findings:
 
 
 def _git(session: Session) -> Findings:
-    """Our marker must never end up in a commit."""
+    """Check that git ignores the marker, so that it is never committed."""
     from keepfast.workspace.marker import MARKER, obstacle, show
 
     location = session.engine.near(session.cwd)
@@ -411,7 +411,7 @@ def _git(session: Session) -> Findings:
 
 
 def _claude(session: Session) -> Findings:
-    """Hooks that find nothing to start are silent, and nobody looks."""
+    """Check the hooks in the client's settings files: those that cannot start fail silently."""
     from keepfast.agents.claude.installer import look
     from keepfast.agents.launcher import place_of
     from keepfast.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
@@ -445,7 +445,7 @@ def _claude(session: Session) -> Findings:
 
 
 def _supervision(session: Session) -> Findings:
-    """Hooks that stand down are silent: whether they did, why, and who only said that they should."""
+    """Report whether hooks were suspended for a supervisor, or ignored a false claim that they should be."""
     from keepfast.present import supervision
     from keepfast.present.terminal import age_in_words
     from keepfast.state.notices import read
@@ -468,7 +468,7 @@ def _supervision(session: Session) -> Findings:
 
 
 def _variables(session: Session) -> Findings:
-    """What a project's own client settings would put into our hooks. They do not believe it; the user ought to know."""
+    """Report variables that a project's client settings set for hooks; hooks ignore them."""
     from json import loads
 
     from keepfast.cli.client_files import read, settings_path
@@ -477,7 +477,7 @@ def _variables(session: Session) -> Findings:
         try:
             settings = loads(read(path).text or "{}")
         except (KeepfastError, ValueError, RecursionError):
-            continue  # said of its hooks
+            continue  # `_claude` reports it
         variables = settings.get("env") if isinstance(settings, dict) else None
         names = sorted(name for name in variables if _is_unsafe(name)) if isinstance(variables, dict) else []
         if names:
@@ -492,40 +492,40 @@ def _is_unsafe(name: str) -> bool:
     return name in UNSAFE_VARIABLES or name.startswith(UNSAFE_PREFIXES)
 
 
-def _launcher(path: str, own: Folders) -> Findings:
-    """The launcher says nothing where it finds no keepfast: whether it does, is asked here."""
+def _launcher(path: str, own_folders: Folders) -> Findings:
+    """Check that a launcher is intact and starts the hook: it is silent if it does not find keepfast."""
     from keepfast.agents.launcher import folders, named
     from keepfast.cli.client_files import harm, last_failure, read, start_of
 
     if not os.path.exists(path):
-        return  # said of the settings that name it
-    again = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
+        return  # `_claude` reports the settings that name it
+    advice = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
     wrong = harm(path)
     if wrong:
-        yield PROBLEM, f"{wrong}: hooks do nothing.", again
+        yield PROBLEM, f"{wrong}: hooks do nothing.", advice
         return
     missing = [file for file in named(read(path).text) if not os.access(file, os.R_OK)]
     problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_of([path])
     failed = last_failure(path)
     if problem:
-        yield PROBLEM, problem, again
+        yield PROBLEM, problem, advice
     elif folders(read(path).text) is None:
         text = (
             f"{path} was written by an earlier version: hooks use the home folder of your passwd entry and ignore HOME."
         )
-        yield (NOTE if own == default_folders() else PROBLEM), text, again
-    elif (theirs := folders(read(path).text)) is not None and not _are_same_paths(theirs, own):
+        yield (NOTE if own_folders == default_folders() else PROBLEM), text, advice
+    elif (their_folders := folders(read(path).text)) is not None and not _are_same_paths(their_folders, own_folders):
         differing = [
             f"{their_path} (here {our_path})"
-            for their_path, our_path in zip(theirs, own, strict=True)
+            for their_path, our_path in zip(their_folders, own_folders, strict=True)
             if not _are_same_paths([their_path], [our_path])
         ]
-        text = f"The hooks of {path} use other folders than this command: {', '.join(differing)}."
+        text = f"The hooks started by {path} use different folders than this command: {', '.join(differing)}."
         yield (
             PROBLEM,
             text,
             "Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its installation. If the current "
-            f"values are right: {again}",
+            f"values are right: {advice}",
         )
     elif failed is not None:
         yield NOTE, f"Hooks start now, but one failed to start: {failed.text}", "This is normal during an upgrade."
@@ -533,12 +533,12 @@ def _launcher(path: str, own: Folders) -> Findings:
         yield FINE, f"{path} works"
 
 
-def _are_same_paths(some: Sequence[str], others: Sequence[str]) -> bool:
-    return [os.path.realpath(path) for path in some] == [os.path.realpath(path) for path in others]
+def _are_same_paths(one_list: Sequence[str], other_list: Sequence[str]) -> bool:
+    return [os.path.realpath(path) for path in one_list] == [os.path.realpath(path) for path in other_list]
 
 
 def _model_notes(session: Session) -> Findings:
-    """Notes by a model: is there what it takes, and what came of the last attempt?"""
+    """Check the settings for notes by a model, and the result of the last attempt."""
     settings = session.settings
     how = settings["analysis.llm"]
     if how == "off":

@@ -1,4 +1,4 @@
-"""`keepfast clear-check`: is anything unsaved, before the conversation is cleared?"""
+"""`keepfast clear-check`: show and save unsaved changes before the conversation is cleared."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ANSWERS = {"y": SAVED, "n": NOT_SAVED, "c": CANCELLED}
 
 
 class Unsaved(NamedTuple):
-    """What a checkpoint made now would have and the last one has not."""
+    """What changed since the last checkpoint."""
 
     files: int
     added: int
     removed: int
     last: CheckpointRow | None
     folders: int
-    """Folders that came, went or changed; told only where no file did."""
+    """Folders created, deleted or changed; shown only if no file changed."""
     talk: bool
     """Did the conversation of another session continue since its last checkpoint?"""
 
@@ -82,7 +82,7 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
 
 
 def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, save: Callable[[], Outcome]) -> int:
-    """Do as was answered. Raises `Failed` if something was to be saved and was not."""
+    """Carry out the chosen action. Raises `Failed` if it is to save and no checkpoint was made."""
     if action != SAVED:
         return _answer(session, live, unsaved, action)
     outcome = save()
@@ -92,7 +92,7 @@ def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, sav
 
 
 def _save_the_rest(session: Session, live: LiveSession, unsaved: Unsaved, outcome: Outcome) -> int:
-    """Nothing has changed, but the session may have said more since: that is saved, or was already."""
+    """Report a save without changed files: it contains the new part of the conversation, if any."""
     if outcome.checkpoint is None and unsaved.last is not None:
         _say_saved(session, unsaved.last)
     return _answer(session, live, unsaved, SAVED if outcome.checkpoint else NOTHING, outcome)
@@ -110,14 +110,14 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     from keepfast.app.worker import moved_on
     from keepfast.present.patches import counted
 
-    last = _last_known(session, row, live)
+    last = _checkpoint_before_prompt(session, row, live)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         if last is None or last.version != row.version:
             changes = compare(session.engine, root, row, last, None)
         else:
             changes, _ = pending(session.engine, root, row)
-    # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
+    # Excluded folders, such as node_modules, do not count: a checkpoint would not save them.
     kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in changes]
     files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
@@ -128,8 +128,8 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     return Unsaved(files, added, removed, last, folders, talk)
 
 
-def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
-    """The newest checkpoint that is not the one made by the very prompt that runs us."""
+def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
+    """Return the newest checkpoint, except the one made by the prompt that runs this command."""
     from keepfast.store.rows import Query
 
     repository = session.repository
@@ -161,7 +161,7 @@ def _show(session: Session, unsaved: Unsaved) -> None:
 
 
 def _name_choices(session: Session, live: LiveSession) -> int:
-    """Nobody can answer here: what changed was shown, and either answer is a command of its own."""
+    """Print the commands to choose from, because nobody can answer here."""
     shell = "! " if live.is_around else ""
     session.print("Save checkpoint before clearing?")
     session.print(f"  {shell}keepfast clear-check -y    save, then clear")
@@ -170,7 +170,7 @@ def _name_choices(session: Session, live: LiveSession) -> int:
 
 
 def _say_saved(session: Session, row: CheckpointRow) -> None:
-    """There is nothing left to save: a hook may have been quicker."""
+    """Report the checkpoint that already has everything: a hook may have saved first."""
     from keepfast.present.terminal import one_line
 
     session.say(f'Checkpoint saved: "{one_line(row.message)}" (v{row.version})')
@@ -186,7 +186,7 @@ def _ask(session: Session) -> str:
 def _save(
     session: Session, root: bytes, row: WorkspaceRow, live: LiveSession, message: str, unsaved: Unsaved
 ) -> Outcome:
-    """Save as the session's own end would: with its conversation, and its work as the summary."""
+    """Save as at the end of the session: with its conversation, and its work as the summary."""
     from keepfast.app.worker import event_of, moved_on
 
     folder = session.engine.place.folder(row.id)

@@ -1,4 +1,4 @@
-"""Files that `install` writes: a client's settings, copies of them as they were, and the launcher that they name."""
+"""Files that `install` writes: a client's settings, backups of them, and the launcher that they name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BACKUP = ".before-keepfast"
 PLUGIN = "plugin"
 MOST = 1 << 16
 USERS = ".users"
-"""Beside the launcher: the settings files that name it, a line each, and `plugin` where the plugin does."""
+"""Suffix of the file next to the launcher that lists the settings files that name it, and `plugin` for the plugin."""
 INTERPRETER = "interpreter"
-"""Beside our settings: where Python, our program and the launcher are, for the plugin, which cannot know."""
+"""File next to our settings with the paths of Python, our program and the launcher; the plugin reads it."""
 
 
 class File(NamedTuple):
-    """A settings file of the client, as it is."""
+    """A settings file of the client: path and current text."""
 
     path: str
     text: str
@@ -40,7 +40,7 @@ def settings_path(session: Session, scope: str) -> str:
         try:
             location = session.engine.locate(session.cwd)
         except KeepfastError:
-            location = None  # whoever needs the store is told
+            location = None  # commands that need the store report the error
         folder = os.fsdecode(location[0] if location else session.cwd) + "/.claude"
     # A link into a folder of dotfiles stays a link.
     return os.path.realpath(os.path.join(folder, SCOPES[scope]))
@@ -61,7 +61,7 @@ def read(path: str) -> File:
 
 
 def backup_path(settings: File, is_pristine: bool) -> str:
-    """Where the file as it is now is kept: the first copy is one without hooks of ours, all others have numbers."""
+    """Return where to back the file up. The first backup is of a file without our hooks; later ones have numbers."""
     number = 1 if is_pristine else 2
     while os.path.lexists(path := settings.path + BACKUP + (f".{number}" if number > 1 else "")):
         if _holds(path, settings.text):
@@ -79,7 +79,7 @@ def _holds(path: str, text: str) -> bool:
 
 
 def write(settings: File, text: str, backup: str | None) -> None:
-    """The file as it was beside it first, then the new one in its place at once."""
+    """Back the file up, then replace it atomically. Raises `Failed`."""
     try:
         os.makedirs(os.path.dirname(settings.path), exist_ok=True)
         mode = os.stat(settings.path).st_mode & 0o777 if settings.exists else 0o600
@@ -91,12 +91,12 @@ def write(settings: File, text: str, backup: str | None) -> None:
 
 
 def has_first_copy(settings: File) -> bool:
-    """Is there a copy of the file as it was before it had anything of ours?"""
+    """Return whether there is a backup of the file from before the first installation."""
     return os.path.lexists(settings.path + BACKUP)
 
 
 def is_empty(text: str) -> bool:
-    """Is there no setting in a settings file?"""
+    """Return whether a settings file contains no settings."""
     return not text.strip() or json.loads(text) == {}
 
 
@@ -128,7 +128,7 @@ def hook_command() -> list[str]:
 
 
 def interpreter() -> str:
-    """The Python that runs us, as a program and by its absolute path; never a script that picks one by folder."""
+    """Return the absolute path of the running Python; never a shim script that picks one by folder."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for path in (
         sys.executable,
@@ -142,7 +142,7 @@ def interpreter() -> str:
 
 
 def _is_script(path: str) -> bool:
-    """A shim of pyenv, asdf or the like: it may choose another Python in another folder, and costs its own start."""
+    """Return whether this is a script, such as a shim of pyenv or asdf, which may choose another Python elsewhere."""
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"
@@ -155,9 +155,9 @@ def launcher_path(session: Session) -> str:
 
 
 def write_launcher(session: Session, user: str = "") -> str:
-    """Write the launcher, and who names it; return its path. Raises `Failed`.
+    """Write the launcher, and record `user` as one that names it; return its path. Raises `Failed`.
 
-    It is exchanged in one step: a hook that starts meanwhile finds the old one or the new one.
+    The file is replaced atomically: a hook that starts meanwhile finds the old one or the new one.
     """
     path = launcher_path(session)
     command = hook_command()
@@ -173,7 +173,7 @@ def write_launcher(session: Session, user: str = "") -> str:
 
 
 def renew_launcher(session: Session) -> bool:
-    """Write the launcher of an earlier version anew. Was there one?"""
+    """Rewrite a launcher of an earlier version; return whether there was one."""
     path = launcher_path(session)
     text = _text_of(path)
     if session.around.is_agents() or not launcher.is_whole(text) or launcher.is_current(text, path):
@@ -183,9 +183,7 @@ def renew_launcher(session: Session) -> bool:
 
 
 def renew_for_new_name(around: Surroundings, line: str) -> None:
-    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go
-    by.
-    """
+    """Print what was taken over from the former name, and update launcher and plugin file to start this version."""
     print(f"keepfast: {line}", file=sys.stderr)
     session = Session(around, now_ns, 0.0)
     try:
@@ -198,33 +196,31 @@ def renew_for_new_name(around: Surroundings, line: str) -> None:
 
 
 def _folders(session: Session, path: str) -> Sequence[str]:
-    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of
-    it.
-    """
+    """Return the user's folders for the launcher. An agent cannot change them: its variables may be a repository's."""
     written = launcher.folders(_text_of(path))
     return written if written and session.around.is_agents() else session.around.folders
 
 
 def is_hooked(session: Session) -> bool:
-    """Are our hooks in the user's settings, or where he has put them for this project?"""
+    """Return whether the user has installed our hooks, for all projects or for this one."""
     from keepfast.agents.claude.installer import look
 
     return any(look(read(path).text, path).events for path in _own_settings(session))
 
 
 def _own_settings(session: Session) -> list[str]:
-    """The client's settings in which the user has our hooks, or may have them.
+    """Return the client's settings files whose hooks the user has installed.
 
-    What only looks like them in a project's file may have come with a repository, and counts for nothing.
+    Hooks in other files of a project may have come with its repository and do not count.
     """
     own, recorded = settings_path(session, "user"), users(session)
     return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in recorded]
 
 
 def mend_launcher(session: Session) -> tuple[str, str]:
-    """Write the launcher again that hooks of the user name and cannot run: it is gone, or harmed.
+    """Rewrite the launcher if the user's hooks name it and it is missing or damaged.
 
-    Return who names it and what was wrong with it; two empty texts if nothing was to be done.
+    Return who names it and what was wrong with it; two empty texts if nothing was done.
     """
     path = launcher_path(session)
     wrong = harm(path)
@@ -232,7 +228,7 @@ def mend_launcher(session: Session) -> tuple[str, str]:
         return "", ""
     own = settings_path(session, "user")
     places = [launcher.place_of(command) for command in _commands(own)]
-    # Settings of the former name lead here by a link.
+    # Settings of the former name reach it through a link.
     if os.path.realpath(path) in [os.path.realpath(place) for place in places if place]:
         write_launcher(session, own)
         return own, wrong
@@ -243,7 +239,7 @@ def mend_launcher(session: Session) -> tuple[str, str]:
 
 
 def not_starting(session: Session) -> str:
-    """Why hooks of the user do not start, as a sentence with the way out; nothing if they do, or if there are none."""
+    """Return why the user's hooks do not start and what to do; empty if they start, or if there are none."""
     from keepfast.agents.claude.installer import look
 
     for path in _own_settings(session):
@@ -266,7 +262,7 @@ def not_starting(session: Session) -> str:
 
 
 def about_hooks(session: Session) -> str:
-    """Say that the user's hooks do not start, or that there are none, with the way out; nothing if they start."""
+    """Return that the user's hooks do not start or are not installed, and what to do; empty if they start."""
     if text := not_starting(session):
         return text
     if PLUGIN in users(session) or any(_commands(path) for path in _own_settings(session)):
@@ -277,20 +273,20 @@ def about_hooks(session: Session) -> str:
 
 @contextmanager
 def hooks_in_hint(session: Session) -> Iterator[None]:
-    """Let an error about a store that is not there say what becomes of the hooks, too: they themselves are silent."""
+    """Add the state of the hooks to the hint of an `Unreachable` error: hooks themselves fail silently."""
     try:
         yield
     except Unreachable as error:
         try:
             more = about_hooks(session) or "Until then the client's hooks save nothing."
         except Failed:
-            more = ""  # what cannot be read tells nothing
+            more = ""  # a settings file cannot be read
         error.hint = f"{error.hint} {more}".strip()
         raise
 
 
 def _commands(path: str) -> list[str]:
-    """Our hooks in a settings file of the client; none where it cannot be read, which `doctor` says."""
+    """Return the commands of our hooks in a settings file; none if it cannot be read, which `doctor` reports."""
     from keepfast.agents.claude.installer import look
 
     try:
@@ -300,7 +296,7 @@ def _commands(path: str) -> list[str]:
 
 
 def _obstacle(command: str) -> str:
-    """Why this hook's command starts nothing; empty if it does."""
+    """Return why a hook's command cannot start; empty if it can."""
     place = launcher.place_of(command)
     if place:
         return harm(place) or "".join(f"{file} no longer exists" for file in _lacking(place)[:1])
@@ -308,7 +304,7 @@ def _obstacle(command: str) -> str:
 
 
 def harm(path: str) -> str:
-    """What is wrong with the launcher itself; empty if it is whole and can be run."""
+    """Return what is wrong with the launcher file; empty if it is intact and executable."""
     if not os.path.exists(path):
         return f"{path} no longer exists"
     if not os.access(path, os.X_OK):
@@ -317,7 +313,7 @@ def harm(path: str) -> str:
 
 
 def _text_of(path: str) -> str:
-    """What a launcher says; nothing where it cannot be read."""
+    """Return the text of a launcher; empty if it cannot be read."""
     try:
         return read(path).text
     except Failed:
@@ -325,7 +321,7 @@ def _text_of(path: str) -> str:
 
 
 def gone(command: str) -> list[str]:
-    """Files that a hook's command starts and that are not there."""
+    """Return the missing files that a hook's command needs."""
     import shlex
 
     place = launcher.place_of(command)
@@ -334,12 +330,12 @@ def gone(command: str) -> list[str]:
 
 
 def _lacking(place: str) -> list[str]:
-    """What the launcher at this place would start and does not find."""
+    """Return the missing files that the launcher at `place` needs."""
     return [file for file in launcher.named(_text_of(place)) if file and not os.access(file, os.R_OK)]
 
 
 def drop_launcher(session: Session, user: str) -> bool:
-    """Take one away from those who name the launcher, and the launcher when he was the last. Is it gone?"""
+    """Remove `user` from those that name the launcher, and the launcher after the last one; return whether it is gone."""
     path = launcher_path(session)
     rest = sorted(one for one in users(session) if one != user and (one == PLUGIN or _names(one, path)))
     try:
@@ -353,7 +349,7 @@ def drop_launcher(session: Session, user: str) -> bool:
 
 
 def start_of(command: list[str]) -> str:
-    """Run the hook once, with an event that means nothing; return why it does not start, or nothing."""
+    """Run the hook once with an event that has no effect; return why it does not start, empty if it does."""
     import subprocess
 
     payload = b'{"hook_event_name":"Setup","cwd":"/"}'
@@ -365,14 +361,14 @@ def start_of(command: list[str]) -> str:
         reason = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
         return f"The hook does not start: {reason}"
     failed = last_failure(command[0])
-    # The launcher is silent where Python fails, and remembers it until a hook starts again.
+    # The launcher is silent if Python fails, and records it until a hook starts again.
     if failed is not None and os.path.exists(command[0] + launcher.FAILING):
         return f"The hook does not start: {failed.text}"
     return ""
 
 
 def last_failure(path: str) -> Notice | None:
-    """The last hook that the launcher at `path` could not start, as a notice; None if it could start all."""
+    """Return the last failure of the launcher at `path` to start a hook, as a notice; None if there was none."""
     try:
         at = os.stat(path + launcher.LOG).st_mtime_ns
         with open(path + launcher.LOG, encoding="utf-8", errors="replace") as file:
@@ -383,7 +379,7 @@ def last_failure(path: str) -> Notice | None:
 
 
 def users(session: Session) -> list[str]:
-    """Settings files that were given the launcher, and `plugin`."""
+    """Return the recorded settings files that name the launcher, and `plugin`."""
     return read(launcher_path(session) + USERS).text.splitlines()
 
 
@@ -391,7 +387,7 @@ def _names(settings: str, path: str) -> bool:
     try:
         return path in read(settings).text
     except Failed:
-        return True  # it may be mended, and then it counts on the launcher
+        return True  # once fixed, it may need the launcher
 
 
 def _remove(*paths: str) -> None:
@@ -403,7 +399,7 @@ def _remove(*paths: str) -> None:
 
 
 def record(session: Session) -> str:
-    """Write down where Python and the launcher are, for the plugin. Return the file."""
+    """Write the paths of Python and the launcher for the plugin; return the file."""
     path = interpreter_file(session)
     command = hook_command()
     try:
@@ -415,14 +411,14 @@ def record(session: Session) -> str:
 
 
 def interpreter_file(session: Session) -> str:
-    """Where the plugin looks: in the home folder of the passwd entry, whatever variables say."""
+    """Return the file that the plugin reads: in the home folder of the passwd entry, whatever HOME is."""
     if is_at_home(session):
         return f"{default_folders()[1]}/keepfast/{INTERPRETER}"
     return os.path.join(os.path.dirname(session.config_path), INTERPRETER)
 
 
 def is_at_home(session: Session) -> bool:
-    """Is the home folder that we are given the one of the passwd entry? Nothing is written into another one."""
+    """Return whether HOME is the home folder of the passwd entry."""
     return session.around.folders[0] == default_folders()[0]
 
 

@@ -1,4 +1,4 @@
-"""`keepfast completion`: the script that a shell loads."""
+"""`keepfast completion`: the completion script for a shell."""
 
 from __future__ import annotations
 

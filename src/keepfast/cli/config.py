@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keepfast.cli.lazy import Listed
+from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import NotFound, Usage
 
@@ -20,8 +20,8 @@ PROJECT = click.option(
     is_flag=True,
     help="Use the settings file of the current workspace, which can only tighten the user's settings.",
 )
-WIDEST = 60
-HOOKS = "hooks."
+MOST_COLUMNS = 60
+HOOKS_SECTION = "hooks."
 DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Show what would change in the file, and change nothing.")
 
 
@@ -31,7 +31,7 @@ def _keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return [key for key in TABLE if key.startswith(incomplete)]
 
 
-@click.group(cls=Listed)
+@click.group(cls=OrderedGroup)
 def config() -> None:
     """Show and change settings. `config path` prints where the user's file is."""
 
@@ -44,7 +44,7 @@ def list_(session: Session) -> None:
     from keepfast.settings import TABLE
 
     settings = session.settings
-    values = {key: (_in_force(session, key)[key], _origin(session, key)) for key in TABLE}
+    values = {key: (_settings_for(session, key)[key], _origin(session, key)) for key in TABLE}
     if session.json:
         write_json({key: {"value": value, "origin": origin} for key, (value, origin) in values.items()})
         return
@@ -62,9 +62,9 @@ def get(session: Session, key: str) -> None:
     """Print the value of a setting."""
     from keepfast.model.setting_values import shown
 
-    _known(key)
+    _check_key(key)
     _refuse_broken(session)
-    value = _in_force(session, key)[key]
+    value = _settings_for(session, key)[key]
     if session.json:
         write_json({"key": key, "value": value, "origin": _origin(session, key)})
         return
@@ -76,30 +76,30 @@ def get(session: Session, key: str) -> None:
 @common
 def explain(session: Session, key: str) -> None:
     """Explain a setting: meaning, allowed values, current value and its origin."""
-    _known(key)
+    _check_key(key)
     _refuse_broken(session)
     from keepfast.model.schema import CHOICE, TABLE
     from keepfast.model.setting_values import choices, limits, shown
 
-    setting, settings = TABLE[key], _in_force(session, key)
+    setting, settings = TABLE[key], _settings_for(session, key)
     if session.json:
         write_json(_explained(session, key))
         return
     session.print(f"{key}: {setting.meaning}")
     allowed = f" {choices(key)}" if setting.kind == CHOICE else f", {limits(key)}" if setting.allowed else ""
     session.print(f"Expects {setting.kind}{allowed}; the default is {shown(key, setting.default) or 'empty'}.")
-    session.print(_who(key))
+    session.print(_where_to_set(key))
     session.print(f"Now {shown(key, settings[key]) or 'empty'}, from {_origin(session, key)}.")
     for who, other in (("Hooks", session.hook_settings), ("Commands", session.settings)):
         if other[key] != settings[key]:
             session.print(f"{who} have {shown(key, other[key]) or 'empty'}, from {other.origins.get(key, 'default')}.")
-    for said_by, value, why in _considered(session, key):
+    for source, value, why in _considered(session, key):
         text = value if isinstance(value, str) else shown(key, value)
-        session.print(f"  {said_by} says {text or 'empty'}{f': ignored, {why}' if why else ''}")
+        session.print(f"  {source} says {text or 'empty'}{f': ignored, {why}' if why else ''}")
 
 
-class Negative(click.Command):
-    """A command whose arguments may be numbers below zero: `-1` is no option."""
+class NegativeNumbersCommand(click.Command):
+    """A command whose arguments may be negative numbers, such as `-1`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         numbers = [word for word in args if word[:1] == "-" and word[1:].replace(".", "", 1).isdecimal()]
@@ -107,7 +107,7 @@ class Negative(click.Command):
         return super().parse_args(ctx, args)
 
 
-@config.command("set", cls=Negative)
+@config.command("set", cls=NegativeNumbersCommand)
 @click.argument("key", shell_complete=_keys)
 @click.argument("value")
 @PROJECT
@@ -115,14 +115,14 @@ class Negative(click.Command):
 @common
 def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -> None:
     """Set a setting in the user's file. Give a list as JSON or separated by commas."""
-    _known(key)
+    _check_key(key)
     from keepfast.model.setting_values import shown
 
     checked = _proposed(session, key, value)
     written = _write(session, {key: checked}, project, dry_run)
-    if _told(session, written, dry_run, {"key": key, "value": checked}):
+    if _report_write(session, written, dry_run, {"key": key, "value": checked}):
         session.say(f"{key} = {shown(key, checked)} in {written.path}.")
-        _overruled(session, key)
+        _remark_override(session, key)
 
 
 @config.command("unset")
@@ -135,10 +135,10 @@ def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
     from keepfast.settings.file import GONE
 
     written = _write(session, {key: GONE}, project, dry_run)
-    if _told(session, written, dry_run, {"key": key}):
+    if _report_write(session, written, dry_run, {"key": key}):
         session.say(f"{key} removed from {written.path}.")
         if key in session.settings.values:
-            _overruled(session, key)
+            _remark_override(session, key)
 
 
 @config.command("path")
@@ -154,11 +154,11 @@ def path(session: Session, project: bool) -> None:
 
 
 def _cut(text: str) -> str:
-    """A long list would push the last column out of sight; `config get` shows all of it."""
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    """Shorten a long value, which would push the last column off the screen; `config get` prints all of it."""
+    return text if len(text) <= MOST_COLUMNS else text[: MOST_COLUMNS - 1] + "…"
 
 
-def _known(key: str) -> None:
+def _check_key(key: str) -> None:
     from keepfast.settings import TABLE, similar
 
     if key not in TABLE:
@@ -170,26 +170,26 @@ def _known(key: str) -> None:
 
 
 def _refuse_broken(session: Session) -> None:
-    """Raise what a command raises of a file that is wrong; a hook goes on without it."""
+    """Raise `Usage` if a settings file is broken; hook settings would silently ignore it."""
     _ = session.settings
 
 
-def _in_force(session: Session, key: str) -> Settings:
-    """What is about hooks counts as hooks have it; commands have the environment's last word besides."""
-    return session.hook_settings if key.startswith(HOOKS) else session.settings
+def _settings_for(session: Session, key: str) -> Settings:
+    """Return the settings that apply to the key: settings of hooks as hooks see them."""
+    return session.hook_settings if key.startswith(HOOKS_SECTION) else session.settings
 
 
 def _origin(session: Session, key: str) -> str:
-    return _in_force(session, key).origins.get(key, "default")
+    return _settings_for(session, key).origins.get(key, "default")
 
 
 def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
-    """Who said what about it, and why that was not taken."""
+    """Return each source's value for the key, and why it was ignored, empty if it was not."""
     from keepfast.model.schema import ALIASES, variable
 
-    entries = list(_in_force(session, key).considered.get(key, []))
+    entries = list(_settings_for(session, key).considered.get(key, []))
     long, variables = variable(key), session.around.keepfast_variables()
-    if key.startswith(HOOKS) and long in variables and long not in ALIASES:
+    if key.startswith(HOOKS_SECTION) and long in variables and long not in ALIASES:
         entries.append((long, variables[long], "hooks ignore it"))
     return entries
 
@@ -203,10 +203,10 @@ def _explained(session: Session, key: str) -> dict[str, Any]:
     names = [variable(key), *[name for name, target in ALIASES.items() if target == key and name != variable(key)]]
     return {
         "key": key,
-        "value": _in_force(session, key)[key],
+        "value": _settings_for(session, key)[key],
         "origin": _origin(session, key),
-        "in_hooks": _said(session.hook_settings, key),
-        "in_commands": _said(session.settings, key),
+        "in_hooks": _value_and_origin(session.hook_settings, key),
+        "in_commands": _value_and_origin(session.settings, key),
         "default": setting.default,
         "type": setting.kind,
         "meaning": setting.meaning,
@@ -214,17 +214,17 @@ def _explained(session: Session, key: str) -> dict[str, Any]:
         "tighter": tighter,
         "variables": names if setting.from_environment else [],
         "considered": [
-            {"origin": said_by, "value": value, "taken": not why, "reason": why or None}
-            for said_by, value, why in _considered(session, key)
+            {"origin": source, "value": value, "taken": not why, "reason": why or None}
+            for source, value, why in _considered(session, key)
         ],
     }
 
 
-def _said(settings: Settings, key: str) -> dict[str, Any]:
+def _value_and_origin(settings: Settings, key: str) -> dict[str, Any]:
     return {"value": settings[key], "origin": settings.origins.get(key, "default")}
 
 
-def _who(key: str) -> str:
+def _where_to_set(key: str) -> str:
     from keepfast.model.schema import ALIASES, TABLE, variable
     from keepfast.model.setting_values import shown
 
@@ -284,8 +284,8 @@ def _project_path(session: Session) -> str:
     return os.fsdecode(session.workspace()[0] + PROJECT_FILE)
 
 
-def _told(session: Session, written: Written, dry_run: bool, facts: dict[str, Any]) -> bool:
-    """Answer in JSON or with a patch; False if there is nothing more to say."""
+def _report_write(session: Session, written: Written, dry_run: bool, facts: dict[str, Any]) -> bool:
+    """Report a changed file as JSON or, for a dry run, as a patch; return whether a message should follow."""
     if session.json:
         write_json({**facts, "path": written.path, "changed": written.old != written.new, "written": not dry_run})
         return False
@@ -299,10 +299,10 @@ def _told(session: Session, written: Written, dry_run: bool, facts: dict[str, An
     return False
 
 
-def _overruled(session: Session, key: str) -> None:
-    """Say so if another source has the last word."""
+def _remark_override(session: Session, key: str) -> None:
+    """Print a remark if another source overrides the setting."""
     session.forget_settings()
-    origin = _in_force(session, key).origins.get(key, "")
+    origin = _settings_for(session, key).origins.get(key, "")
     if origin.startswith("KEEPFAST_"):
         session.remark(f"{origin} is also set, and overrides it.")
     elif origin and origin not in (session.config_path, os.path.realpath(session.config_path)):

@@ -1,11 +1,11 @@
-"""What `restore --conversation` and `--both` do: the conversation as a new session, and the command to go on with it."""
+"""What `restore --conversation` and `--both` do: restore the conversation as a new session, and print how to open it."""
 
 from __future__ import annotations
 
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
-from keepfast.cli import restore_flow as bring
+from keepfast.cli import restore_flow
 from keepfast.cli.session import Session, write_json
 from keepfast.model.errors import Failed, Usage
 from keepfast.present.terminal import size
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def restore(session: Session, reference: str | None, *, files: bool, launch: bool, dry_run: bool, **how: Any) -> int:
-    """Bring the conversation of a checkpoint back, after its files if `files`; return the exit code."""
+    """Restore the conversation of a checkpoint, after its files if `files`; return the exit code."""
     if reference is None:
         raise Usage("No checkpoint given. Give a reference such as v5.", "Run `keepfast list` to see all checkpoints.")
     if how["go_on"] or how["abort"] or how["patch"]:
@@ -26,7 +26,7 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     conversing = _conversing(session, reference)
     if dry_run:
         return _dry_run(session, conversing, reference, files, how)
-    conversing.read()  # now: what cannot be read must not leave the files without their conversation
+    conversing.read()  # before the files change: the conversation may be unreadable
     if not files:
         return _report(session, conversing, launch)
     resumables: list[Resumable] = []
@@ -35,7 +35,7 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
         resumables.append(conversing.bring_back())
         return {"conversation": _facts(resumables[0])}
 
-    code = bring.restore(session, reference, (), also=also, **how)
+    code = restore_flow.restore(session, reference, (), also=also, **how)
     if resumables and not session.json:
         _tell(session, resumables[0])
         if launch and code == 0:
@@ -66,7 +66,7 @@ def _dry_run(session: Session, conversing: Conversing, reference: str, files: bo
         session.print(
             f"Would restore {size(conversation.transcript.size)} of session {conversation.session} as a new session."
         )
-    return bring.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
+    return restore_flow.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 
 def _report(session: Session, conversing: Conversing, launch: bool) -> int:
@@ -82,8 +82,12 @@ def _report(session: Session, conversing: Conversing, launch: bool) -> int:
 
 def _facts(resumable: Resumable) -> dict[str, Any]:
     return {
-        "agent": resumable.agent, "session": resumable.id, "path": resumable.path, "folder": resumable.folder, "command": resumable.command,
-    }  # fmt: skip
+        "agent": resumable.agent,
+        "session": resumable.id,
+        "path": resumable.path,
+        "folder": resumable.folder,
+        "command": resumable.command,
+    }
 
 
 def _tell(session: Session, resumable: Resumable) -> None:
@@ -92,7 +96,7 @@ def _tell(session: Session, resumable: Resumable) -> None:
 
 
 def _launch(session: Session, resumable: Resumable) -> None:
-    """Become the client. Returns only by raising."""
+    """Replace this process by the client. Raises `Failed` if it cannot be started."""
     import os
     import sys
 

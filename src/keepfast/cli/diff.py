@@ -1,4 +1,4 @@
-"""`keepfast diff`: what differs between two checkpoints, or between one and the disk now."""
+"""`keepfast diff`: changes between two checkpoints, or between a checkpoint and the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATHS = "keepfast.paths"
 
 
 class WithPaths(click.Command):
-    """Takes what follows `--` for paths, so that a reference is never taken for one."""
+    """A command that takes the words after `--` as paths, and those before it as references."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -75,7 +75,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
 
 
 def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, versions: list[CheckpointRow]) -> None:
-    """Say of a path in which nothing differs that it is nowhere, if so: it may be meant from another folder."""
+    """Print a remark if a path without changes exists on neither side: it may be relative to another folder."""
     if not path or any(session.repository.at(one.workspace, one.version, path) is not None for one in versions):
         return
     if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
@@ -127,7 +127,7 @@ def _patch(session: Session, change: Change) -> None:
 
 def _write(session: Session, style: str, line: bytes) -> None:
     if session.paint.columns is not None or session.paint.enabled:
-        # A terminal obeys control characters in files; people should see them instead.
+        # A terminal would obey control characters in files; show them as escapes.
         from keepfast.workspace.marker import show
 
         line = b"\t".join([show(part).encode("utf-8", "backslashreplace") for part in line.rstrip(b"\r").split(b"\t")])

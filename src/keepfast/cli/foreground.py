@@ -1,4 +1,4 @@
-"""A client that has the terminal to itself: nothing is between it and you but hooks, which save and notice limits."""
+"""Runs a client interactively in this terminal, with hooks that save checkpoints and notice usage limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT_FILE_BYTES = 1 << 16
 
 
 def run_client(session: Session, words: list[str]) -> int:
-    """Run the client until it ends; return its exit code. Raises `Limited` if the last thing it said was that it is."""
+    """Run the client until it ends; return its exit code. Raises `Limited` if it stopped at its usage limit."""
     _save_first(session)
     marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
     os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
@@ -42,10 +42,13 @@ def run_client(session: Session, words: list[str]) -> int:
 
 
 def in_foreground(command: list[str], variables: dict[str, str]) -> int:
-    """A child in our own process group, with our terminal: keys that make signals reach it, and do not end us."""
+    """Run a child in our process group and terminal; return its exit code.
+
+    Ctrl-C and the like reach the child and do not end this process.
+    """
     modes = _terminal_modes()
     try:
-        # Handlers, not SIG_IGN: what is ignored would be ignored by the child too.
+        # Handlers, not SIG_IGN, which the child would inherit.
         before = {number: signal.signal(number, _ignore_signal) for number in (signal.SIGINT, signal.SIGQUIT)}
         child = subprocess.Popen(command, env=variables)
     except OSError as error:
@@ -57,7 +60,7 @@ def in_foreground(command: list[str], variables: dict[str, str]) -> int:
             _, status = os.waitpid(child.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
                 break
-            os.kill(os.getpid(), signal.SIGSTOP)  # it was suspended: so are we, and `fg` wakes both
+            os.kill(os.getpid(), signal.SIGSTOP)  # suspend with the child; `fg` continues both
             _pass_on(child.pid, signal.SIGCONT)
     finally:
         for number, handler in before.items():
@@ -73,11 +76,11 @@ def _save_first(session: Session) -> None:
     try:
         session.engine.handle(Event(session.cwd, session.now(), trigger="auto", message="before a session", adopt=True))
     except KeepfastError as error:
-        session.warn(f"keepfast: {error}")  # the client is started all the same
+        session.warn(f"keepfast: {error}")  # start the client anyway
 
 
 def _add_hooks(session: Session, words: list[str], marker: str) -> list[str]:
-    """The command with our settings beside those it names itself."""
+    """Return the command with our hooks merged into the settings that it passes itself."""
     settings, rest = {}, list(words)
     if SETTINGS_OPTION in rest[:-1]:
         at = rest.index(SETTINGS_OPTION)
@@ -107,7 +110,7 @@ def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, 
 
 
 def _client_settings(value: str) -> dict[str, Any]:
-    """The settings that the command line names, as a file or as JSON. Raises `Usage`."""
+    """Return the settings that the command line gives, as a file or as JSON. Raises `Usage`."""
     try:
         if not value.lstrip().startswith("{"):
             with open(value, encoding="utf-8") as file:
@@ -121,7 +124,7 @@ def _client_settings(value: str) -> dict[str, Any]:
 
 
 def _read(marker: str) -> str:
-    """What the client said of its limit; empty if it was not limited, or went on since."""
+    """Return the client's message about its limit; empty if it was not limited, or continued since."""
     try:
         with open(marker, encoding="utf-8", errors="replace") as file:
             event = json.loads(file.read(LIMIT_FILE_BYTES))
@@ -142,7 +145,7 @@ def _terminal_modes() -> list[Any] | None:
 
 
 def _restore(modes: list[Any] | None) -> None:
-    """A client that was killed leaves the terminal as it was while it drew; it becomes usable again."""
+    """Restore the terminal's modes: a client that was killed leaves it in raw mode."""
     if modes is not None:
         import termios
 

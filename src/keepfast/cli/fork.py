@@ -1,4 +1,4 @@
-"""`keepfast fork`: a new folder with the state of a checkpoint, and its way home."""
+"""`keepfast fork`: create a folder from a checkpoint, and get its changes back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.app.fork_patch import Patch
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-SHOWN = 10
+MOST_SHOWN = 10
 
 
 @click.command()
@@ -66,12 +66,12 @@ def fork(
     if branch is not None:
         say_branch(session, session.workspace()[1], target, branch)
     else:
-        _bring_home(session, target, patch, force)
+        _write_changes(session, target, patch, force)
     return 0
 
 
 def _newest(session: Session, folder: str) -> str:
-    """The newest checkpoint, where a folder alone is given. Raises `Usage` if that is the name of a checkpoint."""
+    """Return the reference of the newest checkpoint. Raises `Usage` if `folder` names a checkpoint."""
     try:
         _resolve(session, folder)
     except KeepfastError:
@@ -80,9 +80,7 @@ def _newest(session: Session, folder: str) -> str:
 
 
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
-    """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a
-    restore.
-    """
+    """Create the fork and report it; return the exit code, 14 if it differs from the checkpoint."""
     from keepfast.app.fork import Forking
     from keepfast.workspace.git_clone import Git
     from keepfast.workspace.marker import show
@@ -100,7 +98,10 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
 
 
 def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:
-    """The checkpoint in this workspace, or by its or its workspace's id in the store; and the folder of that, if any."""
+    """Find a checkpoint in this workspace, or in the store by its id or its workspace's id.
+
+    Return the folder of its workspace, empty if that is gone, the workspace and the checkpoint.
+    """
     try:
         root, row = session.workspace()
         return root, row, session.resolve(row, reference)
@@ -123,7 +124,7 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
 
 
 def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
-    """The newest checkpoint of the workspace with this id, which may have no folder any more."""
+    """Return the newest checkpoint of the workspace with this id, which may no longer have a folder."""
     from keepfast.store.rows import Query
 
     if len(workspace) != 32 or session.repository.workspace(workspace) is None:
@@ -158,10 +159,10 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
     session.say(f"Forked v{checkpoint.version} to {show(target)}: {files} ({session.milliseconds()}ms)")
     if done.branch:
         session.say(f"It is a git repository on the branch {done.branch}.")
-    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:SHOWN]:
+    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:MOST_SHOWN]:
         session.remark(f"  skipped {show(path)}: it {why}")
-    if len(done.left_out) > SHOWN:
-        session.remark(f"  … and {len(done.left_out) - SHOWN} more skipped")
+    if len(done.left_out) > MOST_SHOWN:
+        session.remark(f"  … and {len(done.left_out) - MOST_SHOWN} more skipped")
     for path, why in done.applied.kept:
         session.warn(f"  differs: {show(path)}: {why}")
     if done.differs and not done.applied.kept:
@@ -171,7 +172,7 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
         )
 
 
-def _bring_home(session: Session, target: bytes, file: str | None, force: bool) -> None:
+def _write_changes(session: Session, target: bytes, file: str | None, force: bool) -> None:
     from keepfast.app.fork_patch import bring_home
     from keepfast.present.json_forms import of_path
     from keepfast.present.terminal import plural
@@ -211,7 +212,7 @@ def write_patch(path: str, patch: Patch, force: bool) -> None:
 
 
 def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) -> None:
-    """Your repository is yours: what would change it is said, not done."""
+    """Print the command that fetches the fork's branch; keepfast does not change the user's repository itself."""
     import shlex
 
     from keepfast.app.fork import fork_point

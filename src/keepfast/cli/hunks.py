@@ -23,7 +23,7 @@ HELP = "y restore this hunk · n skip it · a restore it and the rest of the fil
 def choose(
     session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes]
 ) -> dict[bytes, tuple[Entry, bytes]]:
-    """Ask for every hunk that leads from the disk to the target; return the files as they are and as they shall be."""
+    """Ask about every hunk between disk and target; return for each file its current entry and its new content."""
     import sys
 
     from keepfast.app.inspect import compare as compare_states

@@ -74,8 +74,10 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
 def _headline(
     root: str, store: str, moved: bool, marker_before: Marker | None, was_known: bool, checkpoints: int
 ) -> str:
-    """What became of the folder. `said`: its marker before; `known`: that was this workspace; `there`: its
-    checkpoints.
+    """Return the first line of the result.
+
+    `marker_before`: the folder's marker before, None if it had none; `was_known`: it named this workspace already;
+    `checkpoints`: how many the workspace has.
     """
     if moved:
         return f"{root} continues its history in the store {store}."
@@ -89,7 +91,7 @@ def _headline(
 
 
 def _tell_history(session: Session, engine: Engine, checkpoints: int) -> None:
-    """Say of a folder that was not this workspace before which history it goes on with, or what to do first."""
+    """Print which history a newly protected folder continues, or how to begin."""
     from keepfast.present.terminal import plural
 
     if checkpoints:
@@ -104,7 +106,7 @@ def _tell_history(session: Session, engine: Engine, checkpoints: int) -> None:
 
 
 def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
-    """Say which keys are to be shared where several homes use one store."""
+    """Print how to share keys if several home folders use one store."""
     from keepfast.present.terminal import plural
 
     if closed:
@@ -122,33 +124,33 @@ def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
 
 
 def _is_shared(place: Place) -> bool:
-    """Is there a store already, elsewhere than in our own data folder, which this home has never used?"""
+    """Return whether the store exists outside our data folder and this home folder has never used it."""
     identity = id_or_nothing(place.path)
     beside = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
     return bool(identity) and not beside and identity not in [its for its, _ in read_pairs(place.list)]
 
 
 def _closed(engine: Engine) -> list[str]:
-    """Ids of the store's key sets that no key of this home opens."""
+    """Return the ids of the store's key sets that no key of this home folder can decrypt."""
     try:
         return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
-        return []  # `verify` and `doctor` say what is wrong
+        return []  # `verify` and `doctor` report it
 
 
 def _other_history(engine: Engine, root: bytes) -> Elsewhere | None:
-    """Why the history that the folder's marker names is not its own, if it is not."""
+    """Return the error if the folder's marker names the history of another folder, else None."""
     try:
         engine.known_at(root, engine.place.registered().get(root, ""))
     except Elsewhere as elsewhere:
         return elsewhere
     except KeepfastError:
-        pass  # adopting it says what is wrong
+        pass  # adopting the folder reports it
     return None
 
 
 def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
-    """Ask, where there is somebody; a folder that nobody vouches for begins a history of its own."""
+    """Ask whether the folder was moved here; without an answer it was not, and starts a new history."""
     if elsewhere.copied:
         return False
     if session.json or session.around.is_agents() or not sys.stdin.isatty():
@@ -158,9 +160,7 @@ def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
 
 
 def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
-    """A folder that another store keeps is given a new history only by somebody who says so: in the store of the
-    settings.
-    """
+    """Adopt the folder. If it belongs to another store, ask before starting a new history in the store of the settings."""
     try:
         return engine, _adopt(engine, root, anew)
     except (MissingStore, OtherStore) as error:
@@ -173,7 +173,7 @@ def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> 
 
 
 def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
-    """Make the folder if need be and adopt it; a folder that was made for nothing is taken away again."""
+    """Create the folder if needed and adopt it; remove what was created if that fails."""
     from keepfast.workspace.marker import show
 
     new_folders = []

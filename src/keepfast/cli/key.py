@@ -1,4 +1,4 @@
-"""`keepfast key`: where the key of what is sealed lies, its backup, and a new one in its place."""
+"""`keepfast key`: show, back up, import and rotate the encryption key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keepfast.cli.lazy import Listed
+from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.passphrase import passphrase, passphrase_option
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Conflict, Damaged, Failed, NotFound
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.store.sealed import Sealer
 
 
-@click.group(cls=Listed, invoke_without_command=True)
+@click.group(cls=OrderedGroup, invoke_without_command=True)
 @click.pass_context
 def key(ctx: click.Context) -> None:
     """Manage the key that decrypts sealed contents: conversations and secret files."""
@@ -136,7 +136,7 @@ def rotate(session: Session, yes: bool, dry_run: bool) -> None:
 
 
 def _show_rotation(session: Session, sealer: Sealer) -> None:
-    """Say what a rotation would do. Raises `Failed` where there is nothing to rotate, as it would."""
+    """Show what a rotation would do. Raises `Failed` if there is no key, as a rotation does."""
     from keepfast.present.terminal import plural
 
     sealer.keys.require_key()

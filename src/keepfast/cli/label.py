@@ -1,4 +1,4 @@
-"""`keepfast pin`, `unpin` and `name`: what is kept for good, and what it is called."""
+"""`keepfast pin`, `unpin` and `name`: protect checkpoints from retention, and name them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _pin(session: Session, reference: str, pinned: bool) -> None:
 
 
 def _answer(session: Session, version: int, changed: bool, text: str) -> None:
-    """The checkpoint as it is now, or one sentence."""
+    """Print the result: the checkpoint with --json, else a sentence."""
     if not session.json:
         session.say(text)
         return

@@ -1,4 +1,4 @@
-"""Groups of commands: those of the root are imported when they run, not when it is asked for help."""
+"""Click groups: one that lists its commands in order, and one that imports a command only when it runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from keepfast.cli.session import COLOURS, Session
 
 
 class Entry(NamedTuple):
-    """Where a command lives, and what the list of commands says about it."""
+    """A command: its module and attribute, and its line in the list of commands."""
 
     module: str
     attribute: str
     help: str
 
 
-class Listed(click.Group):
-    """Help shows the commands in the order in which they are written, each with its whole sentence."""
+class OrderedGroup(click.Group):
+    """A group whose help lists the commands in the order of definition, each with its whole sentence."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -31,7 +31,7 @@ class Listed(click.Group):
 
 
 class LazyGroup(click.Group):
-    """`table` has a line per command; help shows them by `sections`, and what stands in none of them at the end."""
+    """A group that imports a command of `table` when it runs; help lists them by `sections`, the others at the end."""
 
     table: dict[str, Entry]
     sections: dict[str, str]
@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
 
 
 def with_globals(command: click.Command) -> click.Command:
-    """Let a command, and those below it, take the global options behind its name too: people type them there."""
+    """Add the global options to a command and its subcommands, so that they may follow the name of the command."""
     own_options = {name for parameter in command.params for name in parameter.opts}
     command.params += [option for option in _global_options() if own_options.isdisjoint(option.opts)]
     if isinstance(command, click.Group):
@@ -93,5 +93,5 @@ def _global_option(words: list[str], name: str, **how: Any) -> click.Option:
         if session is not None and value:
             session.use(**{name: value})
 
-    # Hidden: the help of the root names them once for all.
+    # Hidden: the help of the root lists them.
     return click.Option([*words, f"given_{name}"], hidden=True, expose_value=False, callback=use, **how)

@@ -59,7 +59,7 @@ def _mount_in_foreground(session: Session, workspace: str, row: CheckpointRow | 
 def _mount_in_background(
     session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, is_new_folder: bool
 ) -> bool:
-    """Mount in a process of its own and return when it is there: False, for the folder is that process's to remove."""
+    """Mount in a child process and return when it is mounted: False, because the child removes the folder."""
     session.engine.close()  # a connection to the ledger does not survive a fork
     sys.stdout.flush()
     sys.stderr.flush()
@@ -72,7 +72,7 @@ def _mount_in_background(
         answer = file.read().decode("utf-8", "replace")
     if answer != READY:
         os.waitpid(child, 0)
-        raise _failed(answer, folder)
+        raise _error_of_child(answer, folder)
     _announce(session, row, folder, child)
     return False
 
@@ -101,8 +101,8 @@ def _run_child(
         os._exit(code)
 
 
-def _failed(answer: str, folder: bytes) -> KeepfastError:
-    """The error that the process which mounts told of, of its own kind."""
+def _error_of_child(answer: str, folder: bytes) -> KeepfastError:
+    """Return the error that the child reported, with its class."""
     kind, _, details = answer.partition("\n")
     message, _, hint = details.partition("\n")
     kinds = {kind_class.__name__: kind_class for kind_class in (Busy, Unreachable)}
@@ -131,7 +131,7 @@ def _announce(session: Session, row: CheckpointRow | None, folder: bytes, proces
 
 
 def _remove(folder: bytes) -> None:
-    """Take away the folder that was made for the mount; if somebody has put something into it, it stays."""
+    """Remove the folder that was created for the mount, if it is empty."""
     try:
         os.rmdir(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""Passphrases: from a file, or from the person at the terminal; never from the command line, where others could read them."""
+"""Reads passphrases from a file or a prompt; never from the command line, which other users can read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ passphrase_option = click.option(
 
 
 def passphrase(session: Session, file: str | None, *, new: bool = False) -> str:
-    """Return the passphrase. Raises `Usage` if there is no file and nobody to ask."""
+    """Return the passphrase. Raises `Usage` if no file is given and stdin is not a terminal."""
     if file is not None:
         try:
             with open(os.path.join(os.fsdecode(session.cwd), file), encoding="utf-8") as opened:

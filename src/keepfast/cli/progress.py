@@ -1,4 +1,4 @@
-"""A bar for work that takes longer than a second."""
+"""A progress bar for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH = 24
 
 
 class Progress:
-    """Call it with (done, total); it draws when it is worth it, on one line that `clear` takes away."""
+    """A progress bar on one line: call it with (done, total); `clear` removes it."""
 
     def __init__(self, stream: TextIO, what: str) -> None:
         self.stream, self.what = stream, what

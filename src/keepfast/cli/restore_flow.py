@@ -1,4 +1,4 @@
-"""What `restore`, `undo` and `redo` do once their words are understood: show, ask, do, report."""
+"""What `restore`, `undo` and `redo` do after parsing: show the plan, ask, restore, report."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def restore(
     yes: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
 ) -> int:
-    """Bring the typed paths, or everything, to that checkpoint; return the exit code.
+    """Restore the typed paths, or everything, to the checkpoint; return the exit code.
 
-    `also` is done once the files are back, and tells what of it belongs into the JSON form.
+    `also` is called after the files are restored, and returns members to add to the JSON form.
     """
     from keepfast.cli.paths import candidates
 
-    # An open restore, and a version made of chosen hunks, belong to the history that is there.
+    # An open restore and a version made of chosen hunks belong to this history.
     root, restorer = _restorer(session)
     if go_on or abort:
         if reference is not None or (go_on and abort):
@@ -93,7 +93,7 @@ def restore(
 
 
 def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
-    """What ending a restore that was cut off would do; nothing is changed."""
+    """Show what finishing or aborting an interrupted restore would do; change nothing."""
     goal, preview = restorer.outlook(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
     cut = restorer.cut_off()
@@ -108,7 +108,7 @@ def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
 
 
 def preview(session: Session, folder: bytes, reference: str) -> None:
-    """Show what bringing a folder to that checkpoint would do."""
+    """Show what restoring a folder to the checkpoint would do."""
     from keepfast.app.restore import Restorer
 
     root, row = session.engine.root(folder)
@@ -119,17 +119,17 @@ def preview(session: Session, folder: bytes, reference: str) -> None:
 
 
 def _conflict_policy(conflicts: str | None, yes: bool) -> str:
-    """What becomes of work that no checkpoint has: `-y` says yes to everything, for the safety checkpoint has it."""
+    """Return what to do with unsaved changes: `-y` overwrites them, because the safety checkpoint has them."""
     return conflicts or ("theirs" if yes else "ask")
 
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
-    """Take back the last restore; return the exit code."""
+    """Undo the last restore; return the exit code."""
     return _step(session, _restorer(session)[1].undo, dry_run, conflicts, yes)
 
 
 def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
-    """Take back the last undo; return the exit code."""
+    """Redo the last undone restore; return the exit code."""
     return _step(session, _restorer(session)[1].redo, dry_run, conflicts, yes)
 
 
@@ -173,7 +173,10 @@ def _run(
     left: Callable[[], list[tuple[bytes, int]]] = list,
     restorer: Restorer | None = None,
 ) -> int:
-    """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
+    """Show the plan, ask, restore and report; return the exit code.
+
+    If nobody can be asked, unsaved changes raise `Conflict` (exit code 14) unless a flag says what to do.
+    """
     said_no = False
     alone = session.json or not sys.stdin.isatty()
 
@@ -223,7 +226,7 @@ def _show(
     missing: Sequence[Missing] = (),
     left: Sequence[tuple[bytes, int]] = (),
 ) -> None:
-    """The list of what would be done: conflicts first."""
+    """Show what would be done: conflicts first."""
     if session.json:
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left)
@@ -249,7 +252,7 @@ def _show(
         session.print(f"  = {show(path)} (kept)")
     if len(kept_paths) > MOST_SHOWN:
         session.print(f"  … and {len(kept_paths) - MOST_SHOWN} more")
-    # What is not there cannot be left alone: it is named below.
+    # Missing paths are not skipped ones: `_tell_missing` lists them.
     absent = {one.path for one in missing if one.state == "missing"}
     _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
     _tell_missing(session, what, missing)
@@ -266,7 +269,7 @@ def _write_preview(
 
 
 def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
-    """The first few of what is left alone, each with the reason."""
+    """List the first few skipped paths with the reasons."""
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
@@ -278,9 +281,9 @@ def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
 
 
 def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
-    """Of what a version left out nobody knows for sure that it is as it was."""
+    """Return the message for a restore that has nothing to do; name the excluded paths, which it cannot compare."""
     if not left:
-        # Some paths may have been named: of all others nothing is said.
+        # True of the paths on the command line; nothing is said about others.
         return f"Already at {what}."
     from keepfast.workspace.marker import show
 
@@ -290,7 +293,7 @@ def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
 
 
 def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
-    """Name what this restore cannot bring back, because it was left out, and the version or the command that does."""
+    """List what this restore cannot bring back because it was excluded, and the version or command that can."""
     if not missing:
         return
     from keepfast.present.terminal import plural
@@ -308,7 +311,7 @@ def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> No
 
 
 def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
-    """Name what is not written because of where it leads: every one, as none of them is expected."""
+    """List all git pointer files that were not written because of where they lead."""
     from keepfast.workspace.marker import show
 
     for path, why in spared:
@@ -316,7 +319,7 @@ def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
 
 
 def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
-    """Name what a version has in folders that are left out now, and how it comes back."""
+    """List what a version has in folders that are excluded now, and how to restore it."""
     from keepfast.workspace.marker import show
 
     for path, why in not_read[:MOST_SHOWN]:
@@ -326,7 +329,7 @@ def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, 
 
 
 def _tell_untouched(session: Session, done: Restored) -> None:
-    """Name what stays as it is although it is not as the target has it."""
+    """List the paths that differ from the target and were not changed."""
     from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
@@ -344,7 +347,7 @@ def _tell_untouched(session: Session, done: Restored) -> None:
 
 
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
-    """Say what was done; exit code 14 if something is not as it was asked for."""
+    """Report what was done; return 14 if some path was kept instead of restored."""
     from keepfast.model.errors import Conflict
     from keepfast.workspace.marker import show
 

@@ -1,4 +1,4 @@
-"""`keepfast resume`, `keep`, `drop`: going on from a checkpoint, and what becomes of the one that `/clear` left."""
+"""`keepfast resume`, `keep`, `drop`: print a resume brief; keep or forget the checkpoint made by a clear."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLIPBOARDS = (("wl-copy",), ("xclip", "-selection", "clipboard"), ("xsel", "-ib"), ("pbcopy",))
 CLIENT = "claude"
 OPENING_TRIGGERS = ("session_start", "prompt")
-"""What a session saves before it has done anything: its start, and the very prompt that answers."""
+"""Triggers of the checkpoints that a session makes before it has done anything."""
 
 
 @click.command()
@@ -104,14 +104,14 @@ def drop(session: Session) -> None:
 
 
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
-    """The open questions of the client around us, or of all."""
+    """Return the open questions of the client that runs this command, else of all clients."""
     around = session.around.text("CLAUDE_PID")
     questions = sessions.questions(session.engine.place.folder(workspace))
     return [(client, question) for client, question in questions.items() if around in ("", str(client))]
 
 
 def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[str, Any]) -> CheckpointRow | None:
-    """The checkpoint that a question is about; None if somebody wants it, or went on from it, by now."""
+    """Return the checkpoint that a question is about; None if it was pinned, named or built upon since."""
     from keepfast.store.rows import Query
 
     repository = session.repository

@@ -120,7 +120,7 @@ def run(
     clock: Callable[[], int],
     start: Callable[..., int] | None = None,
 ) -> int:
-    """Run one command line; return its exit code. No traceback ever reaches a person.
+    """Run one command line; return its exit code.
 
     `start` runs a server by its name: front ends do not import one another.
     """
@@ -130,7 +130,7 @@ def run(
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:
-    """Let click read the words; what it has to say about them goes the way of all errors."""
+    """Let click parse and run the command; turn its errors into ours."""
     try:
         with root.make_context(NAME, list(arguments), obj=session) as ctx:
             result = root.invoke(ctx)

@@ -1,4 +1,4 @@
-"""`keepfast run -- COMMAND …`: one command under supervision, in the foreground."""
+"""`keepfast run -- COMMAND …`: run one command as a supervised task, in the foreground."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(session: Session, no_wait: bool, input_file: TextIO | None, command: tup
 
 
 def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
-    """The task of a command. What is no agent of ours is told nothing of tasks: it reads what it is given."""
+    """Return the task for a command. A command other than `claude` gets only its input, no prompt about tasks."""
     from keepfast.runner.process.redaction import clean
 
     title = " ".join(clean(words))[:80]
@@ -84,7 +84,7 @@ def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
 
 
 def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
-    """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
+    """Supervise the task in a thread, show the agent's output, and return the exit code of the task."""
     from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
 
@@ -95,7 +95,7 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
         try:
             supervise(ground, stop, durable=False, only=task.id)
         except Busy:
-            stop.wait()  # the supervisor that runs looks after it
+            stop.wait()  # a running supervisor takes care of the task
         except KeepfastError as error:
             troubles.append(error)
 
@@ -142,14 +142,14 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
 
 
 def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) -> int:
-    """Say what the task waits for; of one that crashed, its exit code is ours."""
+    """Print what the task waits for; return 1, or the agent's exit code if it crashed."""
     session.warn(f"keepfast: {task} waits for you ({hold.kind}): {hold.reason}")
     ran = ground.tables.last_run(task) if hold.kind == "crashed" else None
     return (ran.exit_code if ran is not None else None) or 1
 
 
 def _tell_wait(session: Session, hold: Hold, last_message: str) -> str:
-    """Say how long the task waits: on a terminal at every second, else once for each reason. Return what is told by now."""
+    """Print how long the task waits: every second on a terminal, else once per reason. Return what was printed last."""
     left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
     text = f"keepfast: {hold.kind}, continues in {clock(left)}"
     if text != last_message and sys.stderr.isatty():
@@ -168,7 +168,7 @@ def _await_cancelled(ground: Ground, task: str) -> None:
 
 
 def _show(ground: Ground, task: str, offsets: dict[str, int]) -> None:
-    """What came since: the agent's own output, as its log has it."""
+    """Print what the agent's logs have beyond `offsets`, and advance these."""
     from keepfast.runner.db import queries
 
     for one in queries.runs_of(ground.tables, task):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from keepfast.model.event import Event, Outcome
     from keepfast.store.rows import CheckpointRow
 
-NAMED = 5
-"""Files that are too large, by name."""
+MOST_NAMED = 5
+"""Files over the size limit that are listed by name."""
 OPTIONS = (
     click.option("-m", "--message", default=None, metavar="TEXT", help="Message of the checkpoint."),
     click.option(
@@ -107,12 +107,12 @@ def _save(
     if outcome.status == "outside":
         raise NoWorkspace(f"{show(event.cwd)} is not inside a workspace.")
     _tidy(session, outcome)
-    _announce(session, outcome)
+    _print_result(session, outcome)
     return 0
 
 
 def _ask_about_a_move(session: Session) -> None:
-    """Where nobody can be asked, the folder begins a history of its own; of a copy that goes without saying."""
+    """Ask whether a folder with another folder's marker was moved. If nobody can answer, it starts a new history."""
     try:
         session.engine.known(session.cwd, adopting=True)
         session.say_renewed()
@@ -128,7 +128,7 @@ def _ask_about_a_move(session: Session) -> None:
 
 
 def _save_quietly(session: Session, event: Event) -> int:
-    """For hooks: silent unless saving was due and failed. What was skipped or failed is kept for `status`."""
+    """Save for a hook: print nothing unless the save failed. Skipped and failed saves become notices for `status`."""
     if not event.cwd:
         return 0
     session.go_on_by_last_good()
@@ -139,30 +139,30 @@ def _save_quietly(session: Session, event: Event) -> int:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
         is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
-        # Else the marker names a store of another home.
+        # Otherwise the marker names a store of another home folder.
         is_ours = engine.place.expected or engine.near(event.cwd) is not None
         if not is_kept and is_ours and isinstance(error, Unreachable):
-            session.warn(f"keepfast: {error}")  # nowhere to keep it for `status`: it is said now
+            session.warn(f"keepfast: {error}")  # no notice could be stored for `status`
         return _skipped(session, str(error))
     except Exception as error:
         engine.note(event.cwd, "failed", event.trigger, sentence(error), told=True)
         raise
     _tidy(session, outcome)
     if session.json:
-        _announce(session, outcome)
+        _print_result(session, outcome)
     return 0
 
 
 def _tidy(session: Session, outcome: Outcome) -> None:
-    """Let a process of its own merge packs when many have piled up, as the hook does."""
-    # The workspace's marker tells it which store that is.
+    """Start a background process that merges packs if many have accumulated, as the hook does."""
+    # The process finds the store through the workspace's marker.
     if outcome.untidy:
         from keepfast.present import background
 
         background.tidy(session.cwd, session.config_path, session.around)
 
 
-def _announce(session: Session, outcome: Outcome) -> None:
+def _print_result(session: Session, outcome: Outcome) -> None:
     from keepfast.app.inspect import coverage
     from keepfast.model.entry import REASONS
     from keepfast.present.json_forms import kept, left_out, of_checkpoint, of_coverage
@@ -202,7 +202,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
 
 
 def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list[str]:
-    """What is kept, but too large for the description of the work."""
+    """Return notices about files that are saved, but too large for the checkpoint's state document."""
     from keepfast.app.state_document import too_large
     from keepfast.workspace.marker import show
 
@@ -210,12 +210,12 @@ def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list
     try:
         header = repository.document(checkpoint)[0]
     except KeepfastError:
-        return []  # it is saved; `verify` says what is wrong with it
+        return []  # the checkpoint is saved; `verify` reports the damage
     return too_large(repository, checkpoint, header, show(root), session.settings)
 
 
 def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
-    """Name what is too large to be kept, at every save: nobody shall believe that it could come back."""
+    """List files over the size limit at every save, so that nobody expects a restore to bring them back."""
     from keepfast.model.entry import OVERSIZE
     from keepfast.present.terminal import size
     from keepfast.workspace.marker import show
@@ -223,8 +223,8 @@ def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
     rows = session.repository.left_out(checkpoint.workspace, checkpoint.version)
     large = [row for row in rows if row.kind == OVERSIZE]
     if large:
-        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:NAMED]])
-        more = f" and {len(large) - NAMED:,} more" if len(large) > NAMED else ""
+        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:MOST_NAMED]])
+        more = f" and {len(large) - MOST_NAMED:,} more" if len(large) > MOST_NAMED else ""
         session.warn(f"Excluded, larger than capture.max_file_size: {names}{more}.")
 
 
@@ -252,7 +252,7 @@ def _skipped(session: Session, why: str) -> int:
 
 
 def _folder(session: Session) -> bytes:
-    """The current folder; empty if it is gone, which is no trouble for a hook."""
+    """Return the current folder; empty if it no longer exists, which is no error for a hook."""
     try:
         return session.cwd
     except NoWorkspace:
@@ -260,12 +260,14 @@ def _folder(session: Session) -> bytes:
 
 
 def _text(text: str) -> str:
-    """What was typed, as text that any database takes: bytes that are not UTF-8 become replacement characters."""
+    """Return the argument as valid Unicode: bytes that are not UTF-8 become replacement characters."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _word(what: str, text: str) -> str:
     text = _text(text)
     if len(text) > 200 or not text.isprintable() or text != text.strip():
-        raise Usage(f"{text!r} is not a {what}.", "Give one line of at most 200 characters, without spaces around it.")
+        raise Usage(
+            f"{text!r} is not a valid {what}.", "Give one line of at most 200 characters, without spaces around it."
+        )
     return text

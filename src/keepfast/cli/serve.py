@@ -1,4 +1,4 @@
-"""`keepfast serve`: the page in a browser, and the HTTP API."""
+"""`keepfast serve`: serve the web page and the HTTP API, and run tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common
-from keepfast.cli.supervise import supervising
+from keepfast.cli.supervise import background_supervisor
 from keepfast.model.errors import Failed, extra
 
 ROLES = ("viewer", "approver", "operator")
@@ -45,9 +45,9 @@ def serve(
 ) -> int:
     """Serve the web page, which shows checkpoints and controls tasks, and run tasks."""
     if no_page:
-        from keepfast.cli.supervise import until_told
+        from keepfast.cli.supervise import run_supervisor
 
-        until_told(session)
+        run_supervisor(session)
         return 0
     if session.start is None:
         raise Failed("The web page cannot be started from here.", "Run `keepfast serve` in a terminal.")
@@ -70,7 +70,7 @@ def serve(
         "settings": session.following().now,
     }
     try:
-        with nullcontext() if link or no_tasks else supervising(session):
+        with nullcontext() if link or no_tasks else background_supervisor(session):
             return session.start("serve", options, session.around, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The web page needs the package {error.name}.", extra("serve")) from None

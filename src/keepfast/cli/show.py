@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
-SHOWN = 40
+MOST_SHOWN = 40
 AGENT_MEMBERS = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
-"""What only checkpoints made for an agent say."""
+"""Members of a document that only checkpoints of agents' sessions have."""
 
 
 @click.command()
@@ -86,7 +86,7 @@ def show(session: Session, reference: str, all_left_out: bool, former_option: bo
 
 
 def _of_work(session: Session, row: CheckpointRow, header: Header, root: bytes) -> dict[str, Any]:
-    """What the checkpoint tells of the agent's work, and its state as a document."""
+    """Return the JSON form of the agent's work in the checkpoint, with its state document."""
     from keepfast.app.state_document import state
     from keepfast.present.json_forms import of_state, of_work
     from keepfast.workspace.marker import show as show_path
@@ -97,7 +97,7 @@ def _of_work(session: Session, row: CheckpointRow, header: Header, root: bytes) 
 
 
 def _notices(session: Session, row: CheckpointRow, header: Header, root: bytes) -> list[str]:
-    """Those that were kept with the checkpoint, and what the settings of now leave out of its description."""
+    """Return the notices stored with the checkpoint, and those about files too large for its state document now."""
     from keepfast.app.state_document import too_large
     from keepfast.workspace.marker import show as show_path
 
@@ -151,11 +151,11 @@ def _print_changes(
     if after:
         session.print(f"{plural(row.changed, 'change')} since v{after}, the version directly before.")
     session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
-    for change in changes if everything else changes[:SHOWN]:
+    for change in changes if everything else changes[:MOST_SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
-    if len(changes) > SHOWN and not everything:
-        session.print(f"  … and {len(changes) - SHOWN:,} more; `--all` shows them.")
+    if len(changes) > MOST_SHOWN and not everything:
+        session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; `--all` shows them.")
 
 
 def _print_excluded(session: Session, coverage: Any, notable_entries: list[Entry], all_left_out: bool) -> None:
@@ -168,9 +168,9 @@ def _print_excluded(session: Session, coverage: Any, notable_entries: list[Entry
         return
     if coverage.left_out:
         session.print(f"Excluded: {left_out(coverage)}.")
-    for entry in notable_entries if all_left_out else notable_entries[:SHOWN]:
+    for entry in notable_entries if all_left_out else notable_entries[:MOST_SHOWN]:
         session.print(f"  {show_path(entry.path)}: {_why(entry)}")
-    named = sum(entry.kind in LEFT_OUT for entry in notable_entries[:SHOWN])
+    named = sum(entry.kind in LEFT_OUT for entry in notable_entries[:MOST_SHOWN])
     if not all_left_out and named < sum(coverage.left_out.values()):
         session.print("  Run `keepfast show --excluded` to list all of them.")
 
@@ -213,7 +213,7 @@ def _why(entry: Entry) -> str:
 
 
 def _losses(entry: Entry) -> list[str]:
-    """What could not be kept of something that was."""
+    """Return what is incomplete about a saved file."""
     losses = []
     if entry.flags & UNSTEADY and entry.kind not in LEFT_OUT:
         losses.append("changed while it was read")

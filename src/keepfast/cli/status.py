@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from keepfast.state.workers import LivingWorker
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-SHOWN, NOTICES = 20, 5
+MOST_SHOWN, NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
 ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
-"""Notices that are not about one checkpoint."""
+"""Kinds of notices that are about hooks, not about one checkpoint."""
 
 
-class Standing:
+class WorkspaceStatus:
     """Everything that `status` says."""
 
     root: bytes
     workspace: str
     last: CheckpointRow | None
     base: CheckpointRow | None
-    """What the folder was last saved as, or restored to; `changes` are since then."""
+    """The version that the folder was last saved as or restored to; `changes` are since then."""
     changes: list[Change] | None
-    """None where nobody can tell."""
+    """None if they could not be determined."""
     remarks: list[str]
     coverage: Coverage
     not_covered: list[bytes]
@@ -43,28 +43,28 @@ class Standing:
     size: int
     versions: int
     forgotten: int
-    """Versions that the retention policy, the size cap or a person let go."""
+    """Versions removed by the retention policy, the size limit or `keepfast forget`."""
     restore: Unfinished | None
-    """A restore that was cut off, or is under way."""
+    """An interrupted restore, or one in progress."""
     workers: list[LivingWorker]
     pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
     usage: Usage | None
-    """How full the session is that was last heard of."""
+    """Token use of the session with the newest event."""
 
 
 @click.command()
 @common
 def status(session: Session) -> None:
     """Show the last checkpoint of this workspace, unsaved changes, excluded paths and problems."""
-    standing = _look(session)
+    standing = _collect(session)
     if session.json:
-        _as_json(session, standing)
+        _print_json(session, standing)
     else:
-        _as_text(session, standing)
+        _print_text(session, standing)
 
 
-def _look(session: Session) -> Standing:
+def _collect(session: Session) -> WorkspaceStatus:
     from keepfast.app.inspect import not_covered
     from keepfast.app.restore import Restorer
     from keepfast.cli.client_files import hooks_in_hint, last_failure, launcher_path, not_starting
@@ -76,8 +76,8 @@ def _look(session: Session) -> Standing:
         with hooks_in_hint(session):
             root, row = session.workspace(patience=0)
     except NoWorkspace as error:
-        raise NoWorkspace(str(error), _way_in(session)) from None
-    standing = Standing()
+        raise NoWorkspace(str(error), _how_to_protect(session)) from None
+    standing = WorkspaceStatus()
     standing.root, standing.workspace = root, row.id
     standing.base = session.repository.base(row.id)
     newest = session.repository.find(Query(workspace=row.id, limit=1, safety=False))
@@ -93,7 +93,7 @@ def _look(session: Session) -> Standing:
     standing.versions = session.repository.count(row.id)
     standing.forgotten = max(0, row.version - standing.versions)
     standing.restore = Restorer(session.engine, root, row).unfinished()
-    _look_at_hooks(session, standing)
+    _collect_hooks(session, standing)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
@@ -105,7 +105,7 @@ def _look(session: Session) -> Standing:
 
 
 def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
-    """Of what the folder is at; of the newest version where that is the same, or cannot be read."""
+    """Return the coverage of the version that the folder is at; of the newest if that one cannot be read."""
     from keepfast.app.inspect import Coverage, coverage
 
     if base is None or (base.workspace, base.version) == (row.id, row.version):
@@ -113,13 +113,13 @@ def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -
     try:
         return Coverage(session.repository.document(base)[0].counts)
     except KeepfastError:
-        return coverage(row)  # `verify` says what is wrong with that document
+        return coverage(row)  # `verify` reports the damage
 
 
 def _changes(
     session: Session, root: bytes, row: WorkspaceRow, base: CheckpointRow | None
 ) -> tuple[list[Change], list[str]]:
-    """What differs on disk from what it was last saved as or restored to, and what is odd about the tree."""
+    """Return the changes on disk since the folder was last saved or restored, and remarks about the tree."""
     from keepfast.app.inspect import compare, pending
 
     if base is None or (base.workspace, base.version) == (row.id, row.version):
@@ -128,7 +128,7 @@ def _changes(
 
 
 def _keys(session: Session) -> list[str]:
-    """What is to be said about the key of what is sealed."""
+    """Return remarks about missing keys and missing backups of the key."""
     sealer = session.repository.contents.sealer()
     try:
         if not sealer.keys.is_in_use():
@@ -142,7 +142,7 @@ def _keys(session: Session) -> list[str]:
     return []
 
 
-def _look_at_hooks(session: Session, standing: Standing) -> None:
+def _collect_hooks(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.agents.claude.usage import tokens
     from keepfast.state import pending_events as pending
     from keepfast.state import sessions
@@ -164,8 +164,8 @@ def _look_at_hooks(session: Session, standing: Standing) -> None:
     standing.usage = usage if usage.used else None
 
 
-def _about(restore: Unfinished) -> str:
-    """What to know, and to do, about a restore that has not come to its end."""
+def _restore_advice(restore: Unfinished) -> str:
+    """Return the state of an unfinished restore and what to do about it."""
     if restore.error is not None:
         return f"{restore.error} {restore.error.hint}"
     cut = restore.cut
@@ -178,8 +178,8 @@ def _about(restore: Unfinished) -> str:
     )
 
 
-def _way_in(session: Session) -> str:
-    """What to do in a folder that nobody protects."""
+def _how_to_protect(session: Session) -> str:
+    """Return the hint for a folder that is not protected."""
     from keepfast.cli.client_files import about_hooks
     from keepfast.workspace.adoption import root_for
     from keepfast.workspace.marker import git_root, show
@@ -193,12 +193,12 @@ def _way_in(session: Session) -> str:
         return "It was unprotected by `keepfast unprotect`. Run `keepfast init` to protect it again."
     if root is None:
         return f"Run `keepfast init {show(folder)}`. The setting `adopt` keeps hooks from doing it."
-    if dead := about_hooks(session):
-        return f"Run `keepfast init {show(root)}`. {dead}"
+    if hooks_problem := about_hooks(session):
+        return f"Run `keepfast init {show(root)}`. {hooks_problem}"
     return f"Run `keepfast init {show(root)}`, or let hooks do it at their first event."
 
 
-def _as_json(session: Session, standing: Standing) -> None:
+def _print_json(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import (
         of_change,
         of_checkpoint,
@@ -228,7 +228,7 @@ def _as_json(session: Session, standing: Standing) -> None:
             "not_covered": [of_path(path) for path in standing.not_covered],
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
-            "restore": {**of_unfinished(standing.restore), "text": _about(standing.restore)}
+            "restore": {**of_unfinished(standing.restore), "text": _restore_advice(standing.restore)}
             if standing.restore
             else None,
             "warnings": session.settings.warnings,
@@ -239,7 +239,7 @@ def _as_json(session: Session, standing: Standing) -> None:
     )
 
 
-def _as_text(session: Session, standing: Standing) -> None:
+def _print_text(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import git_folders, kept, left_out, title
     from keepfast.present.terminal import age_in_words, size
     from keepfast.workspace.marker import show
@@ -272,7 +272,7 @@ def _as_text(session: Session, standing: Standing) -> None:
         if standing.not_covered:
             session.print("Not saved  " + git_folders(standing.not_covered))
     if standing.restore is not None:
-        session.print("Restore    " + paint("bold yellow", _about(standing.restore)))
+        session.print("Restore    " + paint("bold yellow", _restore_advice(standing.restore)))
     _print_hooks(session, standing)
     _print_changes(session, standing)
     _print_notices(session, standing)
@@ -280,7 +280,7 @@ def _as_text(session: Session, standing: Standing) -> None:
         session.print(paint("yellow", f"Settings: {warning}"))
 
 
-def _print_hooks(session: Session, standing: Standing) -> None:
+def _print_hooks(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.terminal import age_in_words
 
     session.print("Workers    " + (", ".join([_worker(session, worker) for worker in standing.workers]) or "none"))
@@ -310,7 +310,7 @@ def _worker(session: Session, worker: LivingWorker) -> str:
     return f"watch, pid {worker.pid}, {last}"
 
 
-def _print_changes(session: Session, standing: Standing) -> None:
+def _print_changes(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import COLOURS, changed_line
     from keepfast.present.terminal import plural
 
@@ -318,16 +318,16 @@ def _print_changes(session: Session, standing: Standing) -> None:
     if changes or (base is not None and standing.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
         session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"No changes {since}.")
-    for change in changes[:SHOWN]:
+    for change in changes[:MOST_SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
-    if len(changes) > SHOWN:
-        session.print(f"  … and {len(changes) - SHOWN:,} more; run `keepfast diff --name-only` to list them.")
+    if len(changes) > MOST_SHOWN:
+        session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; run `keepfast diff --name-only` to list them.")
     for remark in standing.remarks:
         session.print(session.paint("yellow", remark))
 
 
-def _print_notices(session: Session, standing: Standing) -> None:
+def _print_notices(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.terminal import age_in_words, printable
 
     if not standing.notices:

@@ -1,4 +1,4 @@
-"""`keepfast task new`, `start`, `fork`: a task comes into being."""
+"""`keepfast task new`, `start`, `fork`: create and start tasks."""
 
 from __future__ import annotations
 

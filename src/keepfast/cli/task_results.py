@@ -1,4 +1,4 @@
-"""`keepfast task diff`, `apply`: what a forked task has done comes back to where it came from."""
+"""`keepfast task diff`, `apply`: bring a forked task's changes back to the original workspace."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
         if not patch.lines:
             session.say("The fork has no changes.")
             return
-        # Outside any repository of ours: `git apply` then touches files only, and reads no index.
+        # GIT_DIR names no repository: `git apply` then changes files only, and reads no index.
         git = Git(session.around.text("PATH"), os.fsencode(home.workspace))
         words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
         if not dry_run:

@@ -1,4 +1,4 @@
-"""`keepfast unprotect` and `keepfast purge`: stop protecting folders, and remove what was kept of them."""
+"""`keepfast unprotect` and `keepfast purge`: stop protecting folders, and delete their checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keepfast.model.errors import Failed, NotCompacted, Usage
 if TYPE_CHECKING:
     from keepfast.app.unprotect import Protected
 
-SHOWN = 20
+MOST_SHOWN = 20
 
 
 @click.command()
@@ -35,7 +35,7 @@ def unprotect(
         return _purge(session, folder, everything, dry_run, yes)
     from keepfast.app import unprotect as departure
 
-    chosen = _chosen(session, folder, everything, with_folder=True)
+    chosen = _select(session, folder, everything, with_folder=True)
     if dry_run:
         _show(session, chosen, "Would stop protecting")
         _answer(session, chosen, dry_run=True)
@@ -80,7 +80,7 @@ def purge(session: Session, folder: str | None, everything: bool, dry_run: bool,
 def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool, yes: bool) -> int:
     from keepfast.app import unprotect as departure
 
-    chosen = _chosen(session, folder, everything, with_folder=False)
+    chosen = _select(session, folder, everything, with_folder=False)
     departure.refuse_purge(session.engine, chosen)
     path = session.engine.place.path
     if not dry_run or not session.json:
@@ -102,7 +102,7 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
 
         try:
             done = departure.purge(session.engine, chosen)
-        except NotCompacted as error:  # what was to go is gone, whatever became of its space
+        except NotCompacted as error:  # the checkpoints are deleted; only their space was not freed
             _answer(session, chosen, purged=True, not_compacted={"message": str(error), "hint": error.hint})
             if not session.json:
                 raise
@@ -110,12 +110,12 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
         _answer(session, chosen, purged=True, bytes_before=done.bytes_before, bytes_after=done.bytes_after)
         session.say(f"The store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
     _name_left(session, chosen)
-    for text in _stays(session, everything):
+    for text in _kept_paths(session, everything):
         session.remark(f"Kept: {text}.")
     return 0
 
 
-def _chosen(session: Session, folder: str | None, everything: bool, with_folder: bool) -> list[Protected]:
+def _select(session: Session, folder: str | None, everything: bool, with_folder: bool) -> list[Protected]:
     from keepfast.app import unprotect as departure
 
     if everything:
@@ -136,10 +136,10 @@ def _show(session: Session, chosen: list[Protected], verb: str) -> None:
     if session.json or not chosen:
         return
     session.say(f"{verb} {plural(len(chosen), 'workspace')}:")
-    for one in chosen[:SHOWN]:
-        session.say(f"  {_name(one)}, {_checkpoints(one)}")
-    if len(chosen) > SHOWN:
-        session.say(f"  … and {len(chosen) - SHOWN:,} more")
+    for workspace in chosen[:MOST_SHOWN]:
+        session.say(f"  {_name(workspace)}, {_checkpoints(workspace)}")
+    if len(chosen) > MOST_SHOWN:
+        session.say(f"  … and {len(chosen) - MOST_SHOWN:,} more")
 
 
 def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False, **more: Any) -> None:
@@ -149,23 +149,23 @@ def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False,
         return
     listed = [
         {
-            "workspace": one.id,
-            "root": show(one.root) if one.root else None,
-            "was": show(one.was) if one.was else None,
-            "checkpoints": one.versions,
-            "left_in_marker": [show(name) for name in one.left],
+            "workspace": workspace.id,
+            "root": show(workspace.root) if workspace.root else None,
+            "was": show(workspace.was) if workspace.was else None,
+            "checkpoints": workspace.versions,
+            "left_in_marker": [show(name) for name in workspace.left],
         }
-        for one in chosen
+        for workspace in chosen
     ]
     purged, everything = more.pop("purged", False), more.pop("everything", False)
-    stays = _stays(session, everything)
+    stays = _kept_paths(session, everything)
     write_json({"dry_run": dry_run, "unprotected": listed, "purged": purged, "stays": stays, **more})
 
 
-def _stays(session: Session, everything: bool = False) -> list[str]:
-    """What no purge removes: it is for other commands to take away, or for the user.
+def _kept_paths(session: Session, everything: bool = False) -> list[str]:
+    """Return what a purge keeps: settings, tasks and other stores.
 
-    Where `everything` goes, that is all of our data folder but the store with its keys, and settings of clients with our hooks.
+    With `everything`, also the rest of the data folder, and clients' settings with our hooks.
     """
     from keepfast.cli.client_files import users
     from keepfast.store.small_files import listed
@@ -182,25 +182,25 @@ def _stays(session: Session, everything: bool = False) -> list[str]:
     return [*paths, *[f"the store {path}" for path in others]]
 
 
-def _name(one: Protected) -> str:
+def _name(workspace: Protected) -> str:
     from keepfast.workspace.marker import show
 
-    if one.root:
-        return show(one.root)
-    what = f"{show(one.was)}, no longer protected" if one.was else "a workspace without a folder"
-    return f"{what} ({one.id[:8]})"
+    if workspace.root:
+        return show(workspace.root)
+    what = f"{show(workspace.was)}, no longer protected" if workspace.was else "a workspace without a folder"
+    return f"{what} ({workspace.id[:8]})"
 
 
-def _checkpoints(one: Protected) -> str:
+def _checkpoints(workspace: Protected) -> str:
     from keepfast.present.terminal import plural
 
-    return plural(one.versions, "checkpoint") if one.known else "its checkpoints"
+    return plural(workspace.versions, "checkpoint") if workspace.known else "its checkpoints"
 
 
 def _name_left(session: Session, chosen: list[Protected]) -> None:
     from keepfast.workspace.marker import show
 
-    for one in chosen:
-        if one.left:
-            names = ", ".join([show(name) for name in one.left])
-            session.remark(f"Kept in {_name(one)}/.keepfast, not created by keepfast: {names}.")
+    for workspace in chosen:
+        if workspace.left:
+            names = ", ".join([show(name) for name in workspace.left])
+            session.remark(f"Kept in {_name(workspace)}/.keepfast, not created by keepfast: {names}.")

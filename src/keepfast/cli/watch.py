@@ -1,4 +1,4 @@
-"""`keepfast watch`: save whenever the tree settles."""
+"""`keepfast watch`: save whenever files changed and no change follows for a while."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from keepfast.model.errors import Failed
 if TYPE_CHECKING:
     from keepfast.model.event import Outcome
 
-SETTLE, AT_MOST = 2.0, 15.0
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SETTLE_SECONDS, AT_MOST_SECONDS = 2.0, 15.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
 @click.option(
     "--settle",
-    default=SETTLE,
+    default=SETTLE_SECONDS,
     type=Number(0.1),
     metavar="SECONDS",
     help="Save after SECONDS without a change.",
 )
 @click.option(
     "--at-most",
-    default=AT_MOST,
+    default=AT_MOST_SECONDS,
     type=Number(0.1),
     metavar="SECONDS",
     help="Save at most once in SECONDS; no change waits longer.",
@@ -48,22 +48,22 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     from keepfast.app.watch import Watch
     from keepfast.model.save_schedule import Rhythm
 
-    teller = _Lines(session) if session.json else _Teller(session)
-    session.engine.patience = None  # it has all the time there is
-    watching = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, teller)
-    with _told_to_end(watching.stop.set):
+    reporter = _JsonReporter(session) if session.json else _TextReporter(session)
+    session.engine.patience = None  # wait for the workspace's lock without limit
+    watcher = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, reporter)
+    with _stop_at_signals(watcher.stop.set):
         try:
-            watching.run(poll)
+            watcher.run(poll)
         except OSError as error:
             raise Failed(f"Stopped watching: {error.strerror or error}.") from None
         finally:
-            teller.clear()
-    teller.ended()
+            reporter.clear()
+    reporter.ended()
 
 
 @contextmanager
-def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
-    """The first signal ends the watch in order, the second at once."""
+def _stop_at_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop the watch in order at the first signal, and at once at the second."""
     was_interrupted = False
 
     def end(number: int, frame: object) -> None:
@@ -73,7 +73,7 @@ def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
         was_interrupted = True
         stop()
 
-    before = {number: signal.signal(number, end) for number in ENDING}
+    before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -81,8 +81,8 @@ def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-class _Teller:
-    """Says it in lines, and on a terminal shows below them how things stand."""
+class _TextReporter:
+    """Reports events as lines of text, with a status line below them on a terminal."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -139,8 +139,8 @@ class _Teller:
         self.session.say("Stopped watching.")
 
 
-class _Lines:
-    """The same as JSON, one object a line (docs/json.md)."""
+class _JsonReporter:
+    """Reports events as lines of JSON (docs/json.md)."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
