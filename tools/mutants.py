@@ -30,7 +30,7 @@ class Mutant(NamedTuple):
 MUTANTS = (
     # Let nobody in
     Mutant("hooks take no folder from variables", "present/environment.py",
-           "folders or default_folders())", "folders or named_folders(dict(environ)))", "tests/hook/test_environment.py"),
+           "folders or default_folders())", "folders or folders_from(dict(environ)))", "tests/hook/test_environment.py"),
     Mutant("names of the kernel are refused", "present/trust.py",
            "if any(_holds(top, path) for top in KERNEL):", "if False:", "tests/cli/test_trust.py"),
     Mutant("folders in a project are refused", "present/trust.py",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from keepfast.mcp.inspection import checkpoint_list
-from keepfast.mcp.visit import Visits
+from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.present.environment import Surroundings, now_ns
 from keepfast.state import pending_events as pending
 from keepfast.web.queries import opened
@@ -33,8 +33,8 @@ def around(ground: Ground) -> Surroundings:
 
 
 def by_agents(ground: Ground) -> list[str]:
-    visits = Visits({"cwd": str(ground.project).encode()}, around(ground), now_ns)
-    return [row.trigger for row in checkpoint_list(visits).checkpoints]
+    access = WorkspaceAccess({"cwd": str(ground.project).encode()}, around(ground), now_ns)
+    return [row.trigger for row in checkpoint_list(access).checkpoints]
 
 
 def on_the_page(ground: Ground) -> list[str]:

@@ -99,9 +99,9 @@ def _save_the_rest(session: Session, live: LiveSession, unsaved: Unsaved, outcom
 
 
 def _name_others(session: Session, live: LiveSession) -> None:
-    if live.others:
+    if live.other_sessions:
         session.remark(
-            f"There are {live.others + 1} open sessions; this is about the most recently active one, {live.name}."
+            f"There are {live.other_sessions + 1} open sessions; this is about the most recently active one, {live.name}."
         )
 
 
@@ -123,7 +123,7 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
     diffs = [diff for change in changes if (diff := counted(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
-    talk = not live.is_around and moved_on(session.engine, root, folder, event)
+    talk = not live.is_parent and moved_on(session.engine, root, folder, event)
     added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
     return Unsaved(files, added, removed, last, folders, talk)
 
@@ -134,7 +134,7 @@ def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSes
 
     repository = session.repository
     newest = repository.checkpoint(row.id, row.version) if row.version else None
-    if newest is None or not live.is_around or (newest.trigger, newest.session) != ("prompt", live.name):
+    if newest is None or not live.is_parent or (newest.trigger, newest.session) != ("prompt", live.name):
         return newest
     if newest.created_at < live.prompted:
         return newest
@@ -162,7 +162,7 @@ def _show(session: Session, unsaved: Unsaved) -> None:
 
 def _name_choices(session: Session, live: LiveSession) -> int:
     """Print the commands to choose from, because nobody can answer here."""
-    shell = "! " if live.is_around else ""
+    shell = "! " if live.is_parent else ""
     session.print("Save checkpoint before clearing?")
     session.print(f"  {shell}keepfast clear-check -y    save, then clear")
     session.print(f"  {shell}keepfast clear-check --no  clear without saving")

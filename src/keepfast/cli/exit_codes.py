@@ -28,7 +28,7 @@ def leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -
 
 def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
     try:
-        session.refuse_strange()
+        session.refuse_untrusted_folders()
         code = work()
         sys.stdout.flush()
         return code

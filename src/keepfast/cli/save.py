@@ -165,7 +165,7 @@ def _tidy(session: Session, outcome: Outcome) -> None:
 def _print_result(session: Session, outcome: Outcome) -> None:
     from keepfast.app.inspect import coverage
     from keepfast.model.entry import REASONS
-    from keepfast.present.json_forms import kept, left_out, of_checkpoint, of_coverage
+    from keepfast.present.json_forms import excluded_counts, of_checkpoint, of_coverage, saved_counts
     from keepfast.present.terminal import one_line
 
     duration = session.milliseconds()
@@ -191,9 +191,9 @@ def _print_result(session: Session, outcome: Outcome) -> None:
     took = f"{duration}ms" if duration < 10_000 else f"{duration / 1000:.1f}s"
     session.say(f"Created v{outcome.version}{title} ({took})")
     if outcome.version == 1 or outcome.notices:
-        session.remark(f"Saved {kept(totals)}.")
+        session.remark(f"Saved {saved_counts(totals)}.")
         if totals.left_out:
-            session.remark(f"Excluded: {left_out(totals)}. Run `keepfast show --excluded` to list them.")
+            session.remark(f"Excluded: {excluded_counts(totals)}. Run `keepfast show --excluded` to list them.")
     _name_large(session, outcome.checkpoint)
     for notice in [*outcome.notices, *large]:
         session.warn(notice)

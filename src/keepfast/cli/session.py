@@ -78,18 +78,18 @@ class Session:
             try:
                 os.chdir(folder)
             except OSError as error:
-                raise Usage(f"-C {folder}: {error.strerror}.") from None
+                raise Usage(f"Cannot change to {folder}: {error.strerror}.") from None
             self.__dict__.pop("cwd", None)
-            self.refuse_strange()
+            self.refuse_untrusted_folders()
 
-    def refuse_strange(self) -> None:
+    def refuse_untrusted_folders(self) -> None:
         """Raise `Refused` if HOME or an XDG variable names a folder that a repository may control."""
-        from keepfast.present.trust import refuse_strange
+        from keepfast.present.trust import refuse_untrusted_folders
 
         try:
-            refuse_strange(self.around, self.cwd)
+            refuse_untrusted_folders(self.around, self.cwd)
         except NoWorkspace:
-            refuse_strange(self.around, b"/")
+            refuse_untrusted_folders(self.around, b"/")
 
     # What there is to work with
 

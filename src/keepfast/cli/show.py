@@ -107,7 +107,7 @@ def _notices(session: Session, row: CheckpointRow, header: Header, root: bytes) 
 
 def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[bytes], notices: list[str]) -> None:
     from keepfast.app.inspect import Coverage
-    from keepfast.present.json_forms import git_folders, kept, title
+    from keepfast.present.json_forms import git_folders, saved_counts, title
     from keepfast.present.terminal import age_in_words, local, printable, size
 
     session.print(session.paint("bold", title(row)))
@@ -128,7 +128,7 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
         ("agent", header.agent),
         ("tokens", _tokens(header)),
         ("conversation", _conversation_line(header)),
-        ("saved", kept(Coverage(header.counts))),
+        ("saved", saved_counts(Coverage(header.counts))),
         ("not saved", git_folders(git)),
         ("stored", f"{size(row.added)} of new contents"),
     ]
@@ -142,11 +142,11 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
 def _print_changes(
     session: Session, row: CheckpointRow, changes: list[Change], before: CheckpointRow | None, everything: bool
 ) -> None:
-    from keepfast.present.json_forms import COLOURS, changed_line, made_after
+    from keepfast.present.json_forms import COLOURS, changed_line, counted_from
     from keepfast.present.terminal import plural
 
     since = f" since v{before.version}" if before is not None else " against an empty folder" if row.version > 1 else ""
-    after = made_after(row, before, len(changes))
+    after = counted_from(row, before, len(changes))
     session.print()
     if after:
         session.print(f"{plural(row.changed, 'change')} since v{after}, the version directly before.")
@@ -159,7 +159,7 @@ def _print_changes(
 
 
 def _print_excluded(session: Session, coverage: Any, notable_entries: list[Entry], all_left_out: bool) -> None:
-    from keepfast.present.json_forms import left_out
+    from keepfast.present.json_forms import excluded_counts
     from keepfast.workspace.marker import show as show_path
 
     if not coverage.left_out and not notable_entries:
@@ -167,7 +167,7 @@ def _print_excluded(session: Session, coverage: Any, notable_entries: list[Entry
             session.print("Nothing was excluded.")
         return
     if coverage.left_out:
-        session.print(f"Excluded: {left_out(coverage)}.")
+        session.print(f"Excluded: {excluded_counts(coverage)}.")
     for entry in notable_entries if all_left_out else notable_entries[:MOST_SHOWN]:
         session.print(f"  {show_path(entry.path)}: {_why(entry)}")
     named = sum(entry.kind in LEFT_OUT for entry in notable_entries[:MOST_SHOWN])

@@ -240,7 +240,7 @@ def _print_json(session: Session, standing: WorkspaceStatus) -> None:
 
 
 def _print_text(session: Session, standing: WorkspaceStatus) -> None:
-    from keepfast.present.json_forms import git_folders, kept, left_out, title
+    from keepfast.present.json_forms import excluded_counts, git_folders, saved_counts, title
     from keepfast.present.terminal import age_in_words, size
     from keepfast.workspace.marker import show
 
@@ -265,9 +265,9 @@ def _print_text(session: Session, standing: WorkspaceStatus) -> None:
         if standing.forgotten:
             text = f"{standing.versions:,}; {standing.forgotten:,} more were forgotten, by retention or by hand"
             session.print(f"Versions   {text}")
-        session.print(f"Saved      {kept(standing.coverage)}")
+        session.print(f"Saved      {saved_counts(standing.coverage)}")
         if standing.coverage.left_out:
-            text = left_out(standing.coverage)
+            text = excluded_counts(standing.coverage)
             session.print("Excluded   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
         if standing.not_covered:
             session.print("Not saved  " + git_folders(standing.not_covered))

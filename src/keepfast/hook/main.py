@@ -70,11 +70,11 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
     from keepfast.present import supervision
 
     folder, claimed = supervision.run_above(around), around.text(SUPERVISED)
-    if not supervision.drives(folder, name):
-        if folder and claimed != name and supervision.drives(folder, claimed):
+    if not supervision.saves_for(folder, name):
+        if folder and claimed != name and supervision.saves_for(folder, claimed):
             return False  # it is true, of another client that has started this one
         folder = ""
-    if folder and not supervision.is_first(folder):
+    if folder and not supervision.note_stand_down(folder):
         return True
     kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
     text = (
@@ -109,9 +109,9 @@ def respond(
         event = client.read(payload, around.variables)
         event.cwd = event.cwd or current_folder()
         if event.reason == "clear" and not event.client:
-            from keepfast.present.ancestors import program_above
+            from keepfast.present.ancestors import nearest_program
 
-            event.near = program_above()
+            event.near = nearest_program()
         reply = _attend(event, around, background, options)
         if line:
             reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
