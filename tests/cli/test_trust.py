@@ -16,7 +16,7 @@ from keepfast.cli.session import Session
 from keepfast.model.errors import Refused
 from keepfast.present import trust
 from keepfast.present.environment import Surroundings, default_folders
-from keepfast.present.trust import refuse_strange
+from keepfast.present.trust import refuse_untrusted_folders
 from keepfast.settings import Settings, load
 from keepfast.state.notices import read
 from tests.equipment.box import Box
@@ -136,9 +136,9 @@ def test_the_systems_own_folders_are_taken_and_those_of_a_third_are_not() -> Non
         os.chown(configured(Path(name)) / "keepfast/config.json", 12345, 12345)
         os.seteuid(65534)
         try:
-            refuse_strange(Surroundings({**own, b"XDG_CONFIG_HOME": b"/usr/share"}), b"/")
+            refuse_untrusted_folders(Surroundings({**own, b"XDG_CONFIG_HOME": b"/usr/share"}), b"/")
             with pytest.raises(Refused):
-                refuse_strange(Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()}), b"/")
+                refuse_untrusted_folders(Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()}), b"/")
         finally:
             os.seteuid(0)
 
@@ -159,9 +159,9 @@ def test_a_folder_that_everybody_shares_is_no_project() -> None:
     with TemporaryDirectory(prefix="keepfast-trust-", dir="/tmp") as name:
         around = Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()})
 
-        refuse_strange(around, b"/tmp")
+        refuse_untrusted_folders(around, b"/tmp")
         with pytest.raises(Refused):
-            refuse_strange(around, name.encode())
+            refuse_untrusted_folders(around, name.encode())
 
 
 def test_what_the_passwd_entry_says_is_never_refused() -> None:
@@ -171,7 +171,7 @@ def test_what_the_passwd_entry_says_is_never_refused() -> None:
         {b"HOME": home.encode(), b"XDG_CONFIG_HOME": config.encode(), b"XDG_DATA_HOME": data.encode() + b"/"}
     )
 
-    refuse_strange(around, home.encode())
+    refuse_untrusted_folders(around, home.encode())
 
 
 def test_settings_of_the_passwd_entrys_home_may_be_under_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +180,11 @@ def test_settings_of_the_passwd_entrys_home_may_be_under_git(tmp_path: Path, mon
     (tmp_path / "home/.config/.git").mkdir(parents=True)
     named = {b"HOME": folders[0].encode(), b"XDG_CONFIG_HOME": folders[1].encode()}
 
-    refuse_strange(Surroundings(named), b"/")
+    refuse_untrusted_folders(Surroundings(named), b"/")
     with pytest.raises(Refused):
-        refuse_strange(Surroundings({**named, b"XDG_CONFIG_HOME": named[b"XDG_CONFIG_HOME"] + b"/other"}), b"/")
+        refuse_untrusted_folders(
+            Surroundings({**named, b"XDG_CONFIG_HOME": named[b"XDG_CONFIG_HOME"] + b"/other"}), b"/"
+        )
 
 
 @pytest.mark.parametrize("agent", [True, False])
@@ -200,9 +202,9 @@ def test_folders_that_are_said_on_the_command_line_are_not_the_environments(tmp_
     here = str(tmp_path)
     (tmp_path / ".git").mkdir()
 
-    refuse_strange(Surroundings(variables, (here, here, here)), b"/")
+    refuse_untrusted_folders(Surroundings(variables, (here, here, here)), b"/")
     with pytest.raises(Refused):
-        refuse_strange(Surroundings(variables), os.fsencode(tmp_path))
+        refuse_untrusted_folders(Surroundings(variables), os.fsencode(tmp_path))
 
 
 def test_variables_of_an_agents_command_may_only_tighten(kept: Box) -> None:
@@ -238,16 +240,16 @@ def test_settings_of_an_agent_take_short_names_where_they_tighten(tmp_path: Path
 
 
 def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) -> None:
-    from keepfast.mcp.visit import Visits
+    from keepfast.mcp.workspace_access import WorkspaceAccess
 
     variables = {
         b"HOME": os.fsencode(kept.home),
         b"KEEPFAST_CAPTURE_EXCLUDE": b'["*"]',
         b"KEEPFAST_RETENTION_KEEP_LAST": b"1",
     }
-    visits = Visits({"cwd": os.fsencode(kept.project)}, Surroundings(variables), lambda: kept.now)
+    access = WorkspaceAccess({"cwd": os.fsencode(kept.project)}, Surroundings(variables), lambda: kept.now)
 
-    settings, plain = visits.following.now(), load(str(kept.config), {})
+    settings, plain = access.following.now(), load(str(kept.config), {})
 
     assert settings["capture.exclude"] == plain["capture.exclude"]
     assert settings["retention.keep_last"] == plain["retention.keep_last"]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from keepfast.cli.root import run
-from keepfast.mcp.http import Guarded, application, listen, token_in
+from keepfast.mcp.http import TokenGuard, application, listen, token_in
 from keepfast.mcp.server import build
 from keepfast.model.errors import Failed
 from keepfast.present.environment import Surroundings
 from tests.equipment.box import Box
 
-from .agent import visits
+from .agent import access
 
 
 def test_a_token_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_guard_lets_the_token_through_and_nothing_else(header: bytes, passes
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    guard = Guarded(app, "right")
+    guard = TokenGuard(app, "right")
     asyncio.run(guard({"type": "http", "headers": [(b"authorization", header)]}, None, send))
     asyncio.run(guard({"type": "lifespan"}, None, send))
 
@@ -63,7 +63,7 @@ def test_only_loopback_listens_and_a_taken_port_is_a_sentence(kept: Box) -> None
     try:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
-        assert application(build(visits(kept)), port) is not None
+        assert application(build(access(kept)), port) is not None
         with pytest.raises(Failed, match="cannot be used"):
             listen(port)
     finally:

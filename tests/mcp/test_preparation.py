@@ -15,7 +15,7 @@ import pytest
 from keepfast.mcp.command import command
 from tests.equipment.box import SOURCE, Box
 
-from .agent import call, visits, within
+from .agent import access, call, within
 
 ODD = [b"with space.txt", b"quo'te\".txt", b"-dash", b"new\nline", "한글.txt".encode(), b"$(touch oops)"]
 PATIENCE = 60
@@ -110,7 +110,7 @@ def test_whatever_a_file_is_called_the_shell_hands_it_over_as_it_is(kept: Box, p
 def test_a_shell_reads_every_word_of_a_command_as_it_is(kept: Box) -> None:
     """Also those that no agent can name, such as a workspace whose path is not UTF-8."""
     words = [*ODD, b"\xff\xfe", b"\x1b[31m", "\u202e".encode(), b"tab\there", b"!x", b"*", b"~", b"a\\nb"]
-    made = command(visits(kept), words, b"/a \xff/b")
+    made = command(access(kept), words, b"/a \xff/b")
 
     shown = subprocess.run(["bash", "-c", 'keepfast() { printf "%s\\0" "$@"; }; ' + made], capture_output=True).stdout
 

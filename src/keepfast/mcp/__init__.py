@@ -1,4 +1,4 @@
-"""The MCP server: what an agent may ask of keepfast by itself (docs/mcp.md)."""
+"""The MCP server: the tools that an agent may call by itself (docs/mcp.md)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ if TYPE_CHECKING:
 
 
 def serve(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
-    """Serve until the client goes; return the exit code. `options`: `cwd`, `config`, `store`, `http`, `port`, `token_file`."""
-    from keepfast.mcp.server import build
-    from keepfast.mcp.visit import Visits
+    """Serve until the client disconnects; return the exit code.
 
-    visits = Visits(options, around, clock)
+    `options`: `cwd`, `config`, `store`, `http`, `port`, `token_file`.
+    """
+    from keepfast.mcp.server import build
+    from keepfast.mcp.workspace_access import WorkspaceAccess
+
+    access = WorkspaceAccess(options, around, clock)
     if options.get("http"):
         from keepfast.mcp.http import serve_http
 
-        return serve_http(build(visits), visits.token_file, int(options.get("port") or 0))
-    from keepfast.mcp.wire import mend_standard_input
+        return serve_http(build(access), access.token_file, int(options.get("port") or 0))
+    from keepfast.mcp.wire import repair_standard_input
 
-    mend_standard_input()
-    build(visits).run("stdio")
+    repair_standard_input()
+    build(access).run("stdio")
     return 0

@@ -1,4 +1,4 @@
-"""The forms of what tools answer: their JSON schemas are given to the client."""
+"""The answers of the tools, as models; clients get their JSON schemas."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Resumed(BaseModel):
 
 
 class Prepared(BaseModel):
-    """Something that only a person may do."""
+    """A command that only a person may run."""
 
     command: str = Field(description="For the user to run; you may not run it")
     why: str

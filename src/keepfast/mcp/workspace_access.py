@@ -1,4 +1,4 @@
-"""What each call is given: the settings in force now, an engine of its own, and the workspace."""
+"""Opens the workspace for each call, with current settings and an engine of its own."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 
-class Visit:
-    """One call's view of the workspace. Nothing is kept between calls: the store may be tidied or moved meanwhile."""
+class OpenWorkspace:
+    """The workspace during one call. Nothing is kept between calls: the store may be tidied or moved meanwhile."""
 
     def __init__(self, engine: Engine, cwd: bytes) -> None:
         self.engine, self.cwd = engine, cwd
@@ -47,7 +47,7 @@ class Visit:
         return resolve(self.repository, self.row.id, reference, self.now())
 
     def below(self, text: str) -> bytes:
-        """A path as the store has it. Raises `Usage` if it leads outside of the workspace."""
+        """Return a path relative to the root, as the store has it. Raises `Usage` if it is outside the workspace."""
         if "\0" in text:
             raise Usage("paths: a path cannot contain a NUL byte.", "Give paths relative to the workspace's root.")
         path = os.path.normpath(os.path.join(self.root, os.fsencode(text)))
@@ -58,13 +58,13 @@ class Visit:
         return path[len(self.root.rstrip(b"/")) + 1 :]
 
     def refreshed(self) -> WorkspaceRow:
-        """The workspace's row as it is after a save."""
+        """Reload the workspace's row after a save, and return it."""
         self.row = self.repository.workspace(self.row.id) or self.row
         return self.row
 
 
-class Visits:
-    """Makes visits, in any number of threads at once."""
+class WorkspaceAccess:
+    """Opens the workspace of the server's folder, in any number of threads at once."""
 
     def __init__(self, options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> None:
         self.cwd: bytes = options["cwd"]
@@ -76,35 +76,35 @@ class Visits:
             around.keepfast_variables(),
             self.cwd,
             required=config is not None,
-            agent=True,  # whoever starts it: an agent is who it is for
+            agent=True,  # the server is for agents, whoever starts it
             flags=flags,
             stores=around.data,
         )
         self.config: str = config or around.config
-        places = (("--config", config), ("--store", options.get("store")))
-        self.given: list[tuple[str, str]] = [(flag, place) for flag, place in places if place]
-        """Flags that the server was started with, which a command for the user needs too."""
+        flag_values = (("--config", config), ("--store", options.get("store")))
+        self.given_flags: list[tuple[str, str]] = [(flag, value) for flag, value in flag_values if value]
+        """Flags that the server was started with; commands for the user need them too."""
         self.token_file: str = options.get("token_file") or around.data + "/mcp.token"
         self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), str(os.getppid())
 
-    def session(self, visit: Visit) -> dict[str, Any]:
-        """What hooks have noted of the agent's session: the one that our parent, its client, is in now.
+    def session(self, workspace: OpenWorkspace) -> dict[str, Any]:
+        """Return what hooks recorded about the current session of our parent process, the agent's client.
 
-        A server outlives `/clear`, and its environment does not change; without hooks it is all there is.
+        The session in the environment may be outdated, since a server outlives `/clear`; it is used if there are no hooks.
         """
         from keepfast.state import sessions
 
-        folder = visit.engine.place.folder(visit.row.id)
+        folder = workspace.engine.place.folder(workspace.row.id)
         for facts in sessions.every(folder):
             if str(facts.get("client")) == self._client and not facts.get("ended"):
                 return facts
         return {**sessions.facts(folder, self._session), "session": self._session} if self._session else {}
 
     @contextmanager
-    def open(self) -> Iterator[Visit]:
-        """Raises `NoWorkspace` and what else opening the store may raise."""
+    def open(self) -> Iterator[OpenWorkspace]:
+        """Open the workspace. Raises `NoWorkspace`, and the errors of opening the store."""
         engine = build(self.following.now(), self.around.data, self.around.home, self.clock, self.cwd)
         try:
-            yield Visit(engine, self.cwd)
+            yield OpenWorkspace(engine, self.cwd)
         finally:
             engine.close()
