@@ -54,7 +54,9 @@ def export(
     from keepfast.workspace.marker import show
 
     if not words:
-        raise Usage("No output file given. It is the last argument.", "keepfast export v5 v6 project.keepfast")
+        raise Usage(
+            "No output file given. It is the last argument.", "For example: keepfast export v5 v6 project.keepfast"
+        )
     root, row = session.workspace()
     *references, name = words
     chosen = _select(session, row, references, everything, since)
@@ -115,7 +117,10 @@ def _select(
     from keepfast.store.rows import Query
 
     if sum((bool(references), everything, since is not None)) != 1:
-        raise Usage("Give exactly one of: references, --all, --since REF.", "keepfast export v5 v6 project.keepfast")
+        raise Usage(
+            "Give exactly one of: references, --all, --since REF.",
+            "For example: keepfast export v5 v6 project.keepfast",
+        )
     if references:
         rows = {one.version: one for one in [session.resolve(row, text) for text in references]}
         return [rows[version] for version in sorted(rows)]

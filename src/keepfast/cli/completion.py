@@ -14,10 +14,10 @@ WHERE = {
 
 
 @click.command(epilog="\b\n" + "\n".join(WHERE.values()))
-@click.argument("shell", type=click.Choice(list(WHERE)))
+@click.argument("shell", metavar="SHELL", type=click.Choice(list(WHERE)))
 @common
 def completion(session: Session, shell: str) -> None:
-    """Print the completion script for SHELL."""
+    """Print the completion script for SHELL: bash, zsh or fish."""
     from click.shell_completion import get_completion_class
 
     from keepfast.cli.root import COMPLETE, NAME, root

@@ -45,7 +45,7 @@ def _transition_text(event: dict[str, Any]) -> str:
     before, after, about = event["from"], event["to"], event.get("metadata") or {}
     parts = [f"{_words(before)} to {_words(after)}" if before != after else "", _hold_text(about)]
     if about.get("lifted") and not about.get("hold"):
-        parts.append(f"no longer waits for {_words(about['lifted'])}")
+        parts.append(f"no longer waits ({_words(about['lifted'])})")
     return ", ".join([part for part in [*parts, f"by {event['trigger']}"] if part])
 
 
@@ -55,7 +55,7 @@ def _hold_text(about: dict[str, Any]) -> str:
         return str(about.get("reason") or "")
     until = f" until {local(about['until'])}" if about.get("until") else ""
     why = f": {about['reason']}" if about.get("reason") else ""
-    return f"waits for {_words(about['hold'])}{until}{why}"
+    return f"waits ({_words(about['hold'])}){until}{why}"
 
 
 def _pairs(facts: dict[str, Any]) -> str:
@@ -90,7 +90,7 @@ def _state_text(event: dict[str, Any]) -> str:
         return _hold_text(about)
     if event["fromState"] != event["toState"]:
         return f"is {_words(event['to'])}" + (f": {_value(about['reason'])}" if about.get("reason") else "")
-    return "goes on"
+    return "continues"
 
 
 def _saved_text(event: dict[str, Any]) -> str:

@@ -53,7 +53,8 @@ def fork(
     """
     words = [word for word in (reference, folder) if word is not None]
     if len(words) != 1 and (back or not words):
-        raise Usage("Give the folder of the fork." if back else "Give a folder, such as ../trial.")
+        example = "keepfast fork --back ../trial" if back else "keepfast fork v5 ../trial"
+        raise Usage("Give the folder of the fork." if back else "No folder given.", f"For example: {example}")
     if not back and (patch is not None or branch is not None):
         raise Usage("--patch and --branch need --back.")
     if back and (with_git or (patch is not None and branch is not None)):

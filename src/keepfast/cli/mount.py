@@ -33,7 +33,7 @@ def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
     from keepfast.app.mount import library, prepare
 
     if not 1 <= len(words) <= 2:
-        raise Usage("Give the folder to mount in, with a reference before it if you want one state only.")
+        raise Usage("Give a folder to mount at, after at most one reference.", "For example: keepfast mount v5 ../v5")
     _, workspace = session.workspace()
     row = session.resolve(workspace, words[0]) if len(words) == 2 else None
     library()

@@ -125,12 +125,14 @@ def _conflict_policy(conflicts: str | None, yes: bool) -> str:
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
     """Undo the last restore; return the exit code."""
-    return _step(session, _restorer(session)[1].undo, dry_run, conflicts, yes)
+    step = _restorer(session)[1].undo
+    return _step(session, step, "the state before the last restore", dry_run, conflicts, yes)
 
 
 def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
     """Redo the last undone restore; return the exit code."""
-    return _step(session, _restorer(session)[1].redo, dry_run, conflicts, yes)
+    step = _restorer(session)[1].redo
+    return _step(session, step, "the state before the last undo", dry_run, conflicts, yes)
 
 
 def _restorer(session: Session) -> tuple[bytes, Restorer]:
@@ -141,12 +143,12 @@ def _restorer(session: Session) -> tuple[bytes, Restorer]:
 
 
 def _step(
-    session: Session, step: Callable[..., Restored | None], dry_run: bool, conflicts: str | None, yes: bool
+    session: Session, step: Callable[..., Restored | None], what: str, dry_run: bool, conflicts: str | None, yes: bool
 ) -> int:
     if dry_run:
 
         def only_show(preview: Preview) -> bool:
-            _show(session, preview, "that", dry_run=True)
+            _show(session, preview, what, dry_run=True)
             return False
 
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
@@ -156,7 +158,7 @@ def _step(
     return _run(
         session,
         lambda ask: step(conflicts=how, ask=ask, at_once=yes),
-        "the state before",
+        what,
         yes,
         conflicts=conflicts,
     )

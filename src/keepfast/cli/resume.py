@@ -25,15 +25,15 @@ OPENING_TRIGGERS = ("session_start", "prompt")
 
 
 @click.command()
-@click.argument("reference", required=False, type=REFERENCE)
+@click.argument("reference", metavar="[REF]", required=False, type=REFERENCE)
 @click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="Token limit (default 5000).")
 @click.option("--copy", is_flag=True, help="Copy the brief to the clipboard.")
 @click.option("--launch", is_flag=True, help="Start the agent's client with the brief.")
 @common
 def resume(session: Session, reference: str | None, tokens: int, copy: bool, launch: bool) -> int:
-    """Print a resume brief from the newest checkpoint and the current files, or from checkpoint REFERENCE.
+    """Print a resume brief from the newest checkpoint and the current files, or from checkpoint REF.
 
-    With REFERENCE, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
+    With REF, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
     automatically; this command is for other agents and for people.
     """
     from keepfast.app.resume import Resuming
@@ -80,7 +80,7 @@ def keep(session: Session) -> None:
 @click.command()
 @common
 def drop(session: Session) -> None:
-    """Forget the checkpoint made by the last clear. Not possible after an answer, a turn or another clear."""
+    """Forget the checkpoint made by the last clear. Works only until you answer, or until the next turn or clear."""
     from keepfast.store.maintenance.space import forget
 
     session.workspace()

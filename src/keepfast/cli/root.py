@@ -20,7 +20,7 @@ HERE = "keepfast.cli."
 
 TABLE = {
     "init": Entry(HERE + "init", "init", "Protect a folder."),
-    "save": Entry(HERE + "save", "save", "Make a checkpoint of the workspace."),
+    "save": Entry(HERE + "save", "save", "Save a checkpoint of the workspace."),
     "checkpoint": Entry(HERE + "save", "checkpoint", "Alias of `save`; `checkpoint list` is `list`."),
     "list": Entry(HERE + "list", "list_", "List checkpoints, newest first."),
     "latest": Entry(HERE + "list", "latest", "Show the newest checkpoint that matches a filter."),
@@ -73,7 +73,7 @@ TABLE = {
 
 SECTIONS = {
     "Save": "init save checkpoint watch pin unpin name",
-    "Inspect": "status list show diff cat search mount serve",
+    "Inspect": "status list latest show diff cat search mount serve",
     "Restore and copy": "restore undo redo fork export import",
     "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook",
     "Unattended tasks": "task run report supervise service",

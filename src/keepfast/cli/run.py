@@ -29,7 +29,7 @@ PRINT_FLAGS = ("-p", "--print")
     "input_file",
     metavar="FILE",
     type=click.File(),
-    help=("Standard input of the command; - passes on the input of `keepfast run`."),
+    help="Read the command's standard input from FILE; - is the input of `keepfast run`.",
 )
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
 @common

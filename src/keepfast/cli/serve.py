@@ -27,7 +27,9 @@ ROLES = ("viewer", "approver", "operator")
 )
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key of the TLS certificate.")
 @click.option("--link", is_flag=True, help="Print a one-time sign-in link for another browser, and exit.")
-@click.option("--role", type=click.Choice(ROLES), default="operator", show_default=True, help="Role of that browser.")
+@click.option(
+    "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="With --link: role of that browser."
+)
 @click.option("--no-tasks", is_flag=True, help="Do not run tasks.")
 @click.option("--no-page", is_flag=True, help="Run tasks without the web page.")
 @common

@@ -61,8 +61,8 @@ def _print_unfinished(session: Session, ground: Ground) -> None:
 
     for one in Tasks(ground).views.listing():
         if one["state"] in ("queued", "active", "review"):
-            hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
-            session.say(f"Resumed {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
+            hold = f", {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
+            session.say(f"Unfinished: {one['id']} ({one['title']}), {one['status'].replace('_', ' ')}{hold}")
 
 
 def _print_event(session: Session, event: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ def continuation(facts: dict[str, Any]) -> str:
         return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
         return f"still waits: {facts['hold']['kind'].replace('_', ' ')}, {facts['hold']['reason'] or ''}".rstrip(", ")
-    return "goes on" if facts["state"] in ("queued", "active") else f"is {facts['status']}"
+    return "continues" if facts["state"] in ("queued", "active") else f"is {facts['status']}"
 
 
 def question_text(prompt: dict[str, Any], task: str) -> str:

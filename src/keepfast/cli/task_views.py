@@ -109,7 +109,7 @@ def show(session: Session, ref: str) -> None:
     ]
     for head, rows in (
         (["RUN", "OUTCOME", "WHY"], runs[-MOST_SHOWN:]),
-        (["KEPT", "REASON", "WHEN"], checkpoints[:MOST_SHOWN]),
+        (["VERSION", "REASON", "WHEN"], checkpoints[:MOST_SHOWN]),
     ):
         if rows:
             session.print()
@@ -118,10 +118,10 @@ def show(session: Session, ref: str) -> None:
             all_of_them = len(runs) if head[0] == "RUN" else task["checkpoints_total"]
             if all_of_them > len(rows):
                 session.print(
-                    f"… and {all_of_them - len(rows)} older ones (run `keepfast task show {task['id']} --json`)"
+                    f"… and {all_of_them - len(rows)} older; run `keepfast task show {task['id']} --json` to list them."
                 )
     session.print()
-    session.print(f"you can: {', '.join(task['actions'])}")
+    session.print(f"Actions: {', '.join(task['actions'])}")
 
 
 def _facts(task: dict[str, Any]) -> list[tuple[str, str]]:

@@ -84,17 +84,17 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
     departure.refuse_purge(session.engine, chosen)
     path = session.engine.place.path
     if not dry_run or not session.json:
-        _show(session, chosen, "Removing" if yes and not dry_run else "Would remove")
+        _show(session, chosen, f"{'Deleting' if yes and not dry_run else 'Would delete'} the checkpoints of")
     if dry_run:
         _answer(session, chosen, dry_run=True, purged=True, everything=everything)
         return 0
     what = f"the store {path} and everything in it" if everything else "all of it"
     if not session.agreed(f"Delete {what}? This cannot be undone.", yes):
-        raise Failed("Nothing was removed.")
+        raise Failed("Nothing was deleted.")
     if everything:
         left = departure.purge_everything(session.engine, chosen)
         _answer(session, chosen, purged=True, everything=True, store_removed=True, left_in_store=left)
-        session.say(f"Removed the store {path} and its keys.")
+        session.say(f"Deleted the store {path} and its keys.")
         if left:
             session.remark(f"Kept in {path}, not created by keepfast: {', '.join(left)}.")
     else:

@@ -29,14 +29,14 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default=SETTLE_SECONDS,
     type=Number(0.1),
     metavar="SECONDS",
-    help="Save after SECONDS without a change.",
+    help="Save after SECONDS without a change (default 2).",
 )
 @click.option(
     "--at-most",
     default=AT_MOST_SECONDS,
     type=Number(0.1),
     metavar="SECONDS",
-    help="Save at most once in SECONDS; no change waits longer.",
+    help="Save at most once in SECONDS; no change waits longer (default 15).",
 )
 @click.option("--poll", is_flag=True, help="Poll the files instead of using kernel notifications.")
 @common
@@ -88,7 +88,7 @@ class _TextReporter:
         self.session = session
         self.live = sys.stderr.isatty() and not session.quiet
         self.last: Outcome | None = None
-        self.shown = ""
+        self.status_line = ""
 
     def watching(self, root: bytes, how: str) -> None:
         from keepfast.workspace.marker import show
@@ -116,10 +116,10 @@ class _TextReporter:
         if not self.live:
             return
         text = self._standing() + (" · waiting for changes to settle" if waiting else "")
-        if text != self.shown:
+        if text != self.status_line:
             sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()
-            self.shown = text
+            self.status_line = text
 
     def _standing(self) -> str:
         from keepfast.present.terminal import age, plural
@@ -130,10 +130,10 @@ class _TextReporter:
         return f"v{row.version}, {plural(row.files, 'file')}, {age(row.created_at, self.session.now())}"
 
     def clear(self) -> None:
-        if self.shown:
+        if self.status_line:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-            self.shown = ""
+            self.status_line = ""
 
     def ended(self) -> None:
         self.session.say("Stopped watching.")
