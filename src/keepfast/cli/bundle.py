@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.store.bundle import Bundle
     from keepfast.store.bundle_export import LeftOut
-    from keepfast.store.bundle_import import Imported
+    from keepfast.store.bundle_import import ImportResult
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 MOST_SHOWN = 10
@@ -50,7 +50,7 @@ def export(
     """
     from keepfast import __version__
     from keepfast.present.terminal import plural, size
-    from keepfast.store.bundle_export import export as write
+    from keepfast.store.bundle_export import export_bundle as write
     from keepfast.workspace.marker import show
 
     if not words:
@@ -145,8 +145,8 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     """
     from keepfast.model.ids import checkpoint_id
     from keepfast.store.bundle import Bundle
-    from keepfast.store.bundle_import import take
-    from keepfast.store.bundle_proof import Checked
+    from keepfast.store.bundle_import import import_bundle
+    from keepfast.store.bundle_proof import CheckedBundle
 
     if into is not None and here:
         raise Usage("--into and --here cannot be combined.")
@@ -156,18 +156,18 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     try:
         folder = os.path.realpath(os.path.join(session.cwd, os.fsencode(into))) if into is not None else b""
         target = current.id if current is not None else _target(engine, bundle, folder)
-        checked = Checked(bundle)
+        checked = CheckedBundle(bundle)
         words = _passphrase(session, bundle, source)
         repository = engine.repository() if current is not None else engine.create()
         with session.progress("Importing") as progress:
-            done = take(
+            done = import_bundle(
                 repository, engine.place, checked, target, path=folder, now=session.now(),
                 new_id=lambda: checkpoint_id(session.now(), os.urandom(10)), progress=progress,
             )  # fmt: skip
         if folder and done.is_new and done.versions:
             _create_folder(engine, folder, target)
         if words:
-            repository.contents.sealer().keys.admit(bundle.keys, words)
+            repository.contents.sealer().keys.import_backup(bundle.keys, words)
     finally:
         bundle.close()
     _announce(session, bundle, done)
@@ -175,7 +175,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
 
 def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
     """Return the passphrase of the bundle's keys, checked before anything is imported; empty if none was given."""
-    from keepfast.store.keys import unlock
+    from keepfast.store.keys import open_backup
 
     if bundle.keys is None:
         return ""
@@ -185,7 +185,7 @@ def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
         )
         return ""
     words = passphrase(session, source)
-    unlock(bundle.keys, words)
+    open_backup(bundle.keys, words)
     return words
 
 
@@ -236,7 +236,7 @@ def _create_folder(engine: Engine, folder: bytes, workspace: str) -> None:
         ) from None
 
 
-def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
+def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
     from keepfast.present.json_forms import of_checkpoint, title
     from keepfast.present.terminal import one_line, plural
     from keepfast.workspace.marker import show
@@ -265,7 +265,7 @@ def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
         return
     where = show(path) if path else "a workspace without a folder"
     if rows:
-        session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
+        session.say(f"ImportResult {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
     for exported_version, one in rows[:MOST_SHOWN]:
         if one is not None:
             session.say(

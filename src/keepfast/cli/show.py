@@ -32,13 +32,13 @@ AGENT_MEMBERS = ("agent", "summary", "command", "tokens_used", "token_budget", "
 def show(session: Session, reference: str, all_left_out: bool, former_option: bool, everything: bool) -> None:
     """Show a checkpoint (default: the newest): trigger, changes, and excluded paths."""
     from keepfast.app.inspect import Coverage, as_compared, compare, not_covered
-    from keepfast.store.bases import previous
+    from keepfast.store.bases import previous_version
 
     all_left_out = all_left_out or former_option
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
     header, own = session.repository.document(row)
-    before = previous(session.repository, row)
+    before = previous_version(session.repository, row)
     (row,) = as_compared(session.repository, [row])
     changes = compare(session.engine, root, workspace, before, row)
     entries: Iterable[Entry] = session.repository.state(workspace.id, row.version) if all_left_out else own
@@ -176,9 +176,9 @@ def _print_excluded(session: Session, coverage: Any, notable_entries: list[Entry
 
 
 def _conversation(header: Header) -> dict[str, Any] | None:
-    from keepfast.store.conversations import checked
+    from keepfast.store.conversations import conversation_from_json
 
-    conversation = checked(header.conversation)
+    conversation = conversation_from_json(header.conversation)
     if conversation is None:
         return None
     return {
@@ -191,9 +191,9 @@ def _conversation(header: Header) -> dict[str, Any] | None:
 
 def _conversation_line(header: Header) -> str:
     from keepfast.present.terminal import size
-    from keepfast.store.conversations import checked
+    from keepfast.store.conversations import conversation_from_json
 
-    conversation = checked(header.conversation)
+    conversation = conversation_from_json(header.conversation)
     if conversation is None:
         return ""
     return f"{size(conversation.transcript.size)}, sealed; `keepfast restore --both` restores it"

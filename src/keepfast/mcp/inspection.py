@@ -17,7 +17,7 @@ from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import MOST_LINE, told
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import by_name
-from keepfast.store.bases import previous
+from keepfast.store.bases import previous_version
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
 
@@ -105,7 +105,7 @@ def checkpoint_show(access: WorkspaceAccess, reference: Reference = "latest") ->
     with access.open() as workspace:
         row = workspace.resolve(reference)
         header, _ = workspace.repository.document(row)
-        before = previous(workspace.repository, row)
+        before = previous_version(workspace.repository, row)
         (row,) = as_compared(workspace.repository, [row])
         changes = compare(workspace.engine, workspace.root, workspace.row, before, row)
         git = header.git
