@@ -26,10 +26,12 @@ OPTIONS = (
         help=("Show only checkpoints with this trigger, such as manual or auto."),
     ),
     click.option("--tag", default="", metavar="TAG", help="Show only checkpoints with this tag."),
-    click.option("--limit", type=Whole(0), default=None, metavar="N", help="Show at most N checkpoints; 0 shows all."),
     click.option("--all", "everything", is_flag=True, help="Also show safety checkpoints made by restores."),
     click.option("--all-workspaces", is_flag=True, help="Show checkpoints of every workspace in the store."),
 )
+
+
+LIMIT_HELP = "Show at most N checkpoints; 0 shows all (default 50, with --json all)."
 
 
 def filter_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -41,12 +43,12 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("list")
 @filter_options
+@click.option("--limit", type=Whole(0), default=None, metavar="N", help=LIMIT_HELP)
 @common
 def list_(session: Session, limit: int | None, **filters: Any) -> None:
     """List checkpoints, newest first.
 
-    The table shows the newest 50 unless --limit is given; --json prints all. Safety checkpoints made by restores are
-    shown only with --all or --trigger.
+    Safety checkpoints made by restores are shown only with --all or --trigger.
     """
     most = limit if limit is not None else 0 if session.json else MOST_SHOWN
     rows, labels = _matching_rows(session, most + 1 if most else 0, **filters)
@@ -66,6 +68,7 @@ def list_(session: Session, limit: int | None, **filters: Any) -> None:
 
 @click.command()
 @filter_options
+@click.option("--limit", type=Whole(0), default=None, metavar="N", hidden=True)  # as `list` has it, without effect
 @common
 def latest(session: Session, limit: int | None, **filters: Any) -> None:
     """Show the newest checkpoint that matches the filters: the first one that `list` shows with the same options.

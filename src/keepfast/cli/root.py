@@ -67,7 +67,7 @@ TABLE = {
     ),
     "mcp": Entry(HERE + "mcp", "mcp", "Serve checkpoints and recall to an agent (MCP)."),
     "config": Entry(HERE + "config", "config", "Show and change settings."),
-    "completion": Entry(HERE + "completion", "completion", "Print the completion script for a shell."),
+    "completion": Entry(HERE + "completion", "completion", "Print the completion script for bash, zsh or fish."),
 }
 
 
