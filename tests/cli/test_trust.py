@@ -16,6 +16,7 @@ from keepfast.cli.session import Session
 from keepfast.model.errors import Refused
 from keepfast.present import trust
 from keepfast.present.environment import Surroundings, default_folders
+from keepfast.present.server_options import McpOptions
 from keepfast.present.trust import refuse_untrusted_folders
 from keepfast.settings import Settings, load
 from keepfast.state.notices import read
@@ -247,7 +248,7 @@ def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) ->
         b"KEEPFAST_CAPTURE_EXCLUDE": b'["*"]',
         b"KEEPFAST_RETENTION_KEEP_LAST": b"1",
     }
-    access = WorkspaceAccess({"cwd": os.fsencode(kept.project)}, Surroundings(variables), lambda: kept.now)
+    access = WorkspaceAccess(McpOptions(os.fsencode(kept.project)), Surroundings(variables), lambda: kept.now)
 
     settings, plain = access.following.now(), load(str(kept.config), {})
 

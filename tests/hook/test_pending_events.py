@@ -13,6 +13,7 @@ import pytest
 from keepfast.mcp.inspection import checkpoint_list
 from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.present.environment import Surroundings, now_ns
+from keepfast.present.server_options import McpOptions
 from keepfast.state import pending_events as pending
 from keepfast.web.queries import opened
 
@@ -33,7 +34,7 @@ def around(ground: Ground) -> Surroundings:
 
 
 def by_agents(ground: Ground) -> list[str]:
-    access = WorkspaceAccess({"cwd": str(ground.project).encode()}, around(ground), now_ns)
+    access = WorkspaceAccess(McpOptions(str(ground.project).encode()), around(ground), now_ns)
     return [row.trigger for row in checkpoint_list(access).checkpoints]
 
 

@@ -73,19 +73,19 @@ def export(
     if session.json:
         from keepfast.present.json_forms import of_checkpoint, of_path
 
-        listed = [of_checkpoint(one) for one in chosen]
+        listed = [of_checkpoint(checkpoint) for checkpoint in chosen]
         write_json(
             {
                 "file": show(os.fsencode(path)),
                 "bytes": length,
                 "checkpoints": listed,
                 "left_out": left_out.contents,
-                "left_out_files": [of_path(one) for one in left_out.files],
+                "left_out_files": [of_path(checkpoint) for checkpoint in left_out.files],
                 "left_out_conversations": left_out.conversations,
             }
         )
         return
-    versions = ", ".join([f"v{one.version}" for one in chosen[:MOST_SHOWN]]) + (
+    versions = ", ".join([f"v{checkpoint.version}" for checkpoint in chosen[:MOST_SHOWN]]) + (
         " …" if len(chosen) > MOST_SHOWN else ""
     )
     took = f"({size(length)}, {session.milliseconds()}ms)"
@@ -122,10 +122,14 @@ def _select(
             "For example: keepfast export v5 v6 project.keepfast",
         )
     if references:
-        rows = {one.version: one for one in [session.resolve(row, text) for text in references]}
+        rows = {checkpoint.version: checkpoint for checkpoint in [session.resolve(row, text) for text in references]}
         return [rows[version] for version in sorted(rows)]
     oldest = session.resolve(row, since).version if since is not None else 0
-    chosen = [one for one in session.repository.find(Query(workspace=row.id))[::-1] if one.version > oldest]
+    chosen = [
+        checkpoint
+        for checkpoint in session.repository.find(Query(workspace=row.id))[::-1]
+        if checkpoint.version > oldest
+    ]
     if not chosen:
         raise NotFound("No checkpoint matches; nothing to export.")
     return chosen

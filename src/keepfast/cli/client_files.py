@@ -164,7 +164,7 @@ def write_launcher(session: Session, user: str = "") -> str:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if user:
-            _replace(path + USERS, "".join(f"{one}\n" for one in sorted({*users(session), user})), 0o644)
+            _replace(path + USERS, "".join(f"{name}\n" for name in sorted({*users(session), user})), 0o644)
         _replace(path, launcher.script(command[0], command[-1], path, _folders(session, path)), 0o755)
         _remove(path + launcher.LOG, path + launcher.FAILING)
     except OSError as error:
@@ -337,10 +337,10 @@ def _lacking(place: str) -> list[str]:
 def drop_launcher(session: Session, user: str) -> bool:
     """Remove `user` from those that name the launcher, and the launcher after the last one; return whether it is gone."""
     path = launcher_path(session)
-    rest = sorted(one for one in users(session) if one != user and (one == PLUGIN or _names(one, path)))
+    rest = sorted(name for name in users(session) if name != user and (name == PLUGIN or _names(name, path)))
     try:
         if rest:
-            _replace(path + USERS, "".join(f"{one}\n" for one in rest), 0o644)
+            _replace(path + USERS, "".join(f"{name}\n" for name in rest), 0o644)
             return False
         _remove(path, path + USERS, path + launcher.LOG, path + launcher.FAILING)
     except OSError as error:

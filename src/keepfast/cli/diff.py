@@ -62,7 +62,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
         changes = compare(session.engine, root, workspace, old, new, paths)
     for name, path in zip(typed, paths, strict=True):
         if not any(lies_below(change.path, [path]) for change in changes):
-            _tell_unknown(session, root, name, path, [one for one in (old, new) if one is not None])
+            _tell_unknown(session, root, name, path, [row for row in (old, new) if row is not None])
     if session.json:
         _as_json(changes, old, new, with_lines=not name_only)
     elif name_only:
@@ -76,13 +76,13 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
 
 def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, versions: list[CheckpointRow]) -> None:
     """Print a remark if a path without changes exists on neither side: it may be relative to another folder."""
-    if not path or any(session.repository.at(one.workspace, one.version, path) is not None for one in versions):
+    if not path or any(session.repository.at(row.workspace, row.version, path) is not None for row in versions):
         return
     if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
         return
     from keepfast.workspace.marker import show
 
-    states = " nor ".join([f"in v{one.version}" for one in versions] + ["here"] * (len(versions) == 1))
+    states = " nor ".join([f"in v{row.version}" for row in versions] + ["here"] * (len(versions) == 1))
     session.remark(f"{name} is neither {states}. Paths are relative to the current folder; this one is {show(path)}.")
 
 
@@ -103,7 +103,7 @@ def _table(session: Session, changes: list[Change]) -> None:
     for label, added, removed in stat_table(stats, session.paint.columns or 80):
         session.print(label + session.paint("green", added) + session.paint("red", removed))
     if stats:
-        lines = f"{sum(one.added for one in stats):,} added, {sum(one.removed for one in stats):,} removed"
+        lines = f"{sum(stat.added for stat in stats):,} added, {sum(stat.removed for stat in stats):,} removed"
         session.print(f" {plural(len(stats), 'file')} changed, lines: {lines}")
 
 

@@ -72,7 +72,7 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return f"({_pairs(value)})"
     if isinstance(value, list):
-        return "; ".join([_value(one) for one in value])
+        return "; ".join([_value(item) for item in value])
     return _line(str(value))
 
 

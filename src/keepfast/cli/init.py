@@ -133,7 +133,7 @@ def _is_shared(place: Place) -> bool:
 def _closed(engine: Engine) -> list[str]:
     """Return the ids of the store's key sets that no key of this home folder can decrypt."""
     try:
-        return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
+        return [key_set for key_set, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
         return []  # `verify` and `doctor` report it
 

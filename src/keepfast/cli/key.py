@@ -88,7 +88,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
     except OSError as error:
         raise Failed(f"{file} cannot be written: {error.strerror}.") from None
     if session.json:
-        write_json({"file": path, "sets": len([one for one, opens in sealer.keys.sets() if opens])})
+        write_json({"file": path, "sets": len([key_set for key_set, opens in sealer.keys.sets() if opens])})
     session.say(
         f"Wrote a backup of the keys to {file}. Store it on another machine or disk, and its passphrase in a "
         "different place."

@@ -47,7 +47,7 @@ def restore(
         if reference is not None or (go_on and abort):
             raise Usage("--continue and --abort cannot be combined with each other or with a checkpoint.")
         if dry_run:
-            return _show_end(session, restorer, abort)
+            return _preview_ending(session, restorer, abort)
         with session.progress("Restoring") as progress:
             session.engine.progress = progress
             done = restorer.resume() if go_on else restorer.abort()
@@ -71,8 +71,8 @@ def restore(
         preview, missing = restorer.planner.preview(target, paths), restorer.planner.missing(target, paths)
         if conflicts == "mine":
             preview = preview.without(set(preview.conflicts))
-        left = restorer.planner.left_out(target, paths)
-        _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left=left)
+        left_out = restorer.planner.left_out(target, paths)
+        _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left_out=left_out)
         return 0
 
     def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
@@ -84,24 +84,24 @@ def restore(
         work,
         f"v{target.version}",
         yes,
-        also,
-        conflicts,
-        lambda: restorer.planner.missing(target, paths),
-        lambda: restorer.planner.left_out(target, paths),
-        restorer,
+        also=also,
+        conflicts=conflicts,
+        missing=lambda: restorer.planner.missing(target, paths),
+        left_out=lambda: restorer.planner.left_out(target, paths),
+        restorer=restorer,
     )
 
 
-def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
+def _preview_ending(session: Session, restorer: Restorer, abort: bool) -> int:
     """Show what finishing or aborting an interrupted restore would do; change nothing."""
     goal, preview = restorer.outlook(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
     cut = restorer.cut_off()
     if not session.json:
         end = f"--abort would go back to {what}" if abort else f"--continue would finish it at {what}"
-        left = len(preview.plan.steps)
+        steps_left = len(preview.plan.steps)
         session.print(
-            f"A restore of v{cut.target if cut is not None else goal.version} was interrupted; {end}: {left:,} steps left."
+            f"A restore of v{cut.target if cut is not None else goal.version} was interrupted; {end}: {steps_left:,} steps left."
         )
     _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
     return 0
@@ -114,8 +114,15 @@ def preview(session: Session, folder: bytes, reference: str) -> None:
     root, row = session.engine.root(folder)
     target = session.resolve(row, reference)
     restorer = Restorer(session.engine, root, row)
-    missing, left = restorer.planner.missing(target), restorer.planner.left_out(target)
-    _show(session, restorer.planner.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
+    missing, left_out = restorer.planner.missing(target), restorer.planner.left_out(target)
+    _show(
+        session,
+        restorer.planner.preview(target),
+        f"v{target.version}",
+        dry_run=True,
+        missing=missing,
+        left_out=left_out,
+    )
 
 
 def _conflict_policy(conflicts: str | None, yes: bool) -> str:
@@ -126,13 +133,13 @@ def _conflict_policy(conflicts: str | None, yes: bool) -> str:
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
     """Undo the last restore; return the exit code."""
     step = _restorer(session)[1].undo
-    return _step(session, step, "the state before the last restore", dry_run, conflicts, yes)
+    return _undo_or_redo(session, step, "the state before the last restore", dry_run, conflicts, yes)
 
 
 def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
     """Redo the last undone restore; return the exit code."""
     step = _restorer(session)[1].redo
-    return _step(session, step, "the state before the last undo", dry_run, conflicts, yes)
+    return _undo_or_redo(session, step, "the state before the last undo", dry_run, conflicts, yes)
 
 
 def _restorer(session: Session) -> tuple[bytes, Restorer]:
@@ -142,7 +149,7 @@ def _restorer(session: Session) -> tuple[bytes, Restorer]:
     return root, Restorer(session.engine, root, row)
 
 
-def _step(
+def _undo_or_redo(
     session: Session, step: Callable[..., Restored | None], what: str, dry_run: bool, conflicts: str | None, yes: bool
 ) -> int:
     if dry_run:
@@ -169,10 +176,11 @@ def _run(
     work: Callable[[Callable[[Preview], bool] | None], Restored | None],
     what: str,
     yes: bool,
+    *,
     also: Callable[[], dict[str, Any]] | None = None,
     conflicts: str | None = None,
     missing: Callable[[], list[Missing]] = list,
-    left: Callable[[], list[tuple[bytes, int]]] = list,
+    left_out: Callable[[], list[tuple[bytes, int]]] = list,
     restorer: Restorer | None = None,
 ) -> int:
     """Show the plan, ask, restore and report; return the exit code.
@@ -206,16 +214,16 @@ def _run(
         from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
-        extra = {"missing": of_missing(missing_paths), "left_out": of_left_out(left())}
+        extra = {"missing": of_missing(missing_paths), "left_out": of_left_out(left_out())}
         untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
         write_json({"restored": False, "reason": reason, **extra, "untouched": untouched, **more})
     elif said_no:
         session.say("Nothing changed.")
     else:
-        session.say("Nothing changed." if spared or not_read else _unchanged(what, left()))
-        _tell_spared(session, spared)
-        _tell_not_read(session, what, not_read)
-        _tell_missing(session, what, missing_paths)
+        session.say("Nothing changed." if spared or not_read else _unchanged(what, left_out()))
+        _print_spared(session, spared)
+        _print_not_read(session, what, not_read)
+        _print_missing(session, what, missing_paths)
     return 0
 
 
@@ -226,19 +234,19 @@ def _show(
     dry_run: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
     missing: Sequence[Missing] = (),
-    left: Sequence[tuple[bytes, int]] = (),
+    left_out: Sequence[tuple[bytes, int]] = (),
 ) -> None:
     """Show what would be done: conflicts first."""
     if session.json:
         if dry_run:
-            _write_preview(preview, also() if also is not None else {}, missing, left)
+            _write_preview(preview, also() if also is not None else {}, missing, left_out)
         return
     from keepfast.model.restore_plan import KEPT, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
     if not plan.steps and not any(why in (KEPT, NOT_READ) for _, why in plan.untouched):
-        session.print(_unchanged(what, left))
+        session.print(_unchanged(what, left_out))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
         for path in preview.conflicts[:MOST_SHOWN]:
@@ -255,46 +263,48 @@ def _show(
     if len(kept_paths) > MOST_SHOWN:
         session.print(f"  … and {len(kept_paths) - MOST_SHOWN} more")
     # Missing paths are not skipped ones: `_tell_missing` lists them.
-    absent = {one.path for one in missing if one.state == "missing"}
-    _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
-    _tell_missing(session, what, missing)
+    absent = {entry.path for entry in missing if entry.state == "missing"}
+    _show_skipped(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
+    _print_missing(session, what, missing)
 
 
 def _write_preview(
-    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[tuple[bytes, int]]
+    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left_out: Sequence[tuple[bytes, int]]
 ) -> None:
     from keepfast.present.json_forms import of_left_out, of_missing
 
     conflicts = [_path(path) for path in preview.conflicts]
     facts = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-    write_json({"dry_run": True, **facts, "left_out": of_left_out(left), **more})
+    write_json({"dry_run": True, **facts, "left_out": of_left_out(left_out), **more})
 
 
-def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
+def _show_skipped(session: Session, skipped: Sequence[tuple[bytes, str]]) -> None:
     """List the first few skipped paths with the reasons."""
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
-    if alone:
-        text = f"Skipped {plural(len(alone), 'path')} that are excluded, in the checkpoint or now:"
+    if skipped:
+        text = f"Skipped {plural(len(skipped), 'path')} that are excluded, in the checkpoint or now:"
         session.print(session.paint("dim", text))
-    for path, why in alone[:MOST_NAMED]:
+    for path, why in skipped[:MOST_NAMED]:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
-def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
+def _unchanged(what: str, left_out: Sequence[tuple[bytes, int]]) -> str:
     """Return the message for a restore that has nothing to do; name the excluded paths, which it cannot compare."""
-    if not left:
+    if not left_out:
         # True of the paths on the command line; nothing is said about others.
         return f"Already at {what}."
     from keepfast.workspace.marker import show
 
-    names = ", ".join([show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left[:MOST_NAMED]])
-    more = f" and {len(left) - MOST_NAMED:,} more" if len(left) > MOST_NAMED else ""
+    names = ", ".join(
+        [show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left_out[:MOST_NAMED]]
+    )
+    more = f" and {len(left_out) - MOST_NAMED:,} more" if len(left_out) > MOST_NAMED else ""
     return f"All saved files are already at {what}. Excluded from it: {names}{more}."
 
 
-def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
+def _print_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
     """List what this restore cannot bring back because it was excluded, and the version or command that can."""
     if not missing:
         return
@@ -304,15 +314,15 @@ def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> No
     session.warn(
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
-    for one in missing[:MOST_SHOWN]:
-        way = one.holder_named() or (f"run `{one.command}` to recreate it" if one.command else "")
-        state = one.state if one.state == "missing" else f"{one.state} now"
-        session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
+    for entry in missing[:MOST_SHOWN]:
+        way = entry.holder_named() or (f"run `{entry.command}` to recreate it" if entry.command else "")
+        state = entry.state if entry.state == "missing" else f"{entry.state} now"
+        session.warn(f"  {show(entry.path)} ({state}): {entry.why}{'; ' + way if way else ''}")
     if len(missing) > MOST_SHOWN:
         session.warn(f"  … and {len(missing) - MOST_SHOWN:,} more; --json names them.")
 
 
-def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
+def _print_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
     """List all git pointer files that were not written because of where they lead."""
     from keepfast.workspace.marker import show
 
@@ -320,7 +330,7 @@ def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
         session.warn(f"  skipped {show(path)}: it {why}")
 
 
-def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
+def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
     """List what a version has in folders that are excluded now, and how to restore it."""
     from keepfast.workspace.marker import show
 
@@ -330,21 +340,21 @@ def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, 
         session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
 
 
-def _tell_untouched(session: Session, done: Restored) -> None:
+def _print_untouched(session: Session, done: Restored) -> None:
     """List the paths that differ from the target and were not changed."""
     from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
-    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:MOST_SHOWN]:
+    for path, why in [pair for pair in done.plan.untouched if pair[1] == OUTSIDE][:MOST_SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
-    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
-    _tell_not_read(
+    _print_spared(session, [pair for pair in done.plan.untouched if pair[1] == POINTS_IN])
+    _print_not_read(
         session,
         f"v{done.target}",
-        [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:MOST_NAMED],
+        [pair for pair in done.plan.untouched if pair[1] in (NOT_READ, BELOW_NOT_READ)][:MOST_NAMED],
     )
-    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
+    for path, why in [pair for pair in done.plan.untouched if pair[1] == KEPT]:
         session.remark(f"  skipped {show(path)}: it {why}")
 
 
@@ -374,12 +384,12 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     session.say(f"Previous state saved as v{done.before}." + (f" Run `keepfast {way}` to revert." if way else ""))
     for path, why in applied.kept:
         session.warn(f"  kept {show(path)}: {why}")
-    _tell_untouched(session, done)
+    _print_untouched(session, done)
     for path in applied.filled:
         session.remark(f"  kept the folder {show(path)}: it contains excluded files")
     for path, where in applied.aside:
         session.warn(f"  {show(path)} was moved to {show(where)}")
-    _tell_missing(session, f"v{done.target}", done.missing)
+    _print_missing(session, f"v{done.target}", done.missing)
     return Conflict.exit_code if applied.kept else 0
 
 

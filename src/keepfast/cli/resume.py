@@ -119,9 +119,13 @@ def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[s
     if row is None or row.forgotten or row.trigger != "before_clear" or row.pinned or row.name:
         return None
     later = [
-        one for one in repository.find(Query(workspace=last_clear.workspace, limit=10)) if one.version > row.version
+        later_row
+        for later_row in repository.find(Query(workspace=last_clear.workspace, limit=10))
+        if later_row.version > row.version
     ]
-    is_own = all(one.session == question["asked"] and one.trigger in OPENING_TRIGGERS for one in later)
+    is_own = all(
+        later_row.session == question["asked"] and later_row.trigger in OPENING_TRIGGERS for later_row in later
+    )
     return row if is_own else None
 
 

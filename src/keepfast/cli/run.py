@@ -111,11 +111,7 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
             if now.state in ("done", "failed", "cancelled"):
                 break
             if hold is not None:
-                if (hold.kind == "rate_limit" and (no_wait or hold.human)) or (hold.account and no_wait):
-                    raise Limited(
-                        f"The agent reached its usage limit: {hold.reason}",
-                        (f"Run `keepfast task try-now {task.id}` to try again."),
-                    )
+                _raise_if_limited(task, hold, no_wait)
                 if hold.human:
                     return _leave_to_person(session, ground, task.id, hold)
                 last_message = _tell_wait(session, hold, last_message)
@@ -139,6 +135,16 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
         return 0
     session.warn(f"keepfast: {ended.state}: {ended.reason}")
     return last.exit_code or 1 if last is not None else 1
+
+
+def _raise_if_limited(task: Task, hold: Hold, no_wait: bool) -> None:
+    """Raise `Limited` at a usage limit that is not waited for."""
+    is_given_up = hold.kind == "rate_limit" and (no_wait or hold.human)
+    if is_given_up or (hold.account and no_wait):
+        raise Limited(
+            f"The agent reached its usage limit: {hold.reason}",
+            f"Run `keepfast task try-now {task.id}` to try again.",
+        )
 
 
 def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) -> int:
@@ -171,9 +177,9 @@ def _show(ground: Ground, task: str, offsets: dict[str, int]) -> None:
     """Print what the agent's logs have beyond `offsets`, and advance these."""
     from keepfast.runner.db import queries
 
-    for one in queries.runs_of(ground.tables, task):
+    for run in queries.runs_of(ground.tables, task):
         for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
-            path = f"{one.folder}/{name}"
+            path = f"{run.folder}/{name}"
             try:
                 with open(path, "rb") as file:
                     file.seek(offsets.get(path, 0))

@@ -13,7 +13,7 @@ from keepfast.model.entry import ATTRIBUTES, LEFT_OUT, UNSTEADY, why
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from keepfast.app.inspect import Change
+    from keepfast.app.inspect import Change, Coverage
     from keepfast.model.document import Git, Header
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
@@ -158,7 +158,7 @@ def _print_changes(
         session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; `--all` shows them.")
 
 
-def _print_excluded(session: Session, coverage: Any, notable_entries: list[Entry], all_left_out: bool) -> None:
+def _print_excluded(session: Session, coverage: Coverage, notable_entries: list[Entry], all_left_out: bool) -> None:
     from keepfast.present.json_forms import excluded_counts
     from keepfast.workspace.marker import show as show_path
 

@@ -59,10 +59,10 @@ def _print_unfinished(session: Session, ground: Ground) -> None:
     """Print the tasks that are not finished, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 
-    for one in Tasks(ground).views.listing():
-        if one["state"] in ("queued", "active", "review"):
-            hold = f", {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
-            session.say(f"Unfinished: {one['id']} ({one['title']}), {one['status'].replace('_', ' ')}{hold}")
+    for task in Tasks(ground).views.listing():
+        if task["state"] in ("queued", "active", "review"):
+            hold = f", {task['hold']['kind'].replace('_', ' ')}" if task["hold"] else ""
+            session.say(f"Unfinished: {task['id']} ({task['title']}), {task['status'].replace('_', ' ')}{hold}")
 
 
 def _print_event(session: Session, event: dict[str, Any]) -> None:

@@ -59,10 +59,10 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
     with tasks_of(session) as tasks:
         created = tasks.new_all(specs, start=not draft)
         if session.json:
-            write_json([tasks.views.describe(one) for one in created])
+            write_json([tasks.views.describe(task) for task in created])
             return
-        for one in created:
-            session.say(f"{'Created' if draft else 'Queued'} {one.id}: {one.title}")
+        for task in created:
+            session.say(f"{'Created' if draft else 'Queued'} {task.id}: {task.title}")
         if not draft:
             remark_unsupervised(session)
 

@@ -28,22 +28,22 @@ LABEL = 9
 def list_(session: Session, state: str, archived: bool) -> None:
     """List tasks and what each is waiting for."""
     with tasks_of(session) as tasks:
-        rows_json = tasks.views.listing(state=state, archived=archived)
-        if not rows_json and not tasks.views.is_any():
+        listed = tasks.views.listing(state=state, archived=archived)
+        if not listed and not tasks.views.is_any():
             _say_lost(session)
         if session.json:
-            write_json(rows_json)
+            write_json(listed)
             return
-        if not rows_json:
+        if not listed:
             session.remark("No tasks.")
             return
         rows = [
-            [one["id"], one["status"], _phase(one), f"{one['progress']}%", _waits_for(one), one["title"]]
-            for one in rows_json
+            [task["id"], task["status"], _phase(task), f"{task['progress']}%", _waits_for(task), task["title"]]
+            for task in listed
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
-        if any(_can_continue(one) for one in rows_json):
+        if any(_can_continue(task) for task in listed):
             remark_unsupervised(session)
         why = trouble(session)
         if why:

@@ -44,17 +44,17 @@ def unprotect(
         _show(session, chosen, "Stop protecting" if yes else "Would stop protecting")
         if not session.agreed("Stop protecting all of them?", yes):
             raise Failed("Nothing changed.")
-    for one in chosen:
-        departure.unprotect(session.engine, one)
+    for workspace in chosen:
+        departure.unprotect(session.engine, workspace)
     _answer(session, chosen)
-    for one in chosen:
-        verb = "stays" if one.known and one.versions == 1 else "stay"
+    for workspace in chosen:
+        verb = "stays" if workspace.known and workspace.versions == 1 else "stay"
         what = (
             "; its marker named the history of another folder, which is kept"
-            if one.apart
-            else f"; {_checkpoints(one)} {verb} in the store"
+            if workspace.apart
+            else f"; {_checkpoints(workspace)} {verb} in the store"
         )
-        session.say(f"{_name(one)} is no longer protected{what}.")
+        session.say(f"{_name(workspace)} is no longer protected{what}.")
     if not chosen:
         session.say("Nothing is protected.")
     _name_left(session, chosen)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from keepfast.present.environment import Surroundings
+    from keepfast.present.server_options import McpOptions
 
 
-def serve(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
-    """Serve until the client disconnects; return the exit code.
-
-    `options`: `cwd`, `config`, `store`, `http`, `port`, `token_file`.
-    """
+def serve(options: McpOptions, around: Surroundings, clock: Callable[[], int]) -> int:
+    """Serve until the client disconnects; return the exit code."""
     from keepfast.mcp.server import build
     from keepfast.mcp.workspace_access import WorkspaceAccess
 
     access = WorkspaceAccess(options, around, clock)
-    if options.get("http"):
+    if options.http:
         from keepfast.mcp.http import serve_http
 
-        return serve_http(build(access), access.token_file, int(options.get("port") or 0))
+        return serve_http(build(access), access.token_file, options.port)
     from keepfast.mcp.wire import repair_standard_input
 
     repair_standard_input()

@@ -54,15 +54,15 @@ def checkpoint_restore_preview(
             untouched=[
                 f"{answer_forms.safe_text(show(path))}: {why}" for path, why in preview.plan.untouched[:MOST_STEPS]
             ],
-            missing=[_missing(one) for one in restorer.planner.missing(row, below_paths)[:MOST_STEPS]],
+            missing=[_missing(entry) for entry in restorer.planner.missing(row, below_paths)[:MOST_STEPS]],
             prepared=answers.Prepared(command=command(access, words, workspace.root), why=WHY["restore"]),
         )
 
 
-def _missing(one: Missing) -> str:
-    way = {"differs": "; it differs now", "empty": "; it is empty now"}.get(one.state, "")
-    way += f"; run `{one.command}` to recreate it" if one.command else ""
-    return f"{answer_forms.safe_text(show(one.path))}: {one.why}{way}"
+def _missing(missing: Missing) -> str:
+    way = {"differs": "; it differs now", "empty": "; it is empty now"}.get(missing.state, "")
+    way += f"; run `{missing.command}` to recreate it" if missing.command else ""
+    return f"{answer_forms.safe_text(show(missing.path))}: {missing.why}{way}"
 
 
 def checkpoint_prepare(

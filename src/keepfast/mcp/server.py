@@ -83,7 +83,7 @@ def _without_access(function: Callable[..., Any], access: WorkspaceAccess) -> Ca
     rest = list(signature.parameters.values())[1:]
     hints = typing.get_type_hints(function, include_extras=True)
     answer.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-    answer.__annotations__ = {name: hints[name] for name in [*[one.name for one in rest], "return"]}
+    answer.__annotations__ = {name: hints[name] for name in [*[parameter.name for parameter in rest], "return"]}
     del answer.__wrapped__  # the SDK would use the signature with the first parameter
     return answer
 

@@ -13,10 +13,11 @@ from keepfast.settings.live import Following
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from keepfast.app.checkpoint import Engine
     from keepfast.present.environment import Surroundings
+    from keepfast.present.server_options import McpOptions
     from keepfast.settings import Settings
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
@@ -66,11 +67,11 @@ class OpenWorkspace:
 class WorkspaceAccess:
     """Opens the workspace of the server's folder, in any number of threads at once."""
 
-    def __init__(self, options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> None:
-        self.cwd: bytes = options["cwd"]
+    def __init__(self, options: McpOptions, around: Surroundings, clock: Callable[[], int]) -> None:
+        self.cwd: bytes = options.cwd
         self.clock, self.around = clock, around
-        config = options.get("config")
-        flags = {"store.url": options["store"]} if options.get("store") else {}
+        config, store = options.config, options.store
+        flags = {"store.url": store} if store else {}
         self.following = Following(
             config or around.config,
             around.keepfast_variables(),
@@ -81,10 +82,10 @@ class WorkspaceAccess:
             stores=around.data,
         )
         self.config: str = config or around.config
-        flag_values = (("--config", config), ("--store", options.get("store")))
+        flag_values = (("--config", config), ("--store", store))
         self.given_flags: list[tuple[str, str]] = [(flag, value) for flag, value in flag_values if value]
         """Flags that the server was started with; commands for the user need them too."""
-        self.token_file: str = options.get("token_file") or around.data + "/mcp.token"
+        self.token_file: str = options.token_file or around.data + "/mcp.token"
         self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), str(os.getppid())
 
     def session(self, workspace: OpenWorkspace) -> dict[str, Any]:

@@ -69,13 +69,13 @@ def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
     """Return excluded paths that are missing or changed: `command` recreates one, version `held_by` has it."""
     return [
         {
-            **of_path(one.path),
-            "why": one.why,
-            "command": one.command or None,
-            "state": one.state,
-            "held_by": f"v{one.held_by}" if one.held_by else None,
+            **of_path(entry.path),
+            "why": entry.why,
+            "command": entry.command or None,
+            "state": entry.state,
+            "held_by": f"v{entry.held_by}" if entry.held_by else None,
         }
-        for one in missing
+        for entry in missing
     ]
 
 
@@ -100,7 +100,9 @@ def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
 def of_state(document: Document) -> dict[str, Any]:
     """The state document of a checkpoint (docs/format/checkpoint.md)."""
     return {
-        "files": {one.path: {**one._asdict(), "last_modified": rfc3339(one.last_modified)} for one in document.files},
+        "files": {
+            file.path: {**file._asdict(), "last_modified": rfc3339(file.last_modified)} for file in document.files
+        },
         "analysis": document.analysis._asdict(),
         "context": document.context._asdict(),
         "total_size_bytes": document.total_size_bytes,

@@ -51,7 +51,11 @@ def _projects(around: Surroundings, cwd: str, home: str) -> list[str]:
     # A home folder and the folders above it are not a repository's. An agent could set HOME to its project, so for it only
     # the home folder of the passwd entry counts.
     homes = [home] if around.is_agents() else [home, os.path.realpath(around.folders[0])]
-    return [path for path in folders if path not in SHARED_FOLDERS and not any(_contains(path, one) for one in homes)]
+    return [
+        path
+        for path in folders
+        if path not in SHARED_FOLDERS and not any(_contains(path, home_folder) for home_folder in homes)
+    ]
 
 
 def _distrust(place: str, home: str, projects: list[str]) -> str:
