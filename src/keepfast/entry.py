@@ -6,13 +6,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
 
 SERVERS = {
     "mcp": "keepfast.mcp",
     "serve": "keepfast.web",
 }
-"""Long-running front ends: their module has `serve(options, surroundings, clock) -> exit code`."""
+"""Long-running front ends: their module has `serve(options, environment, clock) -> exit code`."""
 
 LIGHT_FRONT_ENDS = {"statusline": "keepfast.hook.statusline", "hook": "keepfast.hook.main"}
 """Front ends that clients start often, so they skip loading the command line (60 ms): their module has `main(arguments)`."""
@@ -45,7 +45,7 @@ def _main(folders: Folders | None) -> NoReturn:
     from keepfast.model.errors import shortage
 
     try:
-        from keepfast.present.environment import COMPLETION, now_ns, split_folders, surroundings, unset_variables
+        from keepfast.present.environment import COMPLETION, command_environment, now_ns, split_folders, unset_variables
 
         folders_option, arguments = split_folders(sys.argv[1:])
         if arguments:
@@ -67,9 +67,9 @@ def _main(folders: Folders | None) -> NoReturn:
     from keepfast.cli import scripted
 
     gc.disable()  # a short command frees few values: collecting them costs more than it saves
-    around = surroundings(folders)
-    _take_over(around)
-    code = scripted.run(arguments, around, now_ns)
+    environment = command_environment(folders)
+    _take_over(environment)
+    code = scripted.run(arguments, environment, now_ns)
     if code is not None:
         from posix import _exit
 
@@ -78,18 +78,18 @@ def _main(folders: Folders | None) -> NoReturn:
     gc.enable()
     from keepfast.cli.root import run
 
-    sys.exit(run(arguments, around, now_ns, start))
+    sys.exit(run(arguments, environment, now_ns, start))
 
 
-def _take_over(around: Surroundings) -> None:
+def _take_over(environment: Environment) -> None:
     """Take over what an earlier version stored under the project's first name, and report it. Agents' commands do not."""
     from keepfast.present.former_name import take_over
 
-    line = "" if around.is_agents() else take_over(around)
+    line = "" if environment.is_agents() else take_over(environment)
     if line:
         from keepfast.cli.client_files import renew_for_new_name
 
-        renew_for_new_name(around, line)
+        renew_for_new_name(environment, line)
 
 
 def start(name: str, *arguments: object) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepfast.hook.autosave import settings_of
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.box import Box
 
 
@@ -65,8 +65,8 @@ def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> 
         "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "true",
         "KEEPFAST_HOOKS_RESUME_ON_STARTUP": "full",
     }
-    around = Surroundings({name.encode(): value.encode() for name, value in box.variables.items()})
-    hook = settings_of(around, str(box.project).encode(), None)
+    environment = Environment({name.encode(): value.encode() for name, value in box.variables.items()})
+    hook = settings_of(environment, str(box.project).encode(), None)
 
     listed = box.call("config", "list", "--json").json()
 

@@ -532,7 +532,7 @@ def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> Non
     """The folder at the path that the store knows was exchanged for another workspace's."""
     from keepfast.app.wiring import build
     from keepfast.model.errors import Conflict
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
     from keepfast.settings import Settings
     from keepfast.web.queries import Desk
 
@@ -543,8 +543,8 @@ def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> Non
     workspace = said(kept.project)["id"]
     kept.project.rename(kept.home / "away")
     other.rename(kept.project)
-    around = Surroundings({name.encode(): value.encode() for name, value in kept.variables.items()})
-    desk = Desk(build(Settings(), around.data, around.home, lambda: kept.now), lambda: kept.now)
+    environment = Environment({name.encode(): value.encode() for name, value in kept.variables.items()})
+    desk = Desk(build(Settings(), environment.data, environment.home, lambda: kept.now), lambda: kept.now)
     try:
         with pytest.raises(Conflict):
             desk.refuse_another(desk.row(workspace))

@@ -204,8 +204,8 @@ def test_a_file_comes_back_without_anything_heavy_being_loaded(tmp_path: Path, s
     # Without the site module: what the installation itself loads at every start of Python is not ours.
     start = (
         "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from keepfast.cli.scripted import run;"
-        "from keepfast.present.environment import now_ns, surroundings;"
-        "code = run(sys.argv[1:], surroundings(), now_ns); print(code, *sorted(sys.modules), file=sys.stderr)"
+        "from keepfast.present.environment import now_ns, command_environment;"
+        "code = run(sys.argv[1:], command_environment(), now_ns); print(code, *sorted(sys.modules), file=sys.stderr)"
     )
     paths = [str(SOURCE), *(path for path in sys.path if path.endswith("site-packages"))]
     words = ["restore", "v1", "-y", "--theirs", "--", "sub/b.txt"]

@@ -15,7 +15,7 @@ import pytest
 
 from keepfast.cli.service import LABEL, launch_agent, run_commands, systemd_unit, unit_of
 from keepfast.cli.session import Session
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment import programs
 from tests.runner.test_commands import Person, person
 
@@ -94,11 +94,11 @@ def test_the_property_list_is_one(tmp_path: Path) -> None:
 def test_the_launch_agent_lies_where_launchd_looks_and_names_whole_paths(tmp_path: Path) -> None:
     """No Mac is at hand: what is written there is read back, and every path in it is one."""
     home = tmp_path / "Ada's Mac & Co <1>"
-    around = Surroundings(
+    environment = Environment(
         {b"HOME": os.fsencode(home), b"PATH": b"/usr/bin:/bin", b"LANG": b"ko_KR.UTF-8", b"OTHER": b"x"}
     )
 
-    unit = unit_of(around, "darwin")
+    unit = unit_of(environment, "darwin")
 
     read = plistlib.loads(unit.text.encode())
     assert (unit.kind, unit.path) == ("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist")
@@ -113,8 +113,8 @@ def test_launchd_is_told_of_the_file_and_of_the_label(tmp_path: Path) -> None:
     program, told = tmp_path / "launchctl", tmp_path / "told"
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {told}\n')
     program.chmod(0o755)
-    around = Surroundings({b"HOME": os.fsencode(tmp_path), b"PATH": os.fsencode(f"{tmp_path}:/usr/bin:/bin")})
-    session, unit = Session(around, time.time_ns, 0.0), unit_of(around, "darwin")
+    environment = Environment({b"HOME": os.fsencode(tmp_path), b"PATH": os.fsencode(f"{tmp_path}:/usr/bin:/bin")})
+    session, unit = Session(environment, time.time_ns, 0.0), unit_of(environment, "darwin")
 
     assert run_commands(session, unit, "install")
     assert run_commands(session, unit, "uninstall")

@@ -15,7 +15,7 @@ from keepfast.cli.client_files import is_hooked
 from keepfast.cli.session import Session
 from keepfast.model.errors import Refused
 from keepfast.present import trust
-from keepfast.present.environment import Surroundings, default_folders
+from keepfast.present.environment import Environment, default_folders
 from keepfast.present.server_options import McpOptions
 from keepfast.present.trust import refuse_untrusted_folders
 from keepfast.settings import Settings, load
@@ -137,9 +137,9 @@ def test_the_systems_own_folders_are_taken_and_those_of_a_third_are_not() -> Non
         os.chown(configured(Path(name)) / "keepfast/config.json", 12345, 12345)
         os.seteuid(65534)
         try:
-            refuse_untrusted_folders(Surroundings({**own, b"XDG_CONFIG_HOME": b"/usr/share"}), b"/")
+            refuse_untrusted_folders(Environment({**own, b"XDG_CONFIG_HOME": b"/usr/share"}), b"/")
             with pytest.raises(Refused):
-                refuse_untrusted_folders(Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()}), b"/")
+                refuse_untrusted_folders(Environment({**own, b"XDG_CONFIG_HOME": name.encode()}), b"/")
         finally:
             os.seteuid(0)
 
@@ -158,21 +158,21 @@ def test_a_persons_own_folders_are_taken(box: Box) -> None:
 def test_a_folder_that_everybody_shares_is_no_project() -> None:
     own = {b"HOME": default_folders()[0].encode()}
     with TemporaryDirectory(prefix="keepfast-trust-", dir="/tmp") as name:
-        around = Surroundings({**own, b"XDG_CONFIG_HOME": name.encode()})
+        environment = Environment({**own, b"XDG_CONFIG_HOME": name.encode()})
 
-        refuse_untrusted_folders(around, b"/tmp")
+        refuse_untrusted_folders(environment, b"/tmp")
         with pytest.raises(Refused):
-            refuse_untrusted_folders(around, name.encode())
+            refuse_untrusted_folders(environment, name.encode())
 
 
 def test_what_the_passwd_entry_says_is_never_refused() -> None:
     """Also where the home folder is under git, and where the command is run in it."""
     home, config, data = default_folders()
-    around = Surroundings(
+    environment = Environment(
         {b"HOME": home.encode(), b"XDG_CONFIG_HOME": config.encode(), b"XDG_DATA_HOME": data.encode() + b"/"}
     )
 
-    refuse_untrusted_folders(around, home.encode())
+    refuse_untrusted_folders(environment, home.encode())
 
 
 def test_settings_of_the_passwd_entrys_home_may_be_under_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,10 +181,10 @@ def test_settings_of_the_passwd_entrys_home_may_be_under_git(tmp_path: Path, mon
     (tmp_path / "home/.config/.git").mkdir(parents=True)
     named = {b"HOME": folders[0].encode(), b"XDG_CONFIG_HOME": folders[1].encode()}
 
-    refuse_untrusted_folders(Surroundings(named), b"/")
+    refuse_untrusted_folders(Environment(named), b"/")
     with pytest.raises(Refused):
         refuse_untrusted_folders(
-            Surroundings({**named, b"XDG_CONFIG_HOME": named[b"XDG_CONFIG_HOME"] + b"/other"}), b"/"
+            Environment({**named, b"XDG_CONFIG_HOME": named[b"XDG_CONFIG_HOME"] + b"/other"}), b"/"
         )
 
 
@@ -203,9 +203,9 @@ def test_folders_that_are_said_on_the_command_line_are_not_the_environments(tmp_
     here = str(tmp_path)
     (tmp_path / ".git").mkdir()
 
-    refuse_untrusted_folders(Surroundings(variables, (here, here, here)), b"/")
+    refuse_untrusted_folders(Environment(variables, (here, here, here)), b"/")
     with pytest.raises(Refused):
-        refuse_untrusted_folders(Surroundings(variables), os.fsencode(tmp_path))
+        refuse_untrusted_folders(Environment(variables), os.fsencode(tmp_path))
 
 
 def test_variables_of_an_agents_command_may_only_tighten(kept: Box) -> None:
@@ -248,7 +248,7 @@ def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) ->
         b"KEEPFAST_CAPTURE_EXCLUDE": b'["*"]',
         b"KEEPFAST_RETENTION_KEEP_LAST": b"1",
     }
-    access = WorkspaceAccess(McpOptions(os.fsencode(kept.project)), Surroundings(variables), lambda: kept.now)
+    access = WorkspaceAccess(McpOptions(os.fsencode(kept.project)), Environment(variables), lambda: kept.now)
 
     settings, plain = access.following.now(), load(str(kept.config), {})
 
@@ -259,7 +259,7 @@ def test_the_server_for_agents_takes_no_setting_from_its_variables(kept: Box) ->
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
 def test_what_looks_like_our_hooks_in_a_repository_is_none(kept: Box, name: str) -> None:
     """`keepfast run` brings hooks where there are none: a repository must not keep it from that."""
-    session = Session(Surroundings({b"HOME": os.fsencode(kept.home)}), lambda: kept.now, 0.0)
+    session = Session(Environment({b"HOME": os.fsencode(kept.home)}), lambda: kept.now, 0.0)
     session.__dict__["cwd"] = os.fsencode(kept.project)
     text = json.dumps({"hooks": {"Odd": [{"hooks": [{"type": "command", "command": "launch hook claude-code"}]}]}})
     (kept.project / ".claude").mkdir()
@@ -301,9 +301,9 @@ def test_doctor_finds_a_launcher_that_leaves_hooks_to_another_home(box: Box) -> 
 
 
 def test_a_notice_that_stands_there_already_is_left_again_after_a_day(kept: Box) -> None:
-    around = Surroundings({name.encode(): value.encode() for name, value in kept.variables.items()})
+    environment = Environment({name.encode(): value.encode() for name, value in kept.variables.items()})
     now = kept.now
-    engine = build(Settings(), around.data, around.home, lambda: now)
+    engine = build(Settings(), environment.data, environment.home, lambda: now)
     root = os.fsencode(kept.project)
     workspace = json.loads((kept.project / ".keepfast/workspace.json").read_text())["id"]
     counts = []

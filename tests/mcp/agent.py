@@ -13,7 +13,7 @@ from mcp.types import CallToolResult
 
 from keepfast.mcp.server import build
 from keepfast.mcp.workspace_access import WorkspaceAccess
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from keepfast.present.server_options import McpOptions
 from tests.equipment.box import SOURCE, Box
 
@@ -46,8 +46,8 @@ Scenario = Callable[[Agent], Awaitable[Any]]
 
 
 def access(box: Box, **options: Any) -> WorkspaceAccess:
-    around = Surroundings({name.encode(): value.encode() for name, value in box.variables.items()})
-    return WorkspaceAccess(McpOptions(str(box.project).encode(), **options), around, lambda: box.now)
+    environment = Environment({name.encode(): value.encode() for name, value in box.variables.items()})
+    return WorkspaceAccess(McpOptions(str(box.project).encode(), **options), environment, lambda: box.now)
 
 
 def within(box: Box, scenario: Scenario, **options: Any) -> Any:

@@ -11,7 +11,7 @@ from mcp.server import MCPServer
 from keepfast.mcp.http import HOST, WHERE, application, listen
 from keepfast.mcp.server import build
 from keepfast.mcp.workspace_access import WorkspaceAccess
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from keepfast.present.server_options import McpOptions
 
 
@@ -33,6 +33,6 @@ if __name__ == "__main__":
     home, project = (word.encode() for word in sys.argv[1:])
     listening = listen(0)
     port = listening.getsockname()[1]
-    server = with_fixtures(build(WorkspaceAccess(McpOptions(project), Surroundings({b"HOME": home}), time.time_ns)))
+    server = with_fixtures(build(WorkspaceAccess(McpOptions(project), Environment({b"HOME": home}), time.time_ns)))
     print(f"http://{HOST}:{port}{WHERE}", flush=True)
     uvicorn.Server(uvicorn.Config(application(server, port), log_level="error")).run(sockets=[listening])

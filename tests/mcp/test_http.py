@@ -12,7 +12,7 @@ from keepfast.cli.root import run
 from keepfast.mcp.http import TokenGuard, application, listen, token_in
 from keepfast.mcp.server import build
 from keepfast.model.errors import Failed
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.box import Box
 
 from .agent import access
@@ -74,15 +74,15 @@ def test_without_the_extra_the_command_says_how_to_get_it(
     kept: Box, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(kept.project)
-    around = Surroundings({name.encode(): value.encode() for name, value in kept.variables.items()})
+    environment = Environment({name.encode(): value.encode() for name, value in kept.variables.items()})
     asked: list[Any] = []
 
     def missing(name: str, *arguments: object) -> int:
         asked.extend([name, *arguments])
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
-    assert run(["mcp"], around, lambda: kept.now, missing) == 1
+    assert run(["mcp"], environment, lambda: kept.now, missing) == 1
     assert "pip install '.[mcp]'" in capsys.readouterr().err
     assert asked[0] == "mcp"
     assert asked[1]["cwd"] == str(kept.project).encode()
-    assert run(["mcp"], around, lambda: kept.now) == 1
+    assert run(["mcp"], environment, lambda: kept.now) == 1

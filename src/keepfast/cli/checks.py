@@ -417,7 +417,7 @@ def _claude(session: Session) -> Findings:
     from keepfast.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
 
     launchers: set[str] = set()
-    at_home = session.around.folders == default_folders()
+    at_home = session.environment.folders == default_folders()
     for path in dict.fromkeys(settings_path(session, scope) for scope in SCOPES):
         hooks = look(read(path).text, path)
         commands = [*hooks.commands, *([hooks.statusline] if hooks.statusline else [])]
@@ -441,7 +441,7 @@ def _claude(session: Session) -> Findings:
     if os.path.exists(launcher_path(session)):
         launchers.add(launcher_path(session))  # the plugin's hooks
     for path in sorted(launchers):
-        yield from _launcher(path, session.around.folders)
+        yield from _launcher(path, session.environment.folders)
 
 
 def _supervision(session: Session) -> Findings:
@@ -459,7 +459,7 @@ def _supervision(session: Session) -> Findings:
         yield NOTE, f"{age_in_words(notice.at, session.now())}: {notice.text}"
     if not any(latest):
         yield FINE, "hooks were not suspended for a supervisor"
-    if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
+    if session.environment.text(supervision.SUPERVISED) and not supervision.run_above(session.environment):
         yield (
             NOTE,
             f"{supervision.SUPERVISED} is set, but no supervisor runs this process: hooks ignore it.",

@@ -58,7 +58,7 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
     """
     mode, verify = (session.settings[f"hooks.{key}"] for key in ("auto_checkpoint_on_clear", "verify_before_clear"))
     root, row = session.workspace()
-    live = live_session(session.engine.place.folder(row.id), session.around)
+    live = live_session(session.engine.place.folder(row.id), session.environment)
     _name_others(session, live)
     unsaved = _unsaved(session, root, row, live)
     save = partial(_save, session, root, row, live, message, unsaved)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from keepfast.agents import launcher
 from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, KeepfastError, Unreachable
-from keepfast.present.environment import Surroundings, default_folders, now_ns
+from keepfast.present.environment import Environment, default_folders, now_ns
 from keepfast.state.notices import Notice
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
 def settings_path(session: Session, scope: str) -> str:
     if scope == "user":
-        folder = session.around.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.around.home) + "/.claude"
+        folder = session.environment.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.environment.home) + "/.claude"
     else:
         try:
             location = session.engine.locate(session.cwd)
@@ -151,7 +151,7 @@ def _is_script(path: str) -> bool:
 
 
 def launcher_path(session: Session) -> str:
-    return f"{session.around.data}/bin/{launcher.NAME}"
+    return f"{session.environment.data}/bin/{launcher.NAME}"
 
 
 def write_launcher(session: Session, user: str = "") -> str:
@@ -176,16 +176,16 @@ def renew_launcher(session: Session) -> bool:
     """Rewrite a launcher of an earlier version; return whether there was one."""
     path = launcher_path(session)
     text = _text_of(path)
-    if session.around.is_agents() or not launcher.is_whole(text) or launcher.is_current(text, path):
+    if session.environment.is_agents() or not launcher.is_whole(text) or launcher.is_current(text, path):
         return False
     write_launcher(session)
     return True
 
 
-def renew_for_new_name(around: Surroundings, line: str) -> None:
+def renew_for_new_name(environment: Environment, line: str) -> None:
     """Print what was taken over from the former name, and update launcher and plugin file to start this version."""
     print(f"keepfast: {line}", file=sys.stderr)
-    session = Session(around, now_ns, 0.0)
+    session = Session(environment, now_ns, 0.0)
     try:
         if os.path.exists(launcher_path(session)):
             write_launcher(session)
@@ -198,7 +198,7 @@ def renew_for_new_name(around: Surroundings, line: str) -> None:
 def _folders(session: Session, path: str) -> Sequence[str]:
     """Return the user's folders for the launcher. An agent cannot change them: its variables may be a repository's."""
     written = launcher.folders(_text_of(path))
-    return written if written and session.around.is_agents() else session.around.folders
+    return written if written and session.environment.is_agents() else session.environment.folders
 
 
 def is_hooked(session: Session) -> bool:
@@ -224,7 +224,7 @@ def mend_launcher(session: Session) -> tuple[str, str]:
     """
     path = launcher_path(session)
     wrong = harm(path)
-    if not wrong or session.around.is_agents():
+    if not wrong or session.environment.is_agents():
         return "", ""
     own = settings_path(session, "user")
     places = [launcher.place_of(command) for command in _commands(own)]
@@ -419,7 +419,7 @@ def interpreter_file(session: Session) -> str:
 
 def is_at_home(session: Session) -> bool:
     """Return whether HOME is the home folder of the passwd entry."""
-    return session.around.folders[0] == default_folders()[0]
+    return session.environment.folders[0] == default_folders()[0]
 
 
 def forget_interpreter(session: Session) -> None:

@@ -188,7 +188,7 @@ def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
     from keepfast.model.schema import ALIASES, variable
 
     entries = list(_settings_for(session, key).considered.get(key, []))
-    long, variables = variable(key), session.around.keepfast_variables()
+    long, variables = variable(key), session.environment.keepfast_variables()
     if key.startswith(HOOKS_SECTION) and long in variables and long not in ALIASES:
         entries.append((long, variables[long], "hooks ignore it"))
     return entries
@@ -250,7 +250,7 @@ def _proposed(session: Session, key: str, value: str) -> Any:
     if key == "store.url":
         trial = Settings()
         trial.put(key, result, "the command line")
-        store_path(trial, session.around.data)
+        store_path(trial, session.environment.data)
     return result
 
 

@@ -47,8 +47,8 @@ def _conversing(session: Session, reference: str) -> Conversing:
     from keepfast.app.conversation import Conversing
 
     root, row = session.workspace()
-    variables = {"CLAUDE_CONFIG_DIR": session.around.text("CLAUDE_CONFIG_DIR")}
-    return Conversing(session.repository, session.resolve(row, reference), root, session.around.home, variables)
+    variables = {"CLAUDE_CONFIG_DIR": session.environment.text("CLAUDE_CONFIG_DIR")}
+    return Conversing(session.repository, session.resolve(row, reference), root, session.environment.home, variables)
 
 
 def _dry_run(session: Session, conversing: Conversing, reference: str, files: bool, how: dict[str, Any]) -> int:

@@ -40,7 +40,7 @@ def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) 
     except BrokenPipeError:
         raise
     except Exception as error:
-        if session.around.text("KEEPFAST_DEBUG"):
+        if session.environment.text("KEEPFAST_DEBUG"):
             raise
         return _report(session, arguments, _explained(error, session))
 

@@ -25,10 +25,10 @@ LIMIT_FILE_BYTES = 1 << 16
 def run_client(session: Session, words: list[str]) -> int:
     """Run the client until it ends; return its exit code. Raises `Limited` if it stopped at its usage limit."""
     _save_first(session)
-    marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
+    marker = f"{session.environment.data}/supervisor/limited.{os.getpid()}"
     os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
     command = _add_hooks(session, words, marker)
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     try:
         code = in_foreground(command, variables)
         limited = _read(marker)

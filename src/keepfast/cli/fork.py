@@ -87,7 +87,7 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
     from keepfast.workspace.marker import show
 
     root, row, checkpoint = _resolve(session, reference)
-    git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
+    git = Git(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
     outer = session.engine.near(target.rpartition(b"/")[0] or b"/")
     with session.progress("Forking") as progress:
         session.engine.progress = progress

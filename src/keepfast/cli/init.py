@@ -33,7 +33,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import marker, show
 
-    if moved and session.around.is_agents():
+    if moved and session.environment.is_agents():
         raise Refused(
             "Only a person can confirm that a folder was moved.",
             ("Run `keepfast init --moved` in that folder in a terminal."),
@@ -153,7 +153,7 @@ def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
     """Ask whether the folder was moved here; without an answer it was not, and starts a new history."""
     if elsewhere.copied:
         return False
-    if session.json or session.around.is_agents() or not sys.stdin.isatty():
+    if session.json or session.environment.is_agents() or not sys.stdin.isatty():
         session.remark(f"{elsewhere} If you moved it, run `keepfast init --moved`.")
         return False
     return session.agreed(f"{elsewhere} Was it moved here?", False)

@@ -85,7 +85,7 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
     if agent is None:
         _list(session)
         return
-    _check_start([*hook_command(), FOLDERS, *session.around.folders])
+    _check_start([*hook_command(), FOLDERS, *session.environment.folders])
     if plugin:
         _prepare_plugin(session, dry_run)
         return

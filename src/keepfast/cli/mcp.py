@@ -32,6 +32,6 @@ def mcp(session: Session, http: bool, port: int | None, token_file: str | None) 
     port = PORT if port is None else port
     options = McpOptions(session.cwd, session.given_config, session.given_store, http, port, token_file)
     try:
-        return session.start("mcp", options, session.around, session.now)
+        return session.start("mcp", options, session.environment, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The MCP server needs the package {error.name!r}.", extra("mcp")) from None

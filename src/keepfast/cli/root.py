@@ -12,7 +12,7 @@ from keepfast.cli.exit_codes import leave
 from keepfast.cli.lazy import Entry, LazyGroup
 from keepfast.cli.session import Session
 from keepfast.model.errors import Usage
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 
 NAME = "keepfast"
 COMPLETE = "_KEEPFAST_COMPLETE"
@@ -116,7 +116,7 @@ def root(
 
 def run(
     arguments: Sequence[str],
-    around: Surroundings,
+    environment: Environment,
     clock: Callable[[], int],
     start: Callable[..., int] | None = None,
 ) -> int:
@@ -124,9 +124,11 @@ def run(
 
     `start` runs a server by its name: front ends do not import one another.
     """
-    session = Session(around, clock, monotonic())
+    session = Session(environment, clock, monotonic())
     session.start = start
-    return leave(session, arguments, lambda: _complete(session) if around.text(COMPLETE) else _run(arguments, session))
+    return leave(
+        session, arguments, lambda: _complete(session) if environment.text(COMPLETE) else _run(arguments, session)
+    )
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:
@@ -152,4 +154,4 @@ def _run(arguments: Sequence[str], session: Session) -> int:
 def _complete(session: Session) -> int:
     from click.shell_completion import shell_complete
 
-    return shell_complete(root, {"obj": session}, NAME, COMPLETE, session.around.text(COMPLETE))
+    return shell_complete(root, {"obj": session}, NAME, COMPLETE, session.environment.text(COMPLETE))

@@ -159,7 +159,7 @@ def _tidy(session: Session, outcome: Outcome) -> None:
     if outcome.untidy:
         from keepfast.present import background
 
-        background.tidy(session.cwd, session.config_path, session.around)
+        background.tidy(session.cwd, session.config_path, session.environment)
 
 
 def _print_result(session: Session, outcome: Outcome) -> None:

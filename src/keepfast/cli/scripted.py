@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
     Words = dict[str, Any]
 
@@ -36,17 +36,17 @@ RESTORE_OPTIONS: dict[str, tuple[str, object]] = {
 VERB_OPTIONS = {"restore": RESTORE_OPTIONS, "undo": STEP_OPTIONS, "redo": STEP_OPTIONS}
 
 
-def run(arguments: Sequence[str], around: Surroundings, clock: Callable[[], int]) -> int | None:
+def run(arguments: Sequence[str], environment: Environment, clock: Callable[[], int]) -> int | None:
     """Run the command line and return its exit code; return None without doing anything if click has to parse it."""
     parsed = read(arguments)
-    if parsed is None or around.text("_KEEPFAST_COMPLETE"):
+    if parsed is None or environment.text("_KEEPFAST_COMPLETE"):
         return None
     from keepfast.cli import restore_flow
     from keepfast.cli.exit_codes import leave
     from keepfast.cli.session import Session
 
     verb, global_options, own_options, paths = parsed
-    session = Session(around, clock, monotonic())
+    session = Session(environment, clock, monotonic())
 
     def work() -> int:
         session.use(**global_options)

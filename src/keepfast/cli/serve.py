@@ -54,7 +54,7 @@ def serve(
     if session.start is None:
         raise Failed("The web page cannot be started from here.", "Run `keepfast serve` in a terminal.")
     settings = session.settings
-    desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
+    desktop = bool(session.environment.text("DISPLAY") or session.environment.text("WAYLAND_DISPLAY"))
     options = {
         "host": host or settings["web.host"],
         "port": settings["web.port"] if port is None else port,
@@ -73,6 +73,6 @@ def serve(
     }
     try:
         with nullcontext() if link or no_tasks else background_supervisor(session):
-            return session.start("serve", options, session.around, session.now)
+            return session.start("serve", options, session.environment, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The web page needs the package {error.name}.", extra("serve")) from None

@@ -14,7 +14,7 @@ from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Failed
 from keepfast.model.frozen import FORMER
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 
 NAME = "keepfast-supervisor"
 LABEL = "dev.keepfast.runner"
@@ -54,11 +54,11 @@ def service() -> None:
 @common
 def install(session: Session, dry_run: bool, no_start: bool) -> None:
     """Install a user service that starts the supervisor at login and restarts it if it ends."""
-    unit = unit_of(session.around)
+    unit = unit_of(session.environment)
     if not dry_run:
         try:
             os.makedirs(os.path.dirname(unit.path), exist_ok=True)
-            os.makedirs(session.around.data + "/supervisor", mode=0o700, exist_ok=True)
+            os.makedirs(session.environment.data + "/supervisor", mode=0o700, exist_ok=True)
             # systemd and launchd read UTF-8, whatever the locale; file names may be any bytes.
             with open(unit.path, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(unit.text)
@@ -83,9 +83,9 @@ def status(session: Session) -> None:
     from keepfast.runner.scheduler.lock import trouble_of
     from keepfast.runner.scheduler.service import FOLDER
 
-    unit = unit_of(session.around)
+    unit = unit_of(session.environment)
     installed = os.path.exists(unit.path)
-    trouble = trouble_of(session.around.data + FOLDER)
+    trouble = trouble_of(session.environment.data + FOLDER)
     running = trouble is not None
     if session.json:
         facts = {"kind": unit.kind, "path": unit.path, "installed": installed, "running": running}
@@ -101,7 +101,7 @@ def status(session: Session) -> None:
 @common
 def uninstall(session: Session) -> None:
     """Remove the service. Running agents continue."""
-    unit = unit_of(session.around)
+    unit = unit_of(session.environment)
     was_there = os.path.exists(unit.path)
     if was_there:
         run_commands(session, unit, "uninstall")
@@ -113,15 +113,15 @@ def uninstall(session: Session) -> None:
         session.say(f"Removed {unit.path}." if was_there else "The service was not installed.")
 
 
-def unit_of(around: Surroundings, platform: str = sys.platform) -> Unit:
+def unit_of(environment: Environment, platform: str = sys.platform) -> Unit:
     """Return the systemd user unit, or the launch agent on macOS."""
-    home = os.fsdecode(around.home)
+    home = os.fsdecode(environment.home)
     words = [sys.executable, "-m", "keepfast", "-q", "supervise"]
-    variables = {name: around.text(name) for name in PASSED_VARIABLES if around.text(name)}
+    variables = {name: environment.text(name) for name in PASSED_VARIABLES if environment.text(name)}
     if platform == "darwin":
-        logs = around.data + "/supervisor/supervisor.log"
+        logs = environment.data + "/supervisor/supervisor.log"
         return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", launch_agent(words, variables, logs))
-    folder = os.path.dirname(os.path.dirname(around.config)) + "/systemd/user"
+    folder = os.path.dirname(os.path.dirname(environment.config)) + "/systemd/user"
     return Unit("systemd", f"{folder}/{NAME}.service", systemd_unit(words, variables))
 
 
@@ -174,7 +174,7 @@ def run_commands(session: Session, unit: Unit, what: str) -> bool:
 
 
 def run_command(session: Session, words: list[str]) -> bool:
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     try:
         done = subprocess.run(words, capture_output=True, env=variables, timeout=30)
     except (OSError, subprocess.SubprocessError) as error:

@@ -6,7 +6,7 @@ import sys
 from time import monotonic
 
 from keepfast.model.errors import Elsewhere, NoWorkspace, Usage
-from keepfast.present.environment import Surroundings, current_folder
+from keepfast.present.environment import Environment, current_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ COLOURS = ("auto", "always", "never")
 class Session:
     """One run of the command line."""
 
-    def __init__(self, around: Surroundings, clock: Callable[[], int], started: float) -> None:
-        self.around, self.now, self.started = around, clock, started
+    def __init__(self, environment: Environment, clock: Callable[[], int], started: float) -> None:
+        self.environment, self.now, self.started = environment, clock, started
         self.json = self.quiet = False
         self._config: str | None = None
         self._folder: str | None = None
@@ -87,9 +87,9 @@ class Session:
         from keepfast.present.trust import refuse_untrusted_folders
 
         try:
-            refuse_untrusted_folders(self.around, self.cwd)
+            refuse_untrusted_folders(self.environment, self.cwd)
         except NoWorkspace:
-            refuse_untrusted_folders(self.around, b"/")
+            refuse_untrusted_folders(self.environment, b"/")
 
     # What there is to work with
 
@@ -112,7 +112,7 @@ class Session:
 
     @once
     def config_path(self) -> str:
-        return self._config or self.around.config
+        return self._config or self.environment.config
 
     @once
     def settings(self) -> Settings:
@@ -133,9 +133,9 @@ class Session:
             cwd: bytes | None = self.cwd
         except NoWorkspace:
             cwd = None
-        variables = self.around.keepfast_variables()
-        data = self.around.data
-        required, agent = self._config is not None, self.around.is_agents()
+        variables = self.environment.keepfast_variables()
+        data = self.environment.data
+        required, agent = self._config is not None, self.environment.is_agents()
         store = self.given_store or ""
         settings = load(
             self.config_path,
@@ -160,7 +160,7 @@ class Session:
             cwd: bytes | None = self.cwd
         except NoWorkspace:
             cwd = None
-        return load(self.config_path, self.around.keepfast_variables(), cwd, hook=True, data=self.around.data)
+        return load(self.config_path, self.environment.keepfast_variables(), cwd, hook=True, data=self.environment.data)
 
     def following(self, here: bool = False) -> Following:
         """Return settings for a long-running process, which reloads them when files change.
@@ -175,7 +175,7 @@ class Session:
             cwd = None
         flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
         required = self._config is not None
-        variables, agent = self.around.keepfast_variables(), self.around.is_agents()
+        variables, agent = self.environment.keepfast_variables(), self.environment.is_agents()
         return Following(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
 
     def forget_settings(self) -> None:
@@ -191,7 +191,7 @@ class Session:
             folder: bytes | None = self.cwd
         except NoWorkspace:
             folder = None
-        return self._patient(build(self.settings, self.around.data, self.around.home, self.now, folder))
+        return self._patient(build(self.settings, self.environment.data, self.environment.home, self.now, folder))
 
     def engine_for(self, folder: bytes | None, own: bool = True) -> Engine:
         """Replace the session's engine by one for `folder`, which may lie elsewhere and need not be a workspace yet.
@@ -201,7 +201,9 @@ class Session:
         from keepfast.app.wiring import build
 
         self.close()
-        engine = self._patient(build(self.settings, self.around.data, self.around.home, self.now, folder, own))
+        engine = self._patient(
+            build(self.settings, self.environment.data, self.environment.home, self.now, folder, own)
+        )
         self.__dict__["engine"] = engine
         return engine
 
@@ -246,7 +248,7 @@ class Session:
 
         Raises `elsewhere` if the folder is known to be a copy, or if there is nobody to ask.
         """
-        if elsewhere.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
+        if elsewhere.copied or self.json or self.environment.is_agents() or not sys.stdin.isatty():
             raise elsewhere
         if self.agreed(f"{elsewhere} Was it moved here?", False):
             self.engine.follow(elsewhere.root)
@@ -351,14 +353,14 @@ class Session:
     def _coloured(self, stream: Any) -> bool:
         if self._color != "auto":
             return self._color == "always"
-        return stream.isatty() and not self.around.text("NO_COLOR") and self.around.text("TERM") != "dumb"
+        return stream.isatty() and not self.environment.text("NO_COLOR") and self.environment.text("TERM") != "dumb"
 
     def _columns(self) -> int | None:
         if not sys.stdout.isatty():
             return None
         import os
 
-        text = self.around.text("COLUMNS")
+        text = self.environment.text("COLUMNS")
         try:
             return (
                 int(text) if text.isdigit() and int(text) else os.get_terminal_size(sys.stdout.fileno()).columns or 80

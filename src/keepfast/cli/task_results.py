@@ -83,7 +83,7 @@ def _git_apply(session: Session, patch: bytes, folder: str, dry_run: bool) -> No
     from keepfast.model.errors import Conflict
     from keepfast.workspace.git_clone import Git
 
-    git = Git(session.around.text("PATH"), os.fsencode(folder))
+    git = Git(session.environment.text("PATH"), os.fsencode(folder))
     words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
     # GIT_DIR names no repository: `git apply` then changes files only, and reads no index.
     variables = {"PATH": git.search, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"}

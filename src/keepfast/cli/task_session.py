@@ -25,16 +25,16 @@ def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
     """Open what task commands need: database, settings and engine. With `stays`, settings are reloaded when they change."""
     from keepfast.runner.scheduler.service import make_ground
 
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
-    around = session.around
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
+    environment = session.environment
     following = session.following(here=True) if stays else None
     ground = make_ground(
         session.settings,
-        around.data,
-        around.home,
+        environment.data,
+        environment.home,
         session.now,
         variables,
-        folders=around.folders,
+        folders=environment.folders,
         following=following,
     )
     try:
@@ -102,4 +102,4 @@ def trouble(session: Session) -> str | None:
     from keepfast.runner.scheduler.lock import trouble_of
     from keepfast.runner.scheduler.service import FOLDER
 
-    return trouble_of(session.around.data + FOLDER)
+    return trouble_of(session.environment.data + FOLDER)

@@ -170,7 +170,7 @@ def _kept_paths(session: Session, everything: bool = False) -> list[str]:
     from keepfast.cli.client_files import users
     from keepfast.store.small_files import read_store_list
 
-    place, data = session.engine.place, session.around.data
+    place, data = session.engine.place, session.environment.data
     others = [path for path in read_store_list(place.list) if path != place.path]
     paths = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
     if everything:

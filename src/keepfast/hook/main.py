@@ -6,7 +6,7 @@ from posix import read, write
 
 from keepfast.hook.autosave import engine_of, options_of, say, settings_of
 from keepfast.model.errors import KeepfastError, sentence
-from keepfast.present.environment import current_folder, hook_surroundings, now_ns, program
+from keepfast.present.environment import current_folder, hook_environment, now_ns, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.app.hooks import Background, Deliver
     from keepfast.model.agent_event import AgentEvent
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
 
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
 """Kinds of events at which a client is not told what is wrong: it is told at the end of the turn."""
@@ -51,25 +51,27 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     except OSError as error:
         say(f"keepfast: The client's payload cannot be read: {error.strerror}.")
         return 1
-    around = hook_surroundings(folders)
-    is_claimed = around.text(SUPERVISED) != "" and options.get("--part") != GUARD
-    if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
+    environment = hook_environment(folders)
+    is_claimed = environment.text(SUPERVISED) != "" and options.get("--part") != GUARD
+    if is_claimed and _stands_down(arguments[0], client, payload, environment, options.get("--config")):
         return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
     from keepfast.present.former_name import take_over
 
-    line = take_over(around)
-    said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options, line)
+    line = take_over(environment)
+    said, problem, code = respond(
+        client, payload, environment, Processes(options.get("--config"), environment), options, line
+    )
     if problem:
         say(f"keepfast: {problem}")
     _write(said)
     return code
 
 
-def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings, config: str | None) -> bool:
+def _stands_down(name: str, client: Agent, payload: bytes, environment: Environment, config: str | None) -> bool:
     """Does a supervisor do the work of this hook? Anybody can set the variable that says so; `status` tells of both."""
     from keepfast.present import supervision
 
-    folder, claimed = supervision.run_above(around), around.text(SUPERVISED)
+    folder, claimed = supervision.run_above(environment), environment.text(SUPERVISED)
     if not supervision.saves_for(folder, name):
         if folder and claimed != name and supervision.saves_for(folder, claimed):
             return False  # it is true, of another client that has started this one
@@ -78,13 +80,13 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
         return True
     kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
     text = (
-        f"Hooks are inactive: the supervisor saves for run {around.text(supervision.RUN)}."
+        f"Hooks are inactive: the supervisor saves for run {environment.text(supervision.RUN)}."
         if folder
         else f"{SUPERVISED} is set, but no supervisor runs this client: hooks stay active."
     )
     try:
         cwd = client.read(payload, {}).cwd or current_folder()
-        engine_of(around, cwd, config).note_once(cwd, kind, "hook", text)
+        engine_of(environment, cwd, config).note_once(cwd, kind, "hook", text)
     except (KeepfastError, OSError, ValueError):
         pass  # a notice is no reason to fail, or to save twice
     return bool(folder)
@@ -93,7 +95,7 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
 def respond(
     client: Agent,
     payload: bytes,
-    around: Surroundings,
+    environment: Environment,
     background: Background,
     options: Mapping[str, str],
     line: str = "",
@@ -106,13 +108,13 @@ def respond(
     """
     event = None
     try:
-        event = client.read(payload, around.variables)
+        event = client.read(payload, environment.variables)
         event.cwd = event.cwd or current_folder()
         if event.reason == "clear" and not event.client:
             from keepfast.present.ancestors import nearest_program
 
             event.near = nearest_program()
-        reply = _attend(event, around, background, options)
+        reply = _attend(event, environment, background, options)
         if line:
             reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
         said, code = client.answer(event, reply)
@@ -121,7 +123,7 @@ def respond(
         if _is_torn(error):
             raise
         if isinstance(error, ValueError) and event is None:
-            return b"", _unreadable(around, options.get("--config"), str(error)), 1
+            return b"", _unreadable(environment, options.get("--config"), str(error)), 1
         if isinstance(error, KeepfastError | OSError):
             if event is not None and event.kind in QUIET:
                 return b"", "", 0
@@ -136,27 +138,27 @@ def _is_torn(error: Exception) -> bool:
     return isinstance(error, ImportError | SyntaxError)
 
 
-def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
+def _attend(event: AgentEvent, environment: Environment, background: Background, options: Mapping[str, str]) -> Reply:
     from keepfast.app.hooks import Attending
     from keepfast.app.wiring import build, place
 
-    settings = settings_of(around, event.cwd, options.get("--config"))
+    settings = settings_of(environment, event.cwd, options.get("--config"))
     part = options.get("--part", "1")
     number = int(part) if part.isascii() and part.isdigit() else 1
 
     def language() -> str:
-        return _language(settings["language"], around)
+        return _language(settings["language"], environment)
 
     attending = Attending(
-        place(settings, around.data, event.cwd),
+        place(settings, environment.data, event.cwd),
         settings,
-        lambda: build(settings, around.data, around.home, now_ns, event.cwd),
+        lambda: build(settings, environment.data, environment.home, now_ns, event.cwd),
         now_ns,
         background,
         event,
         language,
         number,
-        _deliver(language, around),
+        _deliver(language, environment),
     )
     try:
         return attending.attend()
@@ -171,13 +173,13 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
         attending.close()
 
 
-def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
+def _deliver(language: Callable[[], str], environment: Environment) -> Deliver:
     """How the start of a session is answered; what that takes is loaded only then."""
 
     def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
         from keepfast.app.deliver import Delivery
 
-        return Delivery(engine, root, workspace, event, part, language, lambda: program(around)).reply()
+        return Delivery(engine, root, workspace, event, part, language, lambda: program(environment)).reply()
 
     return deliver
 
@@ -185,8 +187,8 @@ def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
 class Processes:
     """Work that is done by other processes, which are only loaded if there is some."""
 
-    def __init__(self, config: str | None, around: Surroundings) -> None:
-        self.config, self.around = config, around
+    def __init__(self, config: str | None, environment: Environment) -> None:
+        self.config, self.environment = config, environment
 
     def detach(self, work: Callable[[], object]) -> None:
         from keepfast.present.background import detach
@@ -201,7 +203,7 @@ class Processes:
     def tidy(self, folder: bytes) -> None:
         from keepfast.present.background import tidy
 
-        tidy(folder, self.config, self.around)
+        tidy(folder, self.config, self.environment)
 
     def pause(self, seconds: float) -> None:
         from time import sleep
@@ -217,20 +219,20 @@ def _payload() -> bytes:
     return b"".join(parts)
 
 
-def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
+def _unreadable(environment: Environment, config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
         folder = current_folder()
-        engine_of(around, folder, config).note(folder, "skipped", "hook", text, told=True)
+        engine_of(environment, folder, config).note(folder, "skipped", "hook", text, told=True)
     except (KeepfastError, OSError):
         pass  # it is said all the same
     return text
 
 
-def _language(setting: str, around: Surroundings) -> str:
+def _language(setting: str, environment: Environment) -> str:
     from keepfast.app.messages import language
 
-    return language(setting, around.text("LC_ALL"), around.text("LC_MESSAGES"), around.text("LANG"))
+    return language(setting, environment.text("LC_ALL"), environment.text("LC_MESSAGES"), environment.text("LANG"))
 
 
 def _write(said: bytes) -> None:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
     from keepfast.present.server_options import McpOptions
 
 
-def serve(options: McpOptions, around: Surroundings, clock: Callable[[], int]) -> int:
+def serve(options: McpOptions, environment: Environment, clock: Callable[[], int]) -> int:
     """Serve until the client disconnects; return the exit code."""
     from keepfast.mcp.server import build
     from keepfast.mcp.workspace_access import WorkspaceAccess
 
-    access = WorkspaceAccess(options, around, clock)
+    access = WorkspaceAccess(options, environment, clock)
     if options.http:
         from keepfast.mcp.http import serve_http
 

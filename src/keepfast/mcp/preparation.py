@@ -86,7 +86,7 @@ def checkpoint_prepare(
             )
         words: list[str | bytes] = [action, *[f"v{version}" for version in rows]]
         if action == "export":
-            words.append(_export_path(file, workspace.root, access.around.home, min(rows)))
+            words.append(_export_path(file, workspace.root, access.environment.home, min(rows)))
         return answers.Prepared(command=command(access, words, workspace.root), why=WHY[action])
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
     from keepfast.present.server_options import McpOptions
     from keepfast.settings import Settings
     from keepfast.store.repository import Repository
@@ -67,26 +67,26 @@ class OpenWorkspace:
 class WorkspaceAccess:
     """Opens the workspace of the server's folder, in any number of threads at once."""
 
-    def __init__(self, options: McpOptions, around: Surroundings, clock: Callable[[], int]) -> None:
+    def __init__(self, options: McpOptions, environment: Environment, clock: Callable[[], int]) -> None:
         self.cwd: bytes = options.cwd
-        self.clock, self.around = clock, around
+        self.clock, self.environment = clock, environment
         config, store = options.config, options.store
         flags = {"store.url": store} if store else {}
         self.following = Following(
-            config or around.config,
-            around.keepfast_variables(),
+            config or environment.config,
+            environment.keepfast_variables(),
             self.cwd,
             required=config is not None,
             agent=True,  # the server is for agents, whoever starts it
             flags=flags,
-            stores=around.data,
+            stores=environment.data,
         )
-        self.config: str = config or around.config
+        self.config: str = config or environment.config
         flag_values = (("--config", config), ("--store", store))
         self.given_flags: list[tuple[str, str]] = [(flag, value) for flag, value in flag_values if value]
         """Flags that the server was started with; commands for the user need them too."""
-        self.token_file: str = options.token_file or around.data + "/mcp.token"
-        self._session, self._client = around.text("CLAUDE_CODE_SESSION_ID"), str(os.getppid())
+        self.token_file: str = options.token_file or environment.data + "/mcp.token"
+        self._session, self._client = environment.text("CLAUDE_CODE_SESSION_ID"), str(os.getppid())
 
     def session(self, workspace: OpenWorkspace) -> dict[str, Any]:
         """Return what hooks recorded about the current session of our parent process, the agent's client.
@@ -104,7 +104,7 @@ class WorkspaceAccess:
     @contextmanager
     def open(self) -> Iterator[OpenWorkspace]:
         """Open the workspace. Raises `NoWorkspace`, and the errors of opening the store."""
-        engine = build(self.following.now(), self.around.data, self.around.home, self.clock, self.cwd)
+        engine = build(self.following.now(), self.environment.data, self.environment.home, self.clock, self.cwd)
         try:
             yield OpenWorkspace(engine, self.cwd)
         finally:

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 LAUNCH = __file__.rpartition("/present/")[0] + "/hook/launch.py"
 READ_BYTES = 65536
@@ -33,15 +33,15 @@ MOST_SECONDS, MOST_MEMORY_BYTES = 1800, 2 << 30
 """Limits of a detached process, which nobody would notice if it hung. A save takes a hundredth of both."""
 
 
-def tidy(folder: bytes, config: str | None, around: Surroundings) -> None:
+def tidy(folder: bytes, config: str | None, environment: Environment) -> None:
     """Start a process that tidies the workspace of `folder`. If it fails to start, the next save tries again."""
-    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *around.folders]
+    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *environment.folders]
     arguments += ["tidy", "--cwd", folder]
     if config:
         arguments += ["--config", config]
     streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]
     try:
-        posix_spawn(sys.executable, arguments, dict(around.variables), file_actions=streams, setsid=True)
+        posix_spawn(sys.executable, arguments, dict(environment.variables), file_actions=streams, setsid=True)
     except OSError:
         pass
 

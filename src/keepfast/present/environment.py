@@ -33,7 +33,7 @@ COMPLETION = b"_KEEPFAST_COMPLETE"
 """Set by a shell's completion script, which passes no arguments."""
 
 
-class Surroundings:
+class Environment:
     """The environment of a command: variables, and the folders of the user."""
 
     __slots__ = ("config", "data", "folders", "has_given_folders", "home", "variables")
@@ -61,22 +61,22 @@ class Surroundings:
         }
 
 
-def surroundings(folders: Folders | None = None) -> Surroundings:
-    """Return the surroundings of a command that a person or an agent runs."""
-    around = Surroundings(dict(environ), folders)
-    if around.is_agents():
+def command_environment(folders: Folders | None = None) -> Environment:
+    """Return the environment of a command that a person or an agent runs."""
+    environment = Environment(dict(environ), folders)
+    if environment.is_agents():
         unset_variables(LIBRARY_VARIABLES)
-    return around
+    return environment
 
 
-def hook_surroundings(folders: Folders | None) -> Surroundings:
-    """Return the surroundings of a hook: `folders` as recorded by `install`, else those of the passwd entry.
+def hook_environment(folders: Folders | None) -> Environment:
+    """Return the environment of a hook: `folders` as recorded by `install`, else those of the passwd entry.
 
     Never those of the environment: a repository's client settings can set any variable of a hook.
     """
-    around = Surroundings(dict(environ), folders or default_folders())
+    environment = Environment(dict(environ), folders or default_folders())
     unset_variables(LIBRARY_VARIABLES)
-    return around
+    return environment
 
 
 def unset_variables(names: Sequence[bytes]) -> None:
@@ -125,11 +125,11 @@ def _without_trailing_slash(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def program(around: Surroundings) -> str:
+def program(environment: Environment) -> str:
     """Return how to run `keepfast` in a shell here: by name, or by its full path if it is not on PATH."""
     from posix import X_OK, access
 
-    if any(access(f"{folder}/keepfast", X_OK) for folder in around.text("PATH").split(":") if folder):
+    if any(access(f"{folder}/keepfast", X_OK) for folder in environment.text("PATH").split(":") if folder):
         return "keepfast"
     import sys
     from shlex import join

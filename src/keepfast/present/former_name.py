@@ -10,20 +10,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 FOLDER_TYPE, TYPE_MASK = 0o040000, 0o170000
 LINK_NAME = ".keepfast-link"
 """Created next to the old folder, then moved into its place; if a process is killed in between, the next one does that."""
 
 
-def take_over(around: Surroundings) -> str:
+def take_over(environment: Environment) -> str:
     """Rename folders of the first name, if there are any; return a line that reports it, empty if nothing was done.
 
     A link stays under the old name: clients' settings name the launcher there, and other processes may still use it.
     Nothing is done if a folder of the new name exists, or if the old one belongs to another program.
     """
-    pairs = [_old_and_new(around.data), _old_and_new(around.config.rpartition("/")[0])]
+    pairs = [_old_and_new(environment.data), _old_and_new(environment.config.rpartition("/")[0])]
     if not any(_is_folder(old) or _exists(_waiting_link(old)) for old, _ in pairs):
         return ""
     done = [
@@ -33,7 +33,7 @@ def take_over(around: Surroundings) -> str:
     ]
     if not done:
         return ""
-    _rename_markers(around.data)
+    _rename_markers(environment.data)
     return f"Taken over from {FORMER}, the former name of this tool: {' and '.join(done)}. Nothing else has changed."
 
 

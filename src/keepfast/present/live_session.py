@@ -8,7 +8,7 @@ from keepfast.state import sessions
 from keepfast.state.pending_events import PendingEvent
 
 if TYPE_CHECKING:
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 AGENT = "claude-code"
 
@@ -40,12 +40,12 @@ class LiveSession(NamedTuple):
         return PendingEvent(trigger, at, self.name, agent, cwd, self.text("transcript"), model=model)
 
 
-def live_session(folder: str, around: Surroundings) -> LiveSession:
+def live_session(folder: str, environment: Environment) -> LiveSession:
     """Return the session that runs this command, else the most recently active open one in this workspace.
 
     Sessions are matched by the client's process first: its variable with the session's id may be outdated.
     """
-    client, named = around.text("CLAUDE_PID"), around.text("CLAUDE_CODE_SESSION_ID")
+    client, named = environment.text("CLAUDE_PID"), environment.text("CLAUDE_CODE_SESSION_ID")
     open_sessions = [facts for facts in sessions.every(folder) if not facts.get("ended")]
     for facts in open_sessions if client else ():
         if str(facts.get("client")) == client:

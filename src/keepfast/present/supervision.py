@@ -9,7 +9,7 @@ from keepfast.present.ancestors import ancestors, read_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 SUPERVISED, RUN, TOKEN = "KEEPFAST_SUPERVISED", "KEEPFAST_RUN", "KEEPFAST_RUN_TOKEN"
 """Variables set for every agent of a supervisor: the client's name, the run, and the run's secret token."""
@@ -22,22 +22,22 @@ STOOD_DOWN, NOT_BELIEVED = "stood_down", "not_believed"
 """Kinds of notices."""
 
 
-def run_above(around: Surroundings) -> str:
+def run_above(environment: Environment) -> str:
     """Return the folder of the live run that this process belongs to; empty if there is none.
 
     Variables only name the run. The proof is that the shim that holds the run's lock is one of our ancestors, or, on
     systems without /proc, that we have the run's token.
     """
-    name = around.text(RUN).replace(":", "-")
+    name = environment.text(RUN).replace(":", "-")
     if not name or name.startswith(".") or not RUN_NAME_CHARACTERS.issuperset(name):
         return ""
-    folder = around.data + RUNS_FOLDER + name
+    folder = environment.data + RUNS_FOLDER + name
     if not _is_held(folder + LOCK_FILE):
         return ""
     above = ancestors()
     if above:
         return folder if _process_in(read_start(folder + LOCK_FILE)) in above else ""
-    token = around.text(TOKEN).encode()
+    token = environment.text(TOKEN).encode()
     return folder if token and read_start(folder + TOKEN_FILE) == token else ""
 
 

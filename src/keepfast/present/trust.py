@@ -9,7 +9,7 @@ from keepfast.present.environment import default_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 FOLDER_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
@@ -25,32 +25,32 @@ HINT = (
 )
 
 
-def refuse_untrusted_folders(around: Surroundings, cwd: bytes) -> None:
+def refuse_untrusted_folders(environment: Environment, cwd: bytes) -> None:
     """Raise `Refused` if home, configuration or data folder is in a project, below `/proc`, or another user's.
 
     Folders of the passwd entry are never refused. Commands in an agent's shell have variables that a repository's client
     settings may set, and settings can name commands to run and files to exclude.
     """
-    if around.has_given_folders:
+    if environment.has_given_folders:
         return
     defaults = default_folders()
-    places = (around.folders[0], around.config, around.data)
-    for name, folder, place, default in zip(FOLDER_VARIABLES, around.folders, places, defaults, strict=True):
+    places = (environment.folders[0], environment.config, environment.data)
+    for name, folder, place, default in zip(FOLDER_VARIABLES, environment.folders, places, defaults, strict=True):
         if folder == default:
             continue
-        why = _distrust(place, defaults[0], _projects(around, os.fsdecode(cwd), defaults[0]))
+        why = _distrust(place, defaults[0], _projects(environment, os.fsdecode(cwd), defaults[0]))
         if why:
-            variable = name if around.text(name) else FOLDER_VARIABLES[0]
+            variable = name if environment.text(name) else FOLDER_VARIABLES[0]
             hint = f"Run this as that user, or set HOME={defaults[0]}." if why.startswith(BELONGS_TO) else HINT
             raise Refused(f"{variable} is not trusted: {place} {why}.", hint)
 
 
-def _projects(around: Surroundings, cwd: str, home: str) -> list[str]:
+def _projects(environment: Environment, cwd: str, home: str) -> list[str]:
     """Return the folders that a repository may control: the current one, and the project of the agent's client."""
-    folders = [os.path.realpath(path) for path in (cwd, around.text(PROJECT_VARIABLE)) if path.startswith("/")]
+    folders = [os.path.realpath(path) for path in (cwd, environment.text(PROJECT_VARIABLE)) if path.startswith("/")]
     # A home folder and the folders above it are not a repository's. An agent could set HOME to its project, so for it only
     # the home folder of the passwd entry counts.
-    homes = [home] if around.is_agents() else [home, os.path.realpath(around.folders[0])]
+    homes = [home] if environment.is_agents() else [home, os.path.realpath(environment.folders[0])]
     return [
         path
         for path in folders
