@@ -105,9 +105,9 @@ def drop(session: Session) -> None:
 
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
     """Return the open questions of the client that runs this command, else of all clients."""
-    environment = session.environment.text("CLAUDE_PID")
+    own_client = session.environment.text("CLAUDE_PID")
     questions = sessions.questions(session.engine.place.folder(workspace))
-    return [(client, question) for client, question in questions.items() if environment in ("", str(client))]
+    return [(client, question) for client, question in questions.items() if own_client in ("", str(client))]
 
 
 def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[str, Any]) -> CheckpointRow | None:
