@@ -450,7 +450,11 @@ def test_no_library_of_a_repository_is_loaded(ground: Ground) -> None:
 
 
 def test_the_package_that_mounts_is_told_of_no_library_by_an_agent() -> None:
-    shown = "from keepfast.present.environment import command_environment\ncommand_environment()\nimport os; print(sorted(os.environ))"
+    shown = (
+        "from keepfast.present.environment import command_environment\n"
+        "command_environment()\n"
+        "import os; print(sorted(os.environ))"
+    )
     for name, kept in (("CLAUDECODE", False), ("SHELL", True)):
         variables = {name: "1", "FUSE_LIBRARY_PATH": "/proc/self/cwd/evil.so"}
         done = subprocess.run([sys.executable, "-c", shown], env=variables, capture_output=True, text=True)
