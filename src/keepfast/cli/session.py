@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from time import monotonic
 
+from keepfast.fsutil.lock_wait import COMMAND, WAITING
 from keepfast.model.errors import Elsewhere, NoWorkspace, Usage
 from keepfast.present.environment import Environment, current_folder
 
@@ -38,8 +39,6 @@ else:
             return value
 
 
-PATIENCE = 60.0
-"""Seconds that a command waits for a workspace that another process has locked."""
 COLOURS = ("auto", "always", "never")
 
 
@@ -48,6 +47,7 @@ class Session:
 
     def __init__(self, environment: Environment, clock: Callable[[], int], started: float) -> None:
         self.environment, self.now, self.started = environment, clock, started
+        WAITING.seconds, WAITING.tell = COMMAND, self.remark
         self.json = self.quiet = False
         self._config: str | None = None
         self._folder: str | None = None
@@ -191,7 +191,7 @@ class Session:
             folder: bytes | None = self.cwd
         except NoWorkspace:
             folder = None
-        return self._patient(build(self.settings, self.environment.data, self.environment.home, self.now, folder))
+        return build(self.settings, self.environment.data, self.environment.home, self.now, folder)
 
     def engine_for(self, folder: bytes | None, own: bool = True) -> Engine:
         """Replace the session's engine by one for `folder`, which may lie elsewhere and need not be a workspace yet.
@@ -201,14 +201,8 @@ class Session:
         from keepfast.app.wiring import build
 
         self.close()
-        engine = self._patient(
-            build(self.settings, self.environment.data, self.environment.home, self.now, folder, own)
-        )
+        engine = build(self.settings, self.environment.data, self.environment.home, self.now, folder, own)
         self.__dict__["engine"] = engine
-        return engine
-
-    def _patient(self, engine: Engine) -> Engine:
-        engine.patience, engine.tell = PATIENCE, self.remark
         return engine
 
     @property

@@ -14,6 +14,7 @@ import click
 
 from keepfast.cli.numbers import Number
 from keepfast.cli.session import Session, common
+from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Failed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     from keepfast.model.save_schedule import Rhythm
 
     reporter = _JsonReporter(session) if session.json else _TextReporter(session)
-    session.engine.patience = None  # wait for the workspace's lock without limit
+    WAITING.seconds = None  # wait for locks without limit
     watcher = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, reporter)
     with _stop_at_signals(watcher.stop.set):
         try:
