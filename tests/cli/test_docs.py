@@ -184,8 +184,8 @@ CHECKPOINT = (
         ("clear-check", ["clear-check"]),
     ],
 )
-def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, words: list[str]) -> None:
-    answer = kept.call(*words, "--json")
+def test_an_answer_has_the_keys_that_the_page_names(saved_box: Box, section: str, words: list[str]) -> None:
+    answer = saved_box.call(*words, "--json")
     assert answer.code == 0, answer
 
     keys = keys_of(answer.json(), (*CHECKPOINT, "compaction"))
@@ -195,16 +195,16 @@ def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, wor
     assert keys <= named
 
 
-def test_checkpoints_changes_and_coverage_have_the_keys_that_the_page_names(kept: Box) -> None:
-    (kept.project / "link").symlink_to("x")
-    os.mkfifo(kept.project / "pipe")
-    kept.put("src/a.py", "x")
-    kept.save()
-    shown = kept.call("show", "--json").json()
-    compared = kept.call("diff", "v1", "v4", "--json").json()
-    status = kept.call("status", "--json").json()
+def test_checkpoints_changes_and_coverage_have_the_keys_that_the_page_names(saved_box: Box) -> None:
+    (saved_box.project / "link").symlink_to("x")
+    os.mkfifo(saved_box.project / "pipe")
+    saved_box.put("src/a.py", "x")
+    saved_box.save()
+    shown = saved_box.call("show", "--json").json()
+    compared = saved_box.call("diff", "v1", "v4", "--json").json()
+    status = saved_box.call("status", "--json").json()
 
-    assert keys_of(kept.call("list", "--json").json()[0]) == documented("checkpoint")
+    assert keys_of(saved_box.call("list", "--json").json()[0]) == documented("checkpoint")
     assert keys_of(shown, CHECKPOINT) <= documented("checkpoint") | documented("show")
     assert set().union(*[keys_of(change) for change in shown["changes"]]) <= documented("change")
     assert keys_of(status["coverage"], ("left_out",)) == documented("coverage")
@@ -213,8 +213,8 @@ def test_checkpoints_changes_and_coverage_have_the_keys_that_the_page_names(kept
     assert set(compared) <= documented("diff")
 
 
-def test_an_error_has_the_form_that_the_page_shows(kept: Box) -> None:
-    error = kept.call("show", "v9", "--json").json()
+def test_an_error_has_the_form_that_the_page_shows(saved_box: Box) -> None:
+    error = saved_box.call("show", "v9", "--json").json()
 
     assert keys_of(error) == {"error", "error.kind", "error.message", "error.hint", "error.exit_code"}
     assert '{"error": {"kind": "not_found", "message":' in JSON.read_text()

@@ -102,8 +102,8 @@ def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:
         ("keepfast --col", {"--color"}),
     ],
 )
-def test_a_shell_completes_commands_and_references(kept: Box, words: str, expected: set[str]) -> None:
-    done = kept.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+def test_a_shell_completes_commands_and_references(saved_box: Box, words: str, expected: set[str]) -> None:
+    done = saved_box.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
 
     assert {line.partition(",")[2] for line in done.out.splitlines()} == expected
 

@@ -135,15 +135,15 @@ def test_memory_that_ran_out_outside_of_the_store_is_said_in_the_same_words() ->
 
 
 def test_a_restore_without_memory_that_has_touched_nothing_leaves_nothing_to_go_on_with(
-    kept: Box, monkeypatch: pytest.MonkeyPatch
+    saved_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(self: Apply, plan: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(Apply, "run", run)
-    done = kept.call("restore", "v1", "-y", "--json")
+    done = saved_box.call("restore", "v1", "-y", "--json")
     monkeypatch.undo()
 
     assert (done.code, done.json()["error"]["kind"]) == (1, "out_of_memory")
-    assert kept.call("restore", "v1", "-y").code == 0
-    assert (kept.project / "README").exists()
+    assert saved_box.call("restore", "v1", "-y").code == 0
+    assert (saved_box.project / "README").exists()

@@ -282,10 +282,10 @@ PAGES: dict[str, Callable[[Box], str]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_verb_looks_as_it_should(kept: Box, name: str) -> None:
-    kept.variables["COLUMNS"] = "100"
+def test_a_verb_looks_as_it_should(saved_box: Box, name: str) -> None:
+    saved_box.variables["COLUMNS"] = "100"
 
-    seen = PAGES[name](kept)
+    seen = PAGES[name](saved_box)
 
     path = FOLDER / f"{name}.txt"
     if os.environ.get("KEEPFAST_SNAPSHOTS") == "write":

@@ -58,12 +58,12 @@ def test_the_guard_lets_the_token_through_and_nothing_else(header: bytes, passes
     assert [message.get("status") for message in sent] == ([] if passes else [401, None])
 
 
-def test_only_loopback_listens_and_a_taken_port_is_a_sentence(kept: Box) -> None:
+def test_only_loopback_listens_and_a_taken_port_is_a_sentence(saved_box: Box) -> None:
     listening = listen(0)
     try:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
-        assert application(build(access(kept)), port) is not None
+        assert application(build(access(saved_box)), port) is not None
         with pytest.raises(Failed, match="cannot be used"):
             listen(port)
     finally:
@@ -71,18 +71,18 @@ def test_only_loopback_listens_and_a_taken_port_is_a_sentence(kept: Box) -> None
 
 
 def test_without_the_extra_the_command_says_how_to_get_it(
-    kept: Box, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    saved_box: Box, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(kept.project)
-    environment = Environment({name.encode(): value.encode() for name, value in kept.variables.items()})
+    monkeypatch.chdir(saved_box.project)
+    environment = Environment({name.encode(): value.encode() for name, value in saved_box.variables.items()})
     asked: list[Any] = []
 
     def missing(name: str, *arguments: object) -> int:
         asked.extend([name, *arguments])
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
-    assert run(["mcp"], environment, lambda: kept.now, missing) == 1
+    assert run(["mcp"], environment, lambda: saved_box.now, missing) == 1
     assert "pip install '.[mcp]'" in capsys.readouterr().err
     assert asked[0] == "mcp"
-    assert asked[1]["cwd"] == str(kept.project).encode()
-    assert run(["mcp"], environment, lambda: kept.now) == 1
+    assert asked[1].cwd == str(saved_box.project).encode()
+    assert run(["mcp"], environment, lambda: saved_box.now) == 1
