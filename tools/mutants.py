@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant("fields of a header are what they should be", "model/header.py",
            "    for names, is_good in _RULES:\n", "    for names, is_good in ():\n", "tests/model/test_header.py tests/store/test_bundle.py"),
     Mutant("notes of a header are what they should be", "model/header.py",
-           'if proper_notes(header.get("notes", {})) != header.get("notes", {}):', "if False:", "tests/model/test_header.py tests/store/test_bundle.py"),
+           'if valid_notes(header.get("notes", {})) != header.get("notes", {}):', "if False:", "tests/model/test_header.py tests/store/test_bundle.py"),
     Mutant("unpacking is bounded", "store/bundle.py",
            "if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:", "if False:", "tests/store/test_bundle.py"),
     Mutant("a manifest is bounded", "store/bundle.py", " or manifest > MOST_MANIFEST:", ":", "tests/store/test_bundle.py"),

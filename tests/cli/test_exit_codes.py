@@ -334,7 +334,7 @@ def test_names_with_newlines_and_odd_bytes_are_saved_and_shown_on_one_line(saved
 
 
 def test_a_folder_that_is_not_there_is_a_usage_error(box: Box) -> None:
-    check(box, box.call("-C", "nowhere", "list"), 2, "-C nowhere")
+    check(box, box.call("-C", "nowhere", "list"), 2, "Cannot change to nowhere")
     check(box, box.call("--config", "nowhere.json", "list"), 2, "nowhere.json")
 
 

@@ -102,13 +102,13 @@ def made_by_tools(
     """
     from functools import lru_cache
 
-    from keepfast.model.artefacts import made_in
+    from keepfast.model.artefacts import generated_folder
 
     @lru_cache(4096)
     def is_there(path: bytes) -> bool:
         return path in new or repository.at(workspace, version, path) is not None
 
-    return lambda path: made_in(path, is_there)
+    return lambda path: generated_folder(path, is_there)
 
 
 def _changed_names(

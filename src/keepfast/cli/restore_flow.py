@@ -241,11 +241,11 @@ def _show(
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left_out)
         return
-    from keepfast.model.restore_plan import KEPT, NOT_READ
+    from keepfast.model.restore_plan import KEPT_AS_IT_IS, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
-    if not plan.steps and not any(why in (KEPT, NOT_READ) for _, why in plan.untouched):
+    if not plan.steps and not any(why in (KEPT_AS_IT_IS, NOT_READ) for _, why in plan.untouched):
         session.print(_unchanged(what, left_out))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
@@ -257,14 +257,14 @@ def _show(
         session.print(f"  {paint(colour, sign)} {show(step.path)}")
     if len(plan.steps) > MOST_SHOWN:
         session.print(f"  … and {len(plan.steps) - MOST_SHOWN} more")
-    kept_paths = [path for path, why in plan.untouched if why == KEPT]
+    kept_paths = [path for path, why in plan.untouched if why == KEPT_AS_IT_IS]
     for path in kept_paths[:MOST_SHOWN]:
         session.print(f"  = {show(path)} (kept)")
     if len(kept_paths) > MOST_SHOWN:
         session.print(f"  … and {len(kept_paths) - MOST_SHOWN} more")
-    # Missing paths are not skipped ones: `_tell_missing` lists them.
+    # Missing paths are not skipped ones: `_print_missing` lists them.
     absent = {entry.path for entry in missing if entry.state == "missing"}
-    _show_skipped(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
+    _show_skipped(session, [(path, why) for path, why in plan.untouched if why != KEPT_AS_IT_IS and path not in absent])
     _print_missing(session, what, missing)
 
 
@@ -342,7 +342,7 @@ def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes,
 
 def _print_untouched(session: Session, done: Restored) -> None:
     """List the paths that differ from the target and were not changed."""
-    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
+    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT_AS_IT_IS, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
@@ -354,7 +354,7 @@ def _print_untouched(session: Session, done: Restored) -> None:
         f"v{done.target}",
         [pair for pair in done.plan.untouched if pair[1] in (NOT_READ, BELOW_NOT_READ)][:MOST_NAMED],
     )
-    for path, why in [pair for pair in done.plan.untouched if pair[1] == KEPT]:
+    for path, why in [pair for pair in done.plan.untouched if pair[1] == KEPT_AS_IT_IS]:
         session.remark(f"  skipped {show(path)}: it {why}")
 
 

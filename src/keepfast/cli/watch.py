@@ -47,11 +47,11 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     Excluded folders (capture.exclude) are not watched. Unsaved changes are saved at the end.
     """
     from keepfast.app.watch import Watch
-    from keepfast.model.save_schedule import Rhythm
+    from keepfast.model.save_schedule import SaveSchedule
 
     reporter = _JsonReporter(session) if session.json else _TextReporter(session)
     WAITING.seconds = None  # wait for locks without limit
-    watcher = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, reporter)
+    watcher = Watch(session.engine, session.cwd, SaveSchedule(settle, at_most), monotonic, reporter)
     with _stop_at_signals(watcher.stop.set):
         try:
             watcher.run(poll)

@@ -115,7 +115,7 @@ def respond(
         if event.reason == "clear" and not event.client:
             from keepfast.present.ancestors import nearest_program
 
-            event.near = nearest_program()
+            event.likely_client = nearest_program()
         reply = _attend(event, environment, background, options)
         if line:
             reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")

@@ -7,7 +7,7 @@ from blake3 import blake3
 from keepfast.model import document
 from keepfast.model.entry import FILE, GONE
 from keepfast.model.errors import KeepfastError
-from keepfast.model.header import refuse_long, refuse_odd, refuse_odd_attributes
+from keepfast.model.header import refuse_invalid_attributes, refuse_invalid_header, refuse_long_paths
 from keepfast.model.restore_plan import refuse_crafted
 from keepfast.store.bundle import MOST_BLOBS
 from keepfast.store.contents import MOST_NESTED, MOST_PARTS
@@ -91,9 +91,9 @@ class CheckedBundle:
             )  # before it is read: that takes 30 times its size
         try:
             header, rows = document.decode(data)
-            refuse_odd(header.members)
-            refuse_long(rows)
-            refuse_odd_attributes(rows)
+            refuse_invalid_header(header.members)
+            refuse_long_paths(rows)
+            refuse_invalid_attributes(rows)
             refuse_crafted([row for row in rows if row.kind != GONE])
         except KeepfastError as error:
             raise bundle.damaged_error(str(error).rstrip(".")) from None
