@@ -17,7 +17,7 @@ from tests.equipment.box import Box
 
 def tree(box: Box) -> dict[str, tuple[str, int, bytes]]:
     """Path → (kind, mode, content) of what is on disk."""
-    found = {}
+    contents = {}
     for folder, folders, files in os.walk(box.project):
         if ".keepfast" in folders:
             folders.remove(".keepfast")
@@ -26,14 +26,14 @@ def tree(box: Box) -> dict[str, tuple[str, int, bytes]]:
             mode = path.lstat().st_mode & 0o7777
             text = str(path.relative_to(box.project))
             if path.is_symlink():
-                found[text] = ("link", 0o777, os.readlink(path).encode())
+                contents[text] = ("link", 0o777, os.readlink(path).encode())
                 if name in folders:
                     folders.remove(name)
             elif path.is_dir():
-                found[text] = ("folder", mode, b"")
+                contents[text] = ("folder", mode, b"")
             else:
-                found[text] = ("file", mode, path.read_bytes())
-    return found
+                contents[text] = ("file", mode, path.read_bytes())
+    return contents
 
 
 def expected(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
@@ -209,10 +209,10 @@ def test_a_terminal_sees_escapes_as_text(saved_box: Box) -> None:
     """A file must not be able to drive the terminal of the person who looks at it."""
     saved_box.put("evil", "\x1b]0;owned\x07\x1b[2J\n")
 
-    shown = saved_box.terminal("--color", "never", "diff")
+    result = saved_box.terminal("--color", "never", "diff")
 
-    assert b"+\\x1b]0;owned\\x07\\x1b[2J" in shown
-    assert b"\x1b" not in shown
+    assert b"+\\x1b]0;owned\\x07\\x1b[2J" in result
+    assert b"\x1b" not in result
 
 
 def test_latest_is_the_first_of_the_list(box: Box) -> None:
@@ -229,26 +229,28 @@ def test_latest_is_the_first_of_the_list(box: Box) -> None:
         ["--limit", "1"],
     ):
         listed = box.call("list", *words, "--json").json()
-        found = box.call("latest", *words, "--json")
-        assert found.code == 0 and all(found.json()[name] == value for name, value in listed[0].items()), words
+        text_result = box.call("latest", *words, "--json")
+        assert text_result.code == 0 and all(text_result.json()[name] == value for name, value in listed[0].items()), (
+            words
+        )
 
     everywhere = box.call("latest", "--all-workspaces", "--json").json()
     listed = box.call("list", "--all-workspaces", "--json").json()
     assert all(everywhere[name] == value for name, value in listed[0].items())
-    shown = box.call("latest", "--tag", "other")
-    assert shown.code == 0
-    assert "v2" in shown.out and "number 1" in shown.out and "v3" not in shown.out
+    result = box.call("latest", "--tag", "other")
+    assert result.code == 0
+    assert "v2" in result.out and "number 1" in result.out and "v3" not in result.out
 
 
 def test_a_path_that_is_nowhere_is_told(saved_box: Box) -> None:
     saved_box.put("src/a.py", "changed\n")
 
-    found = saved_box.call("diff", "--", "a.py", cwd=saved_box.project / "src")
+    result = saved_box.call("diff", "--", "a.py", cwd=saved_box.project / "src")
     nowhere = saved_box.call("diff", "--", "src", cwd=saved_box.project / "src")
     between = saved_box.call("diff", "v1", "v2", "--", "nothing")
-    there = saved_box.call("diff", "v3", "v3", "--", "src")
+    text_result = saved_box.call("diff", "v3", "v3", "--", "src")
 
-    assert found.out and found.err == there.err == ""
+    assert result.out and result.err == text_result.err == ""
     assert (nowhere.code, nowhere.out, between.out) == (0, "", "")
     assert "src/src" in nowhere.err and "nothing" in between.err
 
@@ -257,24 +259,24 @@ def test_latest_where_none_fits(box: Box) -> None:
     box.call("init")
     empty = box.call("latest")
     box.call("save")
-    found = [box.call("latest", *words) for words in (["--tag", "none"], ["--tag", "none", "--json"])]
+    result = [box.call("latest", *words) for words in (["--tag", "none"], ["--tag", "none", "--json"])]
 
-    assert [one.code for one in (empty, *found)] == [4, 4, 4]
+    assert [one.code for one in (empty, *result)] == [4, 4, 4]
 
 
 def test_the_latest_tells_of_the_work_too(saved_box: Box) -> None:
     """The source's own fields; `list` tells them of none, because it would have to read every document."""
-    told = saved_box.call("latest", "--tag", "work", "--json").json()
+    answer = saved_box.call("latest", "--tag", "work", "--json").json()
 
-    assert told["summary"] == "둘째 체크포인트"
-    assert {"description", "agent", "tokens_used", "token_budget", "active_files", "key_points"} <= told.keys()
+    assert answer["summary"] == "둘째 체크포인트"
+    assert {"description", "agent", "tokens_used", "token_budget", "active_files", "key_points"} <= answer.keys()
 
 
 def counted(box: Box, version: str) -> tuple[int, int, str | None, list[str]]:
     """What `list` and `show` count, and what `show` compares with and names."""
     [listed] = [row["changed"] for row in box.call("list", "--json").json() if row["version"] == version]
-    shown = box.call("show", version, "--json").json()
-    return listed, shown["changed"], shown["previous"], [change["path"] for change in shown["changes"]]
+    answer = box.call("show", version, "--json").json()
+    return listed, answer["changed"], answer["previous"], [change["path"] for change in answer["changes"]]
 
 
 def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> None:
@@ -287,15 +289,15 @@ def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> 
     assert box.call("restore", "v1", "-y", "--", "f1").code == 0
     assert box.call("restore", "v1", "-y").code == 0
     box.put("f3", "new")
-    made = box.call("save", "-m", "C", "--json").json()["checkpoint"]["version"]
+    answer = box.call("save", "-m", "C", "--json").json()["checkpoint"]["version"]
 
-    listed, changed, previous, paths = counted(box, made)
+    listed, changed, previous, paths = counted(box, answer)
 
     assert (previous, paths) == ("v1", ["f3"])
     assert (listed, changed) == (1, 1)
     assert box.call("latest", "--json").json()["changed"] == 1
-    assert "the version directly before" not in box.call("show", made).out
-    assert "1 change since v1:" in box.call("show", made).out
+    assert "the version directly before" not in box.call("show", answer).out
+    assert "1 change since v1:" in box.call("show", answer).out
 
 
 def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box) -> None:
@@ -311,9 +313,9 @@ def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box)
     in_between = counted(box, "v7")
     assert box.call("forget", "v1", "v2", "v3", "v4", "-y").code == 0
     alone = counted(box, "v7")
-    said = box.call("show", "v7").out
+    output = box.call("show", "v7").out
 
     assert in_between == (0, 0, "v4", ["f5", "f6"])
     assert alone == (0, 0, None, ["a", *[f"f{number}" for number in range(1, 7)]])
-    assert "0 changes since v6, the version directly before." in said
-    assert "7 changes against an empty folder:" in said
+    assert "0 changes since v6, the version directly before." in output
+    assert "7 changes against an empty folder:" in output

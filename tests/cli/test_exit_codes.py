@@ -369,8 +369,8 @@ def test_an_interrupt_is_quiet_and_130(saved_box: Box) -> None:
     lock = next((saved_box.store / "workspaces").iterdir()) / "lock"
     import fcntl
 
-    with lock.open("r+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.open("r+") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         child = subprocess.Popen(
             [
                 sys.executable,

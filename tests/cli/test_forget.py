@@ -103,11 +103,11 @@ def test_a_dry_run_changes_nothing(saved_box: Box) -> None:
 def test_without_an_answer_nothing_is_forgotten(saved_box: Box) -> None:
     before = saved_box.state()
 
-    asked = saved_box.call("forget", "v1")
+    result = saved_box.call("forget", "v1")
     said_no = saved_box.terminal("forget", "v1", typed=b"n\n")
 
-    assert asked.code == 2
-    assert "-y" in asked.err
+    assert result.code == 2
+    assert "-y" in result.err
     assert b"Nothing was forgotten." in said_no
     assert saved_box.state() == before
     assert b"Forgot 1 checkpoint" in saved_box.terminal("forget", "v1", typed=b"y\n")

@@ -24,11 +24,11 @@ def every_command(group: click.Group, context: click.Context, words: str) -> Ite
 
 
 def test_every_command_takes_them_behind_its_name() -> None:
-    found = dict(every_command(root, click.Context(root), ""))
-    assert set(TABLE) <= set(found)
+    commands = dict(every_command(root, click.Context(root), ""))
+    assert set(TABLE) <= set(commands)
     lacking = {
         words: sorted(set(GLOBAL) - {name for parameter in command.params for name in parameter.opts})
-        for words, command in found.items()
+        for words, command in commands.items()
         if words != "checkpoint list"  # it hands its words to `list`
     }
 

@@ -19,8 +19,8 @@ MISSING = 5
 
 
 def marker(box: Box, folder: Path | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(((folder or box.project) / ".keepfast/workspace.json").read_text())
-    return found
+    members: dict[str, Any] = json.loads(((folder or box.project) / ".keepfast/workspace.json").read_text())
+    return members
 
 
 def kind(result: Any) -> str:
@@ -116,9 +116,9 @@ def test_a_store_of_the_settings_needs_no_note(box: Box) -> None:
 
 def test_a_hook_says_so_in_one_line_and_makes_nothing(saved_box: Box) -> None:
     saved_box.store.rename(saved_box.home / "elsewhere")
-    told = {event: (code, lines) for event, code, lines in hooks(saved_box)}
+    answers = {event: (code, lines) for event, code, lines in hooks(saved_box)}
 
-    assert told == {"SessionStart": (1, 1), "UserPromptSubmit": (0, 0), "PreToolUse": (0, 0), "Stop": (1, 1)}
+    assert answers == {"SessionStart": (1, 1), "UserPromptSubmit": (0, 0), "PreToolUse": (0, 0), "Stop": (1, 1)}
     assert not saved_box.store.exists()
 
 
@@ -197,9 +197,9 @@ def test_another_store_can_be_checked_from_within_a_workspace(saved_box: Box) ->
 
 
 def test_a_marker_of_an_older_version_gets_the_store_id_at_the_next_save(saved_box: Box) -> None:
-    said = marker(saved_box)
-    store_id = said.pop("store_id")
-    (saved_box.project / ".keepfast/workspace.json").write_text(json.dumps(said))
+    members = marker(saved_box)
+    store_id = members.pop("store_id")
+    (saved_box.project / ".keepfast/workspace.json").write_text(json.dumps(members))
 
     assert saved_box.call("list").code == 0
     assert saved_box.save() == "v4"
@@ -234,8 +234,8 @@ def test_a_workspace_may_be_told_to_trust_a_store(saved_box: Box) -> None:
     shutil.move(saved_box.home / ".local", saved_box.home / "old")
     (saved_box.home / ".local/share/keepfast").mkdir(parents=True)
     shutil.move(saved_box.home / "old/share/keepfast/store", saved_box.home / "disk")
-    said = {**marker(saved_box), "store": str(saved_box.home / "disk")}
-    (saved_box.project / ".keepfast/workspace.json").write_text(json.dumps(said))
+    members = {**marker(saved_box), "store": str(saved_box.home / "disk")}
+    (saved_box.project / ".keepfast/workspace.json").write_text(json.dumps(members))
     assert saved_box.call("list").code == MISSING
     assert saved_box.call("--store", str(saved_box.home / "disk"), "init").code == 0
 
@@ -500,9 +500,9 @@ def test_another_store_does_not_take_a_folder_of_a_lost_disk_unless_asked(unplug
 
 
 def test_hooks_say_in_one_line_that_the_store_of_an_unmarked_folder_is_away(unplugged: Box) -> None:
-    told = {event: (code, lines) for event, code, lines in hooks(unplugged)}
+    answers = {event: (code, lines) for event, code, lines in hooks(unplugged)}
 
-    assert told["SessionStart"] == (1, 1) and told["Stop"] == (1, 1)
+    assert answers["SessionStart"] == (1, 1) and answers["Stop"] == (1, 1)
     assert not unplugged.store.exists()
     assert not (unplugged.project / ".keepfast").exists()
 

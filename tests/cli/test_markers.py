@@ -27,8 +27,8 @@ CHANGING = [
 
 
 def said(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / ".keepfast/workspace.json").read_text())
-    return found
+    members: dict[str, Any] = json.loads((folder / ".keepfast/workspace.json").read_text())
+    return members
 
 
 def strange(folder: Path, **more: Any) -> Path:
@@ -131,13 +131,13 @@ def test_a_marker_from_a_repository_does_not_divert_protection(saved_box: Box, n
     }[naming]
     vendor = strange(saved_box.project / "vendor", **store)
     (vendor / "lib.c").write_text("int x;\n")
-    made = saved_box.call("save", "--json", cwd=vendor)
-    shown = {row["path"] for row in saved_box.call("show", "--json", "--all").json()["changes"]}
+    result = saved_box.call("save", "--json", cwd=vendor)
+    answer = {row["path"] for row in saved_box.call("show", "--json", "--all").json()["changes"]}
 
-    assert made.code == 0, made
-    assert made.json()["checkpoint"]["version"] == "v4"
+    assert result.code == 0, result
+    assert result.json()["checkpoint"]["version"] == "v4"
     assert saved_box.versions()[0] == "v4"
-    assert {"vendor/lib.c", "vendor/.keepfast/workspace.json"} <= shown
+    assert {"vendor/lib.c", "vendor/.keepfast/workspace.json"} <= answer
     assert not (saved_box.base / "evil").exists()
 
 
@@ -281,11 +281,11 @@ def nested(saved_box: Box, request: pytest.FixtureRequest) -> Path:
 
 def test_a_known_marker_below_a_workspace_diverts_nothing(saved_box: Box, nested: Path) -> None:
     (nested / "lib.c").write_text("int x;\n")
-    made = saved_box.call("save", "--json", cwd=nested)
-    shown = {row["path"] for row in saved_box.call("show", "--json", "--all").json()["changes"]}
+    result = saved_box.call("save", "--json", cwd=nested)
+    answer = {row["path"] for row in saved_box.call("show", "--json", "--all").json()["changes"]}
 
-    assert (made.code, made.json()["checkpoint"]["version"]) == (0, "v4")
-    assert {"vendor/lib.c", "vendor/.keepfast/workspace.json"} <= shown
+    assert (result.code, result.json()["checkpoint"]["version"]) == (0, "v4")
+    assert {"vendor/lib.c", "vendor/.keepfast/workspace.json"} <= answer
     assert len(saved_box.call("list", "--json", cwd=nested).json()) == 4
     assert saved_box.call("status", "--json", cwd=nested).json()["workspace"]["root"] == str(saved_box.project)
 
@@ -432,8 +432,8 @@ def test_what_has_no_folder_any_more_is_listed_by_an_id_that_can_be_forked(saved
 
     assert [line.endswith(f"{workspace} (was {saved_box.project})") for line in table[1:]] == [True] * 3
     assert [row["workspace"] for row in rows] == [workspace] * 3
-    made = saved_box.call("fork", workspace, "again", "--json", cwd=saved_box.home)
-    assert (made.code, made.json()["parent"], made.json()["from"]["version"]) == (0, workspace, "v3")
+    result = saved_box.call("fork", workspace, "again", "--json", cwd=saved_box.home)
+    assert (result.code, result.json()["parent"], result.json()["from"]["version"]) == (0, workspace, "v3")
     assert (saved_box.home / "again/src/a.py").exists()
 
 
@@ -510,14 +510,14 @@ def test_the_same_folder_by_another_path_did_not_move(saved_box: Box) -> None:
     if bound.returncode:
         pytest.skip("no bind mounts here")
     try:
-        shown = saved_box.call("list", "--json", cwd=other)
-        made = saved_box.call("save", "--json", cwd=other)
+        result = saved_box.call("list", "--json", cwd=other)
+        text_result = saved_box.call("save", "--json", cwd=other)
         again = saved_box.call("list", "--json")
     finally:
         subprocess.run(["umount", str(other)], check=True)
 
-    assert len(shown.json()) == 3
-    assert made.json()["checkpoint"]["version"] == "v4"
+    assert len(result.json()) == 3
+    assert text_result.json()["checkpoint"]["version"] == "v4"
     assert len(again.json()) == 4
     assert saved_box.save() == "v5"
 

@@ -91,10 +91,10 @@ def test_what_cannot_be_unpacked_for_want_of_memory_is_not_called_damaged(machin
     ],
 )
 def test_memory_that_ran_out_is_known_whoever_says_so(error: Exception) -> None:
-    found = shortage(error)
+    short = shortage(error)
 
-    assert isinstance(found, OutOfMemory) and found.hint and found.exit_code == 1
-    assert sentence(error) == str(found)
+    assert isinstance(short, OutOfMemory) and short.hint and short.exit_code == 1
+    assert sentence(error) == str(short)
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError(28, os.strerror(28)), KeepfastError("memory of things")])

@@ -62,21 +62,23 @@ def test_an_automatic_save_goes_on_by_the_last_good_settings(saved_box: Box, ver
     assert by_hand.code == 2
     assert saved_box.versions()[0] == "v4"
     assert saved_box.call("cat", "v4", "large").code == 4
-    told = saved_box.call("status", "--json").json()["notices"]
-    assert [(notice["kind"], str(saved_box.config) in notice["text"]) for notice in told] == [("noticed", True)]
+    notices_stored = saved_box.call("status", "--json").json()["notices"]
+    assert [(notice["kind"], str(saved_box.config) in notice["text"]) for notice in notices_stored] == [
+        ("noticed", True)
+    ]
 
 
 def test_what_is_too_large_for_the_description_is_named(saved_box: Box) -> None:
     saved_box.put("big.csv", b"x" * 1_500_000)
 
-    made = saved_box.call("save", "--json").json()
+    answer = saved_box.call("save", "--json").json()
     saved_box.put("big.csv", b"y" * 1_500_000)
-    said = saved_box.call("save", "-m", "again")
+    result = saved_box.call("save", "-m", "again")
     saved_box.put("big.csv", b"z" * 1_500_000)
     quiet = saved_box.call("save", "--auto")
 
-    assert ["big.csv" in notice for notice in made["notices"]] == [True]
-    assert said.code == 0 and said.err.count("big.csv") == 1
+    assert ["big.csv" in notice for notice in answer["notices"]] == [True]
+    assert result.code == 0 and result.err.count("big.csv") == 1
     assert quiet.err == ""
 
 
@@ -84,10 +86,10 @@ def test_all_that_was_left_out_is_told_without_the_checkpoint(saved_box: Box) ->
     saved_box.put("node_modules/x.js", "x")
     saved_box.save()
 
-    told = saved_box.call("show", "--left-out", "--json").json()
+    answer = saved_box.call("show", "--left-out", "--json").json()
 
-    assert set(told) == {"version", "coverage", "left_out", "not_covered"}
-    assert "node_modules" in [one["path"] for one in told["left_out"]]
+    assert set(answer) == {"version", "coverage", "left_out", "not_covered"}
+    assert "node_modules" in [one["path"] for one in answer["left_out"]]
 
 
 def test_an_automatic_save_may_have_a_message(saved_box: Box) -> None:
@@ -217,8 +219,8 @@ def test_a_failed_hook_is_one_line_and_shown_by_status(saved_box: Box) -> None:
     assert result.err.count("\n") == 1
 
     log.write_bytes(whole)
-    found = saved_box.call("status", "--json").json()["notices"]
-    assert [(notice["kind"], notice["trigger"]) for notice in found] == [("failed", "auto")]
+    notices_stored = saved_box.call("status", "--json").json()["notices"]
+    assert [(notice["kind"], notice["trigger"]) for notice in notices_stored] == [("failed", "auto")]
     saved_box.now += 8 * DAY
     assert saved_box.call("status", "--json").json()["notices"] == []
 
@@ -229,13 +231,13 @@ def test_a_wrong_flag_in_a_hook_never_blocks_the_agent(saved_box: Box) -> None:
 
 
 def test_an_automatic_save_in_a_folder_that_is_gone_is_silent(saved_box: Box) -> None:
-    gone = saved_box.project / "gone"
-    gone.mkdir()
+    removed_folder = saved_box.project / "gone"
+    removed_folder.mkdir()
 
     # The shell of a hook may stand in a folder that the agent removed.
     def leave() -> None:
-        os.chdir(gone)
-        gone.rmdir()
+        os.chdir(removed_folder)
+        removed_folder.rmdir()
 
     result = saved_box.run("save", "--auto", before=leave)
 
@@ -247,11 +249,11 @@ def test_notices_are_bounded_and_whole(box: Box) -> None:
     for number in range(2_000):
         assert notices.append([folder], number, "failed", "auto", f"the disk is on fire, {number}")
 
-    kept = notices.read([folder])
+    notices_stored = notices.read([folder])
 
     assert (box.project / "notices").stat().st_size <= notices.MOST
-    assert kept[-1].text == "the disk is on fire, 1999"
-    assert [notice.at for notice in kept] == list(range(kept[0].at, 2_000))
+    assert notices_stored[-1].text == "the disk is on fire, 1999"
+    assert [notice.at for notice in notices_stored] == list(range(notices_stored[0].at, 2_000))
 
 
 def test_notices_that_are_not_whole_are_passed_over(box: Box) -> None:
@@ -277,9 +279,9 @@ def test_status_shows_what_changed_and_what_is_left_out(saved_box: Box) -> None:
     os.chdir(before)
     saved_box.now += 2 * HOUR
 
-    found = saved_box.call("status", "--json").json()
+    answer = saved_box.call("status", "--json").json()
 
-    changed = {(change["path"], change["change"]) for change in found["changes"]}
+    changed = {(change["path"], change["change"]) for change in answer["changes"]}
     assert changed == {
         ("src/a.py", "modified"),
         ("new.txt", "added"),
@@ -287,7 +289,7 @@ def test_status_shows_what_changed_and_what_is_left_out(saved_box: Box) -> None:
         ("src", "mode"),
         ("door", "left_out"),
     }
-    assert found["last"]["version"] == "v3"
+    assert answer["last"]["version"] == "v3"
     assert "2 hours ago" in saved_box.call("status").out
 
 
@@ -337,8 +339,8 @@ def test_the_hook_keeps_its_notices_in_the_same_place(saved_box: Box) -> None:
     away.rename(saved_box.store)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    found = notices.read([str(saved_box.project / ".keepfast")])
-    assert [(notice.kind, notice.trigger) for notice in found] == [("skipped", "auto")]
+    notices_stored = notices.read([str(saved_box.project / ".keepfast")])
+    assert [(notice.kind, notice.trigger) for notice in notices_stored] == [("skipped", "auto")]
 
 
 def test_a_file_that_is_too_large_is_named_at_every_save(box: Box) -> None:

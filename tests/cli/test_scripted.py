@@ -102,9 +102,9 @@ def told(box: Box, result: Result) -> tuple[int, str, str]:
 def test_both_ways_say_and_do_the_same(line: str, tmp_path: Path) -> None:
     with_click, without = make(tmp_path / "one"), make(tmp_path / "two")
 
-    said = told(with_click, with_click.call(*line.split()))
+    result = told(with_click, with_click.call(*line.split()))
 
-    assert told(without, without.through(scripted.run, *line.split())) == said
+    assert told(without, without.through(scripted.run, *line.split())) == result
     assert everything(without) == everything(with_click)
 
 
@@ -129,10 +129,10 @@ def test_both_ways_end_a_restore_that_was_cut_off(word: str, more: list[str], tm
             steps.observer = None
     with_click, without = boxes
 
-    said = told(with_click, with_click.call("restore", word, *more))
+    result = told(with_click, with_click.call("restore", word, *more))
 
-    assert said[0] == 0, said
-    assert told(without, without.through(scripted.run, "restore", word, *more)) == said
+    assert result[0] == 0, result
+    assert told(without, without.through(scripted.run, "restore", word, *more)) == result
     assert everything(without) == everything(with_click)
 
 

@@ -83,9 +83,9 @@ def test_another_settings_file_is_used_and_written(box: Box) -> None:
 def test_what_get_shows_can_be_set(box: Box) -> None:
     for size in ("100MB", "1536KB", "1000", "3GB"):
         box.call("config", "set", "capture.max_file_size", size)
-        shown = box.call("config", "get", "capture.max_file_size").out.strip()
-        assert box.call("config", "set", "capture.max_file_size", shown).code == 0
-        assert box.call("config", "get", "capture.max_file_size").out.strip() == shown
+        output = box.call("config", "get", "capture.max_file_size").out.strip()
+        assert box.call("config", "set", "capture.max_file_size", output).code == 0
+        assert box.call("config", "get", "capture.max_file_size").out.strip() == output
 
 
 def test_doctor_is_content_with_a_fresh_home_and_with_a_workspace(box: Box) -> None:
@@ -94,8 +94,8 @@ def test_doctor_is_content_with_a_fresh_home_and_with_a_workspace(box: Box) -> N
 
     box.call("init")
     assert box.call("doctor").code == 0
-    found = checks(box)
-    assert [found[name]["level"] for name in ("store", "ground", "workspace", "git")] == ["fine"] * 4
+    results = checks(box)
+    assert [results[name]["level"] for name in ("store", "ground", "workspace", "git")] == ["fine"] * 4
 
 
 def test_doctor_finds_a_store_that_others_may_read(saved_box: Box) -> None:
@@ -116,22 +116,22 @@ def test_doctor_finds_a_marker_that_git_would_take(saved_box: Box) -> None:
 def test_doctor_goes_on_after_a_damaged_store(saved_box: Box) -> None:
     (saved_box.store / "format").write_text("nonsense")
 
-    found = checks(saved_box)
+    results = checks(saved_box)
 
-    assert found["store"]["level"] == "problem"
-    assert "verify --repair" in found["store"]["advice"]
-    assert found["space"]["level"] in ("fine", "note")
+    assert results["store"]["level"] == "problem"
+    assert "verify --repair" in results["store"]["advice"]
+    assert results["space"]["level"] in ("fine", "note")
 
 
 def test_doctor_says_once_what_stops_many_checks(saved_box: Box) -> None:
     saved_box.config.parent.mkdir(parents=True, exist_ok=True)
     saved_box.config.write_text("not json")
 
-    said = saved_box.call("doctor")
+    result = saved_box.call("doctor")
 
-    assert said.code == 1
-    assert said.out.count("is not JSON") == 1
-    assert "1 problem found." in said.out
+    assert result.code == 1
+    assert result.out.count("is not JSON") == 1
+    assert "1 problem found." in result.out
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -139,10 +139,10 @@ def test_doctor_finds_a_home_that_takes_no_store(visited: Box) -> None:
     shutil.rmtree(visited.home / ".local")
     shutil.rmtree(visited.project / ".keepfast")
 
-    said = visited.call_as(65534, "doctor")
+    result = visited.call_as(65534, "doctor")
 
-    assert said.code == 1
-    assert f"no write permission for {visited.home}" in said.out
+    assert result.code == 1
+    assert f"no write permission for {visited.home}" in result.out
 
 
 def test_doctor_shows_odd_settings(box: Box) -> None:
@@ -210,15 +210,15 @@ def test_doctor_names_what_the_last_verify_found(saved_box: Box) -> None:
     repaired = saved_box.call("verify", "--repair", "--json").json()
     assert repaired["lost"]
 
-    found = [one for one in _checks(saved_box) if one["name"] == "verified"]
+    results = [one for one in _checks(saved_box) if one["name"] == "verified"]
 
-    assert [one["level"] for one in found] == ["problem"] * len(repaired["lost"])
+    assert [one["level"] for one in results] == ["problem"] * len(repaired["lost"])
     assert saved_box.call("doctor").code == 1
 
 
 def _checks(box: Box) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = box.call("doctor", "--json").json()["checks"]
-    return found
+    check: list[dict[str, str]] = box.call("doctor", "--json").json()["checks"]
+    return check
 
 
 def test_a_client_that_asks_wrongly_is_told_the_commands_own_usage(saved_box: Box) -> None:

@@ -22,7 +22,7 @@ def page(box: Box, *lines: str) -> str:
     for line in lines:
         result = box.call(*line.split(" ")[1:])
         text += f"$ {line}\n{result.out}"
-        text += "".join([f"! {said}\n" for said in result.err.splitlines()])
+        text += "".join([f"! {error_line}\n" for error_line in result.err.splitlines()])
         text += f"exit code {result.code}\n" if result.code else ""
     return box.plain(text)
 

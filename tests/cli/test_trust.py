@@ -244,9 +244,9 @@ def test_a_persons_own_variables_count_as_before(saved_box: Box) -> None:
 
 @pytest.mark.parametrize("agent", [True, False])
 def test_settings_of_an_agent_take_short_names_where_they_tighten(tmp_path: Path, agent: bool) -> None:
-    given = {"KEEPFAST_CAPTURE_EXCLUDE": '["*"]', "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "true"}
+    variables_of_agent = {"KEEPFAST_CAPTURE_EXCLUDE": '["*"]', "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "true"}
 
-    settings = load(str(tmp_path / "none"), given, agent=agent)
+    settings = load(str(tmp_path / "none"), variables_of_agent, agent=agent)
 
     assert (settings["capture.exclude"] == ["*"]) is not agent
     assert settings["hooks.auto_checkpoint_on_clear"] is True
@@ -287,27 +287,29 @@ def test_what_looks_like_our_hooks_in_a_repository_is_none(saved_box: Box, name:
 
 def test_doctor_names_what_a_projects_settings_would_put_into_hooks(saved_box: Box) -> None:
     (saved_box.project / ".claude").mkdir()
-    given = {"XDG_CONFIG_HOME": "/proc/self/cwd", "KEEPFAST_SUPERVISED": "claude-code", "EDITOR": "vi"}
-    (saved_box.project / ".claude/settings.json").write_text(json.dumps({"env": given}))
+    project_variables = {"XDG_CONFIG_HOME": "/proc/self/cwd", "KEEPFAST_SUPERVISED": "claude-code", "EDITOR": "vi"}
+    (saved_box.project / ".claude/settings.json").write_text(json.dumps({"env": project_variables}))
 
-    [found] = [check for check in saved_box.call("doctor", "--json").json()["checks"] if check["name"] == "variables"]
+    [checks] = [check for check in saved_box.call("doctor", "--json").json()["checks"] if check["name"] == "variables"]
 
-    assert found["level"] == "note"
-    assert "KEEPFAST_SUPERVISED, XDG_CONFIG_HOME" in found["text"] and "EDITOR" not in found["text"]
+    assert checks["level"] == "note"
+    assert "KEEPFAST_SUPERVISED, XDG_CONFIG_HOME" in checks["text"] and "EDITOR" not in checks["text"]
 
 
 def test_doctor_finds_a_launcher_that_leaves_hooks_to_another_home(box: Box) -> None:
     """It is of an earlier version, and the folders that we are given are not those of the passwd entry."""
     assert box.call("install", "claude").code == 0
     path = box.home / ".local/share/keepfast/bin/launch"
-    kept = [line for line in path.read_text().splitlines(True) if not line.startswith(("home=", "config=", "data="))]
+    lines_without_folders = [
+        line for line in path.read_text().splitlines(True) if not line.startswith(("home=", "config=", "data="))
+    ]
 
     def levels() -> list[str]:
         checks = box.call("doctor", "--json").json()["checks"]
         return [check["level"] for check in checks if check["name"] == "claude"]
 
     before = levels()
-    path.write_text("".join(kept))
+    path.write_text("".join(lines_without_folders))
 
     assert "problem" not in before and "problem" in levels()
 

@@ -59,12 +59,12 @@ def test_a_folder_is_no_longer_protected_and_its_history_stays(two: Box) -> None
 def test_what_is_to_be_purged_is_named_by_its_last_folder(two: Box) -> None:
     assert two.call("unprotect", "--all", "-y").code == 0
 
-    shown = two.call("purge", "--all", "-n")
-    told = two.call("purge", "--all", "-n", "--json").json()
+    result = two.call("purge", "--all", "-n")
+    answer = two.call("purge", "--all", "-n", "--json").json()
 
-    assert str(two.project) in shown.out
-    assert str(two.project) in [one["was"] for one in told["unprotected"]]
-    assert [one["root"] for one in told["unprotected"]] == [None] * len(told["unprotected"])
+    assert str(two.project) in result.out
+    assert str(two.project) in [one["was"] for one in answer["unprotected"]]
+    assert [one["root"] for one in answer["unprotected"]] == [None] * len(answer["unprotected"])
 
 
 def test_hooks_leave_it_alone_until_init(two: Box) -> None:
@@ -242,8 +242,8 @@ def test_a_copy_is_unprotected_by_itself(saved_box: Box, copied: Path) -> None:
 
 
 def test_after_its_first_save_a_copy_has_a_history_of_its_own(saved_box: Box, copied: Path) -> None:
-    said = saved_box.call("list", cwd=copied)
-    assert (said.code, str(saved_box.project) in said.err) == (14, True)
+    result = saved_box.call("list", cwd=copied)
+    assert (result.code, str(saved_box.project) in result.err) == (14, True)
     assert saved_box.call("save", cwd=copied).code == 0
     assert saved_box.call("purge", "-y", cwd=copied).code == 0
 
@@ -297,8 +297,8 @@ def test_the_history_of_a_folder_that_is_no_longer_protected_is_purged(two: Box,
     (own,) = [one for one in two.call("purge", "--all", "-n", "--json").json()["unprotected"] if one["was"]]
     words = {"inside": (), "path": (str(two.project),), "id": (own["workspace"][:8],)}[way]
 
-    shown = two.call("purge", *words, "-n", "--json")
-    assert (shown.code, [one["was"] for one in shown.json()["unprotected"]]) == (0, [str(two.project)])
+    result = two.call("purge", *words, "-n", "--json")
+    assert (result.code, [one["was"] for one in result.json()["unprotected"]]) == (0, [str(two.project)])
     done = two.call("purge", *words, "-y", "--json")
     assert (done.code, done.json()["unprotected"][0]["checkpoints"]) == (0, 3)
     assert [row["message"] for row in two.call("list", "--all-workspaces", "--json").json()] == ["of the other"]
@@ -330,5 +330,5 @@ def test_doctor_does_not_speak_of_a_store_that_is_not_there(two: Box) -> None:
     assert "would be" not in two.call("doctor").out
     assert two.call("purge", "--all", "-y").code == 0
 
-    (told,) = [one for one in two.call("doctor", "--json").json()["checks"] if one["name"] == "space"]
-    assert "would be" in told["text"]
+    (checks,) = [one for one in two.call("doctor", "--json").json()["checks"] if one["name"] == "space"]
+    assert "would be" in checks["text"]

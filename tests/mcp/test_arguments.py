@@ -33,11 +33,11 @@ WITH_REFERENCE = ("recall", "checkpoint_show", "checkpoint_resume", "checkpoint_
 def objects(schema: Any) -> list[dict[str, Any]]:
     """Every schema of an object, however deep."""
     if isinstance(schema, list):
-        return [found for one in schema for found in objects(one)]
+        return [nested for one in schema for nested in objects(one)]
     if not isinstance(schema, dict):
         return []
     here = [schema] if schema.get("type") == "object" or "properties" in schema else []
-    return here + [found for one in schema.values() for found in objects(one)]
+    return here + [nested for one in schema.values() for nested in objects(one)]
 
 
 async def schemas(agent: Agent) -> dict[str, dict[str, Any]]:
@@ -45,10 +45,10 @@ async def schemas(agent: Agent) -> dict[str, dict[str, Any]]:
 
 
 def test_every_schema_is_closed_and_so_are_the_objects_in_it(saved_box: Box) -> None:
-    found = within(saved_box, schemas)
+    answer = within(saved_box, schemas)
 
-    assert set(found) == set(NEEDED)
-    for name, schema in found.items():
+    assert set(answer) == set(NEEDED)
+    for name, schema in answer.items():
         for one in objects(schema):
             assert one.get("additionalProperties") is False, (name, one)
 
@@ -56,11 +56,11 @@ def test_every_schema_is_closed_and_so_are_the_objects_in_it(saved_box: Box) -> 
 @pytest.mark.parametrize("tool", NEEDED)
 def test_an_unknown_argument_is_an_error_that_names_it_and_the_known_ones(saved_box: Box, tool: str) -> None:
     answer = call(saved_box, tool, **NEEDED[tool], surprise=1)
-    known = within(saved_box, schemas)[tool]["properties"]
+    reply = within(saved_box, schemas)[tool]["properties"]
 
     assert answer.failed
     assert "'surprise'" in answer.text
-    assert all(name in answer.text for name in known)
+    assert all(name in answer.text for name in reply)
     assert len(saved_box.versions()) == 3
 
 
@@ -208,8 +208,8 @@ def test_over_standard_streams_it_is_the_same(saved_box: Box) -> None:
 
 def test_over_http_it_is_the_same(saved_box: Box) -> None:
     async def play(address: str, token: str) -> list[Answer]:
-        known = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
-        async with known, Client(streamable_http_client(address, http_client=known)) as client:
+        credentials = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+        async with credentials, Client(streamable_http_client(address, http_client=credentials)) as client:
             return await refusals(Agent(client))
 
     with started(saved_box, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):

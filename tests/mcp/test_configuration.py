@@ -18,8 +18,8 @@ from .agent import Agent, call, within
 
 def project_file(box: Box) -> dict[str, Any]:
     path = box.project / ".keepfast/config.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    settings: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return settings
 
 
 def test_the_form_is_that_of_the_source(saved_box: Box) -> None:

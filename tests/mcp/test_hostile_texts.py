@@ -42,8 +42,8 @@ def every_answer(box: Box) -> dict[str, Answer]:
         }
         return {name: await agent.call(tool, **arguments) for name, (tool, arguments) in calls.items()}
 
-    found: dict[str, Answer] = within(box, scenario)
-    return found
+    answer: dict[str, Answer] = within(box, scenario)
+    return answer
 
 
 @pytest.mark.parametrize("text", ORDERS, ids=range(len(ORDERS)))
@@ -139,7 +139,7 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(save
                 decisions=[text[:1_000]],
                 next_steps=[text[:1_000]],
             )
-            shown = {
+            texts_by_tool = {
                 "save": saved,
                 "list": await agent.call("checkpoint_list", limit=100),
                 "show": await agent.call("checkpoint_show"),
@@ -147,7 +147,7 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(save
                 "recall": await agent.call("recall", what=attack.name[:500]),
                 "resume": await agent.call("checkpoint_resume"),
             }
-            for name, answer in shown.items():
+            for name, answer in texts_by_tool.items():
                 if answer.failed:
                     assert name == "recall", (name, answer.text[:300])  # a name of several lines is no path
                     continue

@@ -75,14 +75,14 @@ def test_without_the_extra_the_command_says_how_to_get_it(
 ) -> None:
     monkeypatch.chdir(saved_box.project)
     environment = Environment({name.encode(): value.encode() for name, value in saved_box.variables.items()})
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def missing(name: str, *arguments: object) -> int:
-        asked.extend([name, *arguments])
+        calls.extend([name, *arguments])
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
     assert run(["mcp"], environment, lambda: saved_box.now, missing) == 1
     assert "pip install '.[mcp]'" in capsys.readouterr().err
-    assert asked[0] == "mcp"
-    assert asked[1].cwd == str(saved_box.project).encode()
+    assert calls[0] == "mcp"
+    assert calls[1].cwd == str(saved_box.project).encode()
     assert run(["mcp"], environment, lambda: saved_box.now) == 1

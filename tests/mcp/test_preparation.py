@@ -71,9 +71,9 @@ def test_a_previewed_restore_brings_back_those_paths_and_no_others(
     preview = call(saved_box, "checkpoint_restore_preview", reference="v1", paths=["src"])
     saved_box.put("README", "not to be touched\n")
 
-    code, said = person.runs(preview["prepared"]["command"], saved_box.project / "src" if inside else None)
+    code, output = person.runs(preview["prepared"]["command"], saved_box.project / "src" if inside else None)
 
-    assert code == 0, said
+    assert code == 0, output
     assert (saved_box.project / "src/a.py").read_text() == "one\ntwo\nthree\n"
     assert not (saved_box.project / "src/b.py").exists()
     assert (saved_box.project / "README").read_text() == "not to be touched\n"
@@ -85,9 +85,9 @@ def test_a_previewed_restore_of_everything_brings_back_everything(
 ) -> None:
     preview = call(saved_box, "checkpoint_restore_preview", reference="v1", paths=paths)
 
-    code, said = person.runs(preview["prepared"]["command"])
+    code, output = person.runs(preview["prepared"]["command"])
 
-    assert code == 0, said
+    assert code == 0, output
     assert {(step["path"], step["action"]) for step in preview["steps"]} == {
         ("src/a.py", "write"),
         ("src/b.py", "delete"),
@@ -105,9 +105,9 @@ def test_whatever_a_file_is_called_the_shell_hands_it_over_as_it_is(
     saved_box.save("-m", "changed")
 
     preview = call(saved_box, "checkpoint_restore_preview", reference="v4", paths=[os.fsdecode(name)])
-    code, said = person.runs(preview["prepared"]["command"])
+    code, output = person.runs(preview["prepared"]["command"])
 
-    assert code == 0, said
+    assert code == 0, output
     assert path.read_text() == "as it was\n"
     assert "\n" not in preview["prepared"]["command"]
     assert not (saved_box.home / "oops").exists()
@@ -116,20 +116,22 @@ def test_whatever_a_file_is_called_the_shell_hands_it_over_as_it_is(
 def test_a_shell_reads_every_word_of_a_command_as_it_is(saved_box: Box) -> None:
     """Also those that no agent can name, such as a workspace whose path is not UTF-8."""
     words = [*ODD, b"\xff\xfe", b"\x1b[31m", "\u202e".encode(), b"tab\there", b"!x", b"*", b"~", b"a\\nb"]
-    made = command(access(saved_box), words, b"/a \xff/b")
+    command_line = command(access(saved_box), words, b"/a \xff/b")
 
-    shown = subprocess.run(["bash", "-c", 'keepfast() { printf "%s\\0" "$@"; }; ' + made], capture_output=True).stdout
+    result = subprocess.run(
+        ["bash", "-c", 'keepfast() { printf "%s\\0" "$@"; }; ' + command_line], capture_output=True
+    ).stdout
 
-    assert shown.split(b"\0")[:-1] == [b"-C", b"/a \xff/b", *words]
-    assert made.isprintable()
+    assert result.split(b"\0")[:-1] == [b"-C", b"/a \xff/b", *words]
+    assert command_line.isprintable()
 
 
 def test_a_prepared_restore_goes_to_that_checkpoint(saved_box: Box, person: Person) -> None:
     prepared = call(saved_box, "checkpoint_prepare", action="restore", references=["@~1"])
 
-    code, said = person.runs(prepared["command"])
+    code, output = person.runs(prepared["command"])
 
-    assert code == 0, said
+    assert code == 0, output
     assert (saved_box.project / "src/a.py").read_text() == "one\n2\nthree\n"
     assert not (saved_box.project / "src/b.py").exists()
 
@@ -137,9 +139,9 @@ def test_a_prepared_restore_goes_to_that_checkpoint(saved_box: Box, person: Pers
 def test_a_prepared_forgetting_forgets_those_checkpoints(saved_box: Box, person: Person) -> None:
     prepared = call(saved_box, "checkpoint_prepare", action="forget", references=["v1", "@~1", "v1"])
 
-    code, said = person.runs(prepared["command"])
+    code, output = person.runs(prepared["command"])
 
-    assert code == 0, said
+    assert code == 0, output
     assert saved_box.versions() == ["v3"]
 
 
@@ -155,9 +157,9 @@ def test_a_pinned_checkpoint_cannot_be_forgotten_and_the_agent_is_told_so(saved_
 def test_a_prepared_export_writes_a_file_that_can_be_imported(saved_box: Box, person: Person, tmp_path: Path) -> None:
     prepared = call(saved_box, "checkpoint_prepare", action="export", references=["v2", "v3"])
 
-    code, said = person.runs(prepared["command"], saved_box.project)
+    code, output = person.runs(prepared["command"], saved_box.project)
 
-    assert code == 0, said
+    assert code == 0, output
     written = [path for path in saved_box.home.iterdir() if path.suffix == ".keepfast" and path.is_file()]
     assert len(written) == 1
     assert not any(path.suffix == ".keepfast" for path in saved_box.project.iterdir() if path.is_file())
@@ -169,14 +171,14 @@ def test_a_prepared_export_writes_a_file_that_can_be_imported(saved_box: Box, pe
 
 
 def test_an_export_goes_where_it_was_asked_for(saved_box: Box, person: Person) -> None:
-    wanted = saved_box.home / "to take along"
-    prepared = call(saved_box, "checkpoint_prepare", action="export", references=["v1"], file=str(wanted))
+    export_file = saved_box.home / "to take along"
+    prepared = call(saved_box, "checkpoint_prepare", action="export", references=["v1"], file=str(export_file))
 
-    code, said = person.runs(prepared["command"])
+    code, output = person.runs(prepared["command"])
 
-    assert code == 0, said
-    assert wanted.is_file()
-    assert call(saved_box, "checkpoint_prepare", action="export", references=["v1"], file=str(wanted)).failed
+    assert code == 0, output
+    assert export_file.is_file()
+    assert call(saved_box, "checkpoint_prepare", action="export", references=["v1"], file=str(export_file)).failed
     assert call(saved_box, "checkpoint_prepare", action="export", references=["v1"], file="/nowhere/x").failed
     assert call(saved_box, "checkpoint_prepare", action="forget", references=["v1"], file="x").failed
 
@@ -200,8 +202,8 @@ def test_a_prepared_setting_is_in_force_afterwards(saved_box: Box, person: Perso
     assert answer["success"] is False
 
     for one in answer["prepared"]:
-        code, said = person.runs(one["command"])
-        assert code == 0, said
+        code, output = person.runs(one["command"])
+        assert code == 0, output
 
     assert saved_box.call("config", "get", key, "--json").json()["value"] == value
     assert call(saved_box, "checkpoint_configure", settings={key: value})["success"] is True
@@ -218,8 +220,8 @@ def test_where_the_projects_file_wins_the_prepared_commands_take_it_out(
 
     answer = call(saved_box, "checkpoint_configure", auto_checkpoint_on_clear=False)
     for one in answer["prepared"]:
-        code, said = person.runs(one["command"])
-        assert code == 0, said
+        code, output = person.runs(one["command"])
+        assert code == 0, output
 
     assert answer["success"] is False
     assert str(saved_box.project / ".keepfast/config.json") in answer["prepared"][0]["why"]
@@ -260,8 +262,8 @@ def test_a_server_with_its_own_settings_file_and_store_prepares_commands_for_tho
         return [restore["prepared"]["command"], loose["prepared"][0]["command"]]
 
     for one in within(box, scenario, config=str(config), store=str(store)):
-        code, said = Person(box).runs(one)
-        assert code == 0, said
+        code, output = Person(box).runs(one)
+        assert code == 0, output
 
     assert (box.project / "a").read_text() == "one\n"
     assert box.call(*flags, "config", "get", "hooks.verify_before_clear").out == "false\n"

@@ -97,33 +97,33 @@ def ask(address: str, headers: dict[str, str], message: dict[str, Any] = HELLO) 
 
 def test_over_http_only_the_token_opens_and_only_our_own_name(saved_box: Box) -> None:
     token_file = saved_box.home / ".local/share/keepfast/mcp.token"
-    with started(saved_box, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, said):
+    with started(saved_box, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, banner):
         token = token_file.read_text().strip()
-        known = {"Authorization": f"Bearer {token}"}
+        credentials = {"Authorization": f"Bearer {token}"}
         answers = {
-            "right": ask(address, known)[0],
+            "right": ask(address, credentials)[0],
             "none": ask(address, {})[0],
             "wrong": ask(address, {"Authorization": "Bearer " + "x" * len(token)})[0],
             "half": ask(address, {"Authorization": f"Bearer {token[:-1]}"})[0],
-            "other name": ask(address, {**known, "Host": "evil.example"})[0],
-            "other page": ask(address, {**known, "Origin": "http://evil.example"})[0],
+            "other name": ask(address, {**credentials, "Host": "evil.example"})[0],
+            "other page": ask(address, {**credentials, "Origin": "http://evil.example"})[0],
         }
-        told = ask(address, known)[1]
+        initialized = ask(address, credentials)[1]
 
-    assert said == [f"The token is in {token_file}."]
+    assert banner == [f"The token is in {token_file}."]
     assert token_file.stat().st_mode & 0o777 == 0o600
     assert answers == {"right": 200, "none": 401, "wrong": 401, "half": 401, "other name": 421, "other page": 403}
-    assert "keepfast saves checkpoints" in told
+    assert "keepfast saves checkpoints" in initialized
 
 
 def test_a_token_that_others_may_read_or_guess_is_refused(saved_box: Box) -> None:
-    for content, mode, said in (("x" * 40, 0o644, "Other users can read"), ("guess", 0o600, "too short")):
+    for content, mode, message in (("x" * 40, 0o644, "Other users can read"), ("guess", 0o600, "too short")):
         token = saved_box.home / "token"
         token.write_text(content)
         token.chmod(mode)
         refused = saved_box.run("mcp", "--http", "--port", "0", "--token-file", str(token))
         assert refused.code == 1
-        assert said in refused.err
+        assert message in refused.err
         assert content not in refused.err
 
 

@@ -88,8 +88,8 @@ int twice(int value) {
 
 
 def text_of(lines: str, name: str) -> list[str]:
-    found = definitions(lines.split("\n"), name)
-    return ["\n".join(lines.split("\n")[one.first - 1 : one.last]) for one in found]
+    spans = definitions(lines.split("\n"), name)
+    return ["\n".join(lines.split("\n")[one.first - 1 : one.last]) for one in spans]
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def text_of(lines: str, name: str) -> list[str]:
     ],
 )
 def test_a_definition_is_found_whole(source: str, name: str, begin: str, end: str) -> None:
-    found = text_of(source, name)
+    definition = text_of(source, name)
 
-    assert found, name
-    assert found[0].startswith(begin)
-    assert found[0].split("\n")[-1] == end
+    assert definition, name
+    assert definition[0].startswith(begin)
+    assert definition[0].split("\n")[-1] == end
 
 
 def test_a_use_is_no_definition() -> None:
@@ -150,14 +150,14 @@ def test_a_path_gives_the_file_from_disk_and_both_where_they_differ(saved_box: B
     saved_box.put("src/a.py", "one\nTWO\nthree\n")
     changed = call(saved_box, "recall", what="src/a.py")
     (saved_box.project / "src/a.py").unlink()
-    gone = call(saved_box, "recall", what="src/a.py")
+    answer = call(saved_box, "recall", what="src/a.py")
 
     assert texts(same) == [("src/a.py", "disk", "same", "one\n2\nthree")]
     assert texts(changed) == [
         ("src/a.py", "disk", "changed", "one\nTWO\nthree"),
         ("src/a.py", "checkpoint", "changed", "one\n2\nthree"),
     ]
-    assert texts(gone) == [("src/a.py", "checkpoint", "gone", "one\n2\nthree")]
+    assert texts(answer) == [("src/a.py", "checkpoint", "gone", "one\n2\nthree")]
 
 
 @pytest.mark.parametrize("what", ["a.py", "./src/a.py", "src//a.py", "src/../src/a.py"])

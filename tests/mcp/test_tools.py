@@ -36,17 +36,17 @@ def test_a_save_keeps_what_the_agent_states(saved_box: Box) -> None:
         next_steps=["Add token refresh", "Update docs"],
         tags=["auth", "auth"],
     )
-    shown = call(saved_box, "checkpoint_show")
+    answer = call(saved_box, "checkpoint_show")
 
     assert saved["checkpoint"]["version"] == "v4"
     assert (saved["checkpoint"]["message"], saved["checkpoint"]["tags"]) == (
         "JWT middleware done\n\nTests pass.",
         ["auth"],
     )
-    assert shown["summary"] == "JWT middleware done"
-    assert "current_task" not in shown["notes"]["analysis"]
-    assert shown["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
-    assert shown["notes"]["stated"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
+    assert answer["summary"] == "JWT middleware done"
+    assert "current_task" not in answer["notes"]["analysis"]
+    assert answer["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
+    assert answer["notes"]["stated"]["decisions"] == answer["key_points"] == ["Use HS256 for now"]
     listed = saved_box.call("list", "--json").json()[0]
     assert (listed["version"], listed["trigger"], listed["created_by"]) == ("v4", "manual", "system")
 
@@ -59,13 +59,13 @@ def test_a_save_keeps_the_task_and_what_stands_in_its_way(saved_box: Box) -> Non
         current_task="Token  refresh",
         blockers=["No key for staging", " "],
     )
-    shown, told = call(saved_box, "checkpoint_show"), call(saved_box, "checkpoint_resume")
+    answer, reply = call(saved_box, "checkpoint_show"), call(saved_box, "checkpoint_resume")
     state = saved_box.call("show", "--json").json()["state"]["analysis"]
 
-    assert shown["summary"] == "JWT middleware done"
-    assert shown["notes"]["analysis"] == {"current_task": "Token refresh", "blockers": ["No key for staging"]}
+    assert answer["summary"] == "JWT middleware done"
+    assert answer["notes"]["analysis"] == {"current_task": "Token refresh", "blockers": ["No key for staging"]}
     assert (state["current_task"], state["blockers"]) == ("Token refresh", ["No key for staging"])
-    assert "## Current Task\nToken refresh\n" in told["text"] and "No key for staging" in told["text"]
+    assert "## Current Task\nToken refresh\n" in reply["text"] and "No key for staging" in reply["text"]
 
 
 def test_a_save_of_an_unchanged_tree_is_a_version_all_the_same(saved_box: Box) -> None:
@@ -110,9 +110,9 @@ def test_a_key_in_a_summary_is_struck_out_before_the_summary_is_cut(saved_box: B
         saved_box, "checkpoint_save", summary=f"{'x' * (before - 1)} {key} is the key", decisions=[f"{'y ' * 90} {key}"]
     )
 
-    told = json.dumps([saved_box.call("show", "latest", "--json").json(), saved_box.call("list", "--json").json()])
-    told += call(saved_box, "checkpoint_show", reference="latest").text + call(saved_box, "checkpoint_resume").text
-    assert not [at for at in range(len(key) - 8) if key[at : at + 8] in told]
+    answer = json.dumps([saved_box.call("show", "latest", "--json").json(), saved_box.call("list", "--json").json()])
+    answer += call(saved_box, "checkpoint_show", reference="latest").text + call(saved_box, "checkpoint_resume").text
+    assert not [at for at in range(len(key) - 8) if key[at : at + 8] in answer]
 
 
 @pytest.mark.parametrize("saved_before", [True, False])
@@ -123,24 +123,24 @@ def test_values_of_sealed_files_are_redacted_in_all_that_is_stated(saved_box: Bo
     saved_box.put("conf/db.yaml", f"db:\n  password: {values[1]}\n")
     if saved_before:
         saved_box.save("-m", "settings")
-    said = f"set to {values[0]} and {values[1]}"
+    statement = f"set to {values[0]} and {values[1]}"
 
     call(
         saved_box,
         "checkpoint_save",
-        summary=f"{said} {'x' * 20} {said}",
-        description=said,
-        current_task=said,
-        blockers=[said],
-        decisions=[said],
-        next_steps=[said],
+        summary=f"{statement} {'x' * 20} {statement}",
+        description=statement,
+        current_task=statement,
+        blockers=[statement],
+        decisions=[statement],
+        next_steps=[statement],
         tags=[values[0]],
     )
 
-    told = json.dumps([saved_box.call("show", "latest", "--json").json(), saved_box.call("list", "--json").json()])
-    told += call(saved_box, "checkpoint_show", reference="latest").text
-    assert "set to [redacted:secret] and [redacted:secret]" in told
-    assert not [value for value in values if value[:8] in told]
+    answer = json.dumps([saved_box.call("show", "latest", "--json").json(), saved_box.call("list", "--json").json()])
+    answer += call(saved_box, "checkpoint_show", reference="latest").text
+    assert "set to [redacted:secret] and [redacted:secret]" in answer
+    assert not [value for value in values if value[:8] in answer]
 
 
 def test_a_list_is_newest_first_and_pages(saved_box: Box) -> None:
@@ -255,13 +255,13 @@ def test_a_preview_says_what_a_restore_would_do_and_changes_nothing(saved_box: B
 def test_a_preview_names_what_was_left_out_and_is_missing(saved_box: Box) -> None:
     saved_box.put("node_modules/a/index.js", "x")
     saved_box.save("-m", "fourth")
-    there = call(saved_box, "checkpoint_restore_preview", reference="v4")
+    answer = call(saved_box, "checkpoint_restore_preview", reference="v4")
     (saved_box.project / "node_modules/a/index.js").unlink()
     (saved_box.project / "node_modules/a").rmdir()
     (saved_box.project / "node_modules").rmdir()
     missing = call(saved_box, "checkpoint_restore_preview", reference="v4")
 
-    assert there["missing"] == []
+    assert answer["missing"] == []
     assert [one.partition(":")[0] for one in missing["missing"]] == ["node_modules"]
     assert missing["steps"] == []
 
@@ -312,11 +312,11 @@ def test_the_server_says_how_it_is_meant_to_be_used(saved_box: Box) -> None:
     async def instructions(agent: Agent) -> str:
         return agent.client.instructions or ""
 
-    said = within(saved_box, instructions)
+    answer = within(saved_box, instructions)
 
     for word in ("checkpoint_save", "recall", "data", "cannot restore"):
-        assert word in said
-    assert len(said) < 1_000
+        assert word in answer
+    assert len(answer) < 1_000
 
 
 @pytest.mark.parametrize(
@@ -347,8 +347,8 @@ def test_what_cannot_be_answered_is_a_sentence(saved_box: Box, tool: str, argume
 def test_outside_of_a_workspace_every_tool_says_so(box: Box) -> None:
     for tool in (*READING, "checkpoint_save", "checkpoint_configure"):
         needed = {"summary": "x", "text": "x", "what": "x", "action": "forget", "references": ["v1"]}
-        wanted = {"checkpoint_save": ["summary"], "checkpoint_search": ["text"], "recall": ["what"]}
-        keys = ["action", "references"] if tool == "checkpoint_prepare" else wanted.get(tool, [])
+        required = {"checkpoint_save": ["summary"], "checkpoint_search": ["text"], "recall": ["what"]}
+        keys = ["action", "references"] if tool == "checkpoint_prepare" else required.get(tool, [])
         answer = call(box, tool, **{key: needed[key] for key in keys})
         assert answer.failed
         assert "keepfast init" in answer.text
