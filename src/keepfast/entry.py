@@ -87,9 +87,9 @@ def _take_over(environment: Environment) -> None:
 
     line = "" if environment.is_agents() else take_over(environment)
     if line:
-        from keepfast.cli.client_files import renew_for_new_name
+        from keepfast.cli.client_files import update_for_new_name
 
-        renew_for_new_name(environment, line)
+        update_for_new_name(environment, line)
 
 
 def start(name: str, *arguments: object) -> int:

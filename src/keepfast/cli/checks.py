@@ -414,7 +414,7 @@ def _claude(session: Session) -> Findings:
     """Check the hooks in the client's settings files: those that cannot start fail silently."""
     from keepfast.agents.claude.installer import look
     from keepfast.agents.launcher import place_of
-    from keepfast.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
+    from keepfast.cli.client_files import SCOPES, launcher_path, missing_files, read, settings_path
 
     launchers: set[str] = set()
     at_home = session.environment.folders == default_folders()
@@ -423,7 +423,7 @@ def _claude(session: Session) -> Findings:
         commands = [*hooks.commands, *([hooks.statusline] if hooks.statusline else [])]
         places = [place_of(command) for command in commands]
         launchers.update(filter(None, places))
-        missing = [word for command in commands for word in gone(command)]
+        missing = [word for command in commands for word in missing_files(command)]
         if missing:
             yield PROBLEM, f"{path} names {missing[0]}, which no longer exists.", "Run `keepfast install claude`."
         elif hooks.disabled and commands:
@@ -495,17 +495,17 @@ def _is_unsafe(name: str) -> bool:
 def _launcher(path: str, own_folders: Folders) -> Findings:
     """Check that a launcher is intact and starts the hook: it is silent if it does not find keepfast."""
     from keepfast.agents.launcher import folders, named
-    from keepfast.cli.client_files import harm, last_failure, read, start_of
+    from keepfast.cli.client_files import last_failure, launcher_problem, read, start_problem
 
     if not os.path.exists(path):
         return  # `_claude` reports the settings that name it
     advice = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
-    wrong = harm(path)
+    wrong = launcher_problem(path)
     if wrong:
         yield PROBLEM, f"{wrong}: hooks do nothing.", advice
         return
     missing = [file for file in named(read(path).text) if not os.access(file, os.R_OK)]
-    problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_of([path])
+    problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_problem([path])
     failed = last_failure(path)
     if problem:
         yield PROBLEM, problem, advice

@@ -37,7 +37,7 @@ class Unsaved(NamedTuple):
     folders: int
     """Folders created, deleted or changed; shown only if no file changed."""
     talk: bool
-    """Did the conversation of another session continue since its last checkpoint?"""
+    """Whether the conversation of another session continued since its last checkpoint."""
 
     def __bool__(self) -> bool:
         return bool(self.files or self.folders or self.talk)

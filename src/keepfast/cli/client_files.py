@@ -108,17 +108,17 @@ def remove(settings: File) -> None:
 
 
 def _replace(path: str, text: str, mode: int) -> None:
-    beside = f"{path}.{os.getpid()}"
+    temporary = f"{path}.{os.getpid()}"
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(text.encode("utf-8"))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     finally:
-        if os.path.lexists(beside):
-            os.unlink(beside)
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
 
 
 def hook_command() -> list[str]:
@@ -172,7 +172,7 @@ def write_launcher(session: Session, user: str = "") -> str:
     return path
 
 
-def renew_launcher(session: Session) -> bool:
+def upgrade_launcher(session: Session) -> bool:
     """Rewrite a launcher of an earlier version; return whether there was one."""
     path = launcher_path(session)
     text = _text_of(path)
@@ -182,7 +182,7 @@ def renew_launcher(session: Session) -> bool:
     return True
 
 
-def renew_for_new_name(environment: Environment, line: str) -> None:
+def update_for_new_name(environment: Environment, line: str) -> None:
     """Print what was taken over from the former name, and update launcher and plugin file to start this version."""
     print(f"keepfast: {line}", file=sys.stderr)
     session = Session(environment, now_ns, 0.0)
@@ -217,13 +217,13 @@ def _own_settings(session: Session) -> list[str]:
     return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in recorded]
 
 
-def mend_launcher(session: Session) -> tuple[str, str]:
+def repair_launcher(session: Session) -> tuple[str, str]:
     """Rewrite the launcher if the user's hooks name it and it is missing or damaged.
 
     Return who names it and what was wrong with it; two empty texts if nothing was done.
     """
     path = launcher_path(session)
-    wrong = harm(path)
+    wrong = launcher_problem(path)
     if not wrong or session.environment.is_agents():
         return "", ""
     own = settings_path(session, "user")
@@ -238,7 +238,7 @@ def mend_launcher(session: Session) -> tuple[str, str]:
     return "", ""
 
 
-def not_starting(session: Session) -> str:
+def hooks_problem(session: Session) -> str:
     """Return why the user's hooks do not start and what to do; empty if they start, or if there are none."""
     from keepfast.agents.claude.installer import look
 
@@ -250,20 +250,20 @@ def not_starting(session: Session) -> str:
         if hooks.disabled and hooks.commands:
             return f"Hooks in {path} do not start, so nothing is saved automatically: `disableAllHooks` is set there."
         for command in hooks.commands:
-            wrong = _obstacle(command)
+            wrong = _hook_problem(command)
             if wrong:
                 text = f"Hooks in {path} do not start, so nothing is saved automatically: {wrong}."
                 return f"{text} Run `keepfast install claude` to fix it."
-    wrong = _obstacle(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
+    wrong = _hook_problem(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
     if wrong:
         text = f"The plugin's hooks do not start, so nothing is saved automatically: {wrong}."
         return f"{text} Run `keepfast install claude --plugin` to fix it."
     return ""
 
 
-def about_hooks(session: Session) -> str:
+def hooks_summary(session: Session) -> str:
     """Return that the user's hooks do not start or are not installed, and what to do; empty if they start."""
-    if text := not_starting(session):
+    if text := hooks_problem(session):
         return text
     if PLUGIN in users(session) or any(_commands(path) for path in _own_settings(session)):
         return ""
@@ -272,13 +272,13 @@ def about_hooks(session: Session) -> str:
 
 
 @contextmanager
-def hooks_in_hint(session: Session) -> Iterator[None]:
+def hint_about_hooks(session: Session) -> Iterator[None]:
     """Add the state of the hooks to the hint of an `Unreachable` error: hooks themselves fail silently."""
     try:
         yield
     except Unreachable as error:
         try:
-            more = about_hooks(session) or "Until then the client's hooks save nothing."
+            more = hooks_summary(session) or "Until then the client's hooks save nothing."
         except Failed:
             more = ""  # a settings file cannot be read
         error.hint = f"{error.hint} {more}".strip()
@@ -295,15 +295,17 @@ def _commands(path: str) -> list[str]:
         return []
 
 
-def _obstacle(command: str) -> str:
+def _hook_problem(command: str) -> str:
     """Return why a hook's command cannot start; empty if it can."""
     place = launcher.place_of(command)
     if place:
-        return harm(place) or "".join(f"{file} no longer exists" for file in _lacking(place)[:1])
-    return "".join(f"{file} no longer exists" for file in gone(command)[:1])
+        return launcher_problem(place) or "".join(
+            f"{file} no longer exists" for file in _missing_files_of_launcher(place)[:1]
+        )
+    return "".join(f"{file} no longer exists" for file in missing_files(command)[:1])
 
 
-def harm(path: str) -> str:
+def launcher_problem(path: str) -> str:
     """Return what is wrong with the launcher file; empty if it is intact and executable."""
     if not os.path.exists(path):
         return f"{path} no longer exists"
@@ -320,7 +322,7 @@ def _text_of(path: str) -> str:
         return ""
 
 
-def gone(command: str) -> list[str]:
+def missing_files(command: str) -> list[str]:
     """Return the missing files that a hook's command needs."""
     import shlex
 
@@ -329,12 +331,12 @@ def gone(command: str) -> list[str]:
     return [word for word in words if not os.path.exists(word)]
 
 
-def _lacking(place: str) -> list[str]:
+def _missing_files_of_launcher(place: str) -> list[str]:
     """Return the missing files that the launcher at `place` needs."""
     return [file for file in launcher.named(_text_of(place)) if file and not os.access(file, os.R_OK)]
 
 
-def drop_launcher(session: Session, user: str) -> bool:
+def release_launcher(session: Session, user: str) -> bool:
     """Remove `user` from those that name the launcher, and the launcher after the last one; return whether it is gone."""
     path = launcher_path(session)
     rest = sorted(name for name in users(session) if name != user and (name == PLUGIN or _names(name, path)))
@@ -348,7 +350,7 @@ def drop_launcher(session: Session, user: str) -> bool:
     return True
 
 
-def start_of(command: list[str]) -> str:
+def start_problem(command: list[str]) -> str:
     """Run the hook once with an event that has no effect; return why it does not start, empty if it does."""
     import subprocess
 
@@ -422,5 +424,5 @@ def is_at_home(session: Session) -> bool:
     return session.environment.folders[0] == default_folders()[0]
 
 
-def forget_interpreter(session: Session) -> None:
+def remove_interpreter_file(session: Session) -> None:
     _remove(interpreter_file(session))

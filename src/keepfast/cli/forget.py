@@ -53,7 +53,7 @@ def forget(
         return 0
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
-        if not session.agreed(
+        if not session.confirm(
             f"Forget {len(chosen):,} checkpoints? This cannot be undone."
             if len(chosen) > 1
             else "Forget it? This cannot be undone.",

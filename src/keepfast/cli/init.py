@@ -29,7 +29,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     Checkpoints are saved in the store, outside of DIR. DIR gets only a small folder .keepfast, which git ignores. If
     the store was moved, give its new path with --store.
     """
-    from keepfast.cli.client_files import hooks_in_hint, mend_launcher, renew_launcher
+    from keepfast.cli.client_files import hint_about_hooks, repair_launcher, upgrade_launcher
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import marker, show
 
@@ -39,7 +39,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
             ("Run `keepfast init --moved` in that folder in a terminal."),
         )
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder or ".")))
-    with hooks_in_hint(session):
+    with hint_about_hooks(session):
         engine = session.engine_for(None if new_store else root)
         refuse_whole(root, engine.home)
         shared = _is_shared(engine.place)
@@ -50,12 +50,12 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
             workspace = engine.follow(root)
         else:
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
-    session.say_renewed()
+    session.remark_rewritten_marker()
     was_known = marker_before is not None and marker_before[0] == workspace
     store = engine.place.path
     checkpoints = engine.repository().count(workspace)
-    hooked, wrong = mend_launcher(session)
-    renew_launcher(session)
+    hooked, wrong = repair_launcher(session)
+    upgrade_launcher(session)
     closed = _closed(engine)
     if session.json:
         facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not was_known}
@@ -126,8 +126,8 @@ def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
 def _is_shared(place: Place) -> bool:
     """Return whether the store exists outside our data folder and this home folder has never used it."""
     identity = id_or_empty(place.path)
-    beside = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
-    return bool(identity) and not beside and identity not in [its for its, _ in read_pairs(place.list)]
+    is_next_to_keys = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
+    return bool(identity) and not is_next_to_keys and identity not in [its for its, _ in read_pairs(place.list)]
 
 
 def _closed(engine: Engine) -> list[str]:
@@ -156,7 +156,7 @@ def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
     if session.json or session.environment.is_agents() or not sys.stdin.isatty():
         session.remark(f"{elsewhere} If you moved it, run `keepfast init --moved`.")
         return False
-    return session.agreed(f"{elsewhere} Was it moved here?", False)
+    return session.confirm(f"{elsewhere} Was it moved here?", False)
 
 
 def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
@@ -167,7 +167,7 @@ def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> 
         if session.json or not sys.stdin.isatty():
             raise
         engine = session.engine_for(None)
-        if not session.agreed(f"{error} {error.hint} Start a new history in {engine.place.path}?", False):
+        if not session.confirm(f"{error} {error.hint} Start a new history in {engine.place.path}?", False):
             raise
         return engine, _adopt(engine, root, True)
 

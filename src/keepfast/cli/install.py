@@ -11,8 +11,6 @@ from keepfast.cli.client_files import (
     PLUGIN,
     SCOPES,
     backup_path,
-    drop_launcher,
-    forget_interpreter,
     has_first_copy,
     hook_command,
     interpreter_file,
@@ -21,9 +19,11 @@ from keepfast.cli.client_files import (
     launcher_path,
     read,
     record,
+    release_launcher,
     remove,
+    remove_interpreter_file,
     settings_path,
-    start_of,
+    start_problem,
     write,
     write_launcher,
 )
@@ -192,7 +192,7 @@ def _write_settings(session: Session, settings: File, text: str | None, backup: 
     elif text != settings.text:
         write(settings, text, backup)
     if not is_used:
-        drop_launcher(session, settings.path)
+        release_launcher(session, settings.path)
 
 
 def _changed_events(before: Any, after: Any) -> list[str]:
@@ -243,7 +243,7 @@ def _list(session: Session) -> None:
 
 def _check_start(command: list[str]) -> None:
     """Raise `Failed` if the hook does not start: it would fail at every event."""
-    problem = start_of(command)
+    problem = start_problem(command)
     if problem:
         raise Failed(problem, "See `keepfast doctor`.")
 
@@ -269,8 +269,8 @@ def _prepare_plugin(session: Session, dry_run: bool) -> None:
 
 def _drop_plugin(session: Session, dry_run: bool) -> None:
     path = interpreter_file(session)
-    if not dry_run and drop_launcher(session, PLUGIN):
-        forget_interpreter(session)
+    if not dry_run and release_launcher(session, PLUGIN):
+        remove_interpreter_file(session)
     if session.json:
         write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": None})
         return

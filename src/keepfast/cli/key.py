@@ -124,7 +124,7 @@ def rotate(session: Session, yes: bool, dry_run: bool) -> None:
     if dry_run:
         _show_rotation(session, sealer)
         return
-    if not session.agreed("Replace the key? Copies of the old key cannot decrypt anything sealed from now on.", yes):
+    if not session.confirm("Replace the key? Copies of the old key cannot decrypt anything sealed from now on.", yes):
         return
     new_set = sealer.keys.rotate()
     closed = [key_set for key_set, opens in sealer.keys.sets() if not opens]

@@ -198,7 +198,7 @@ def _run(
             raise conflict(preview.conflicts)
         if not yes:
             _show(session, preview, what, missing=missing())
-        said_no = not session.agreed(f"Restore {what}?", yes)
+        said_no = not session.confirm(f"Restore {what}?", yes)
         return not said_no
 
     with session.progress("Restoring") as progress:

@@ -100,7 +100,7 @@ def _save(
         return _save_quietly(session, event)
     from keepfast.workspace.marker import show
 
-    _ask_about_a_move(session)
+    _ask_about_move(session)
     with session.progress("Saving") as progress:
         session.engine.progress = progress
         outcome = session.engine.handle(event)
@@ -111,16 +111,16 @@ def _save(
     return 0
 
 
-def _ask_about_a_move(session: Session) -> None:
+def _ask_about_move(session: Session) -> None:
     """Ask whether a folder with another folder's marker was moved. If nobody can answer, it starts a new history."""
     try:
         session.engine.known(session.cwd, adopting=True)
-        session.say_renewed()
+        session.remark_rewritten_marker()
     except Elsewhere as apart:
         if apart.copied:
             return
         try:
-            session.settle_move(apart)
+            session.ask_about_move(apart)
         except Elsewhere:
             session.remark(
                 f"{apart} This starts a separate history. If you moved the folder, run `keepfast init --moved`."
@@ -131,7 +131,7 @@ def _save_quietly(session: Session, event: Event) -> int:
     """Save for a hook: print nothing unless the save failed. Skipped and failed saves become notices for `status`."""
     if not event.cwd:
         return 0
-    session.go_on_by_last_good()
+    session.use_last_good_settings()
     engine = session.engine
     if session.settings.broken:
         engine.note_once(event.cwd, "noticed", event.trigger, session.settings.warnings[0])

@@ -122,7 +122,7 @@ class Session:
         """
         return self._load(lenient=False)
 
-    def go_on_by_last_good(self) -> None:
+    def use_last_good_settings(self) -> None:
         """Replace a broken settings file by the last valid one, as hooks do: nobody is present to fix it."""
         self.__dict__["settings"] = self._load(lenient=True)
 
@@ -217,9 +217,9 @@ class Session:
         try:
             root, row = self.engine.root(self.cwd)
         except Elsewhere as elsewhere:
-            self.settle_move(elsewhere)
+            self.ask_about_move(elsewhere)
             root, row = self.engine.root(self.cwd)
-        self.say_renewed()
+        self.remark_rewritten_marker()
         from keepfast.state.pending_events import names
 
         if names(self.engine.place.folder(row.id)):
@@ -228,7 +228,7 @@ class Session:
             return root, settled(self.engine, row, patience)
         return root, row
 
-    def say_renewed(self) -> None:
+    def remark_rewritten_marker(self) -> None:
         if self.engine.renewed:
             from keepfast.workspace.marker import show
 
@@ -237,14 +237,14 @@ class Session:
                 f"The marker in {renewed} belonged to another folder. It was rewritten, and the history continues."
             )
 
-    def settle_move(self, elsewhere: Elsewhere) -> None:
+    def ask_about_move(self, elsewhere: Elsewhere) -> None:
         """Ask whether the folder was moved: if so, continue its history, else start a new one.
 
         Raises `elsewhere` if the folder is known to be a copy, or if there is nobody to ask.
         """
         if elsewhere.copied or self.json or self.environment.is_agents() or not sys.stdin.isatty():
             raise elsewhere
-        if self.agreed(f"{elsewhere} Was it moved here?", False):
+        if self.confirm(f"{elsewhere} Was it moved here?", False):
             self.engine.follow(elsewhere.root)
         else:
             self.engine.separate(elsewhere)
@@ -328,7 +328,7 @@ class Session:
             self._progress.clear()
             self._progress = None
 
-    def agreed(self, question: str, yes: bool) -> bool:
+    def confirm(self, question: str, yes: bool) -> bool:
         """Ask for confirmation, unless `yes`. Raises `Usage` if stdin is not a terminal."""
         if yes:
             return True

@@ -67,13 +67,13 @@ def status(session: Session) -> None:
 def _collect(session: Session) -> WorkspaceStatus:
     from keepfast.app.inspect import not_covered
     from keepfast.app.restore import Restorer
-    from keepfast.cli.client_files import hooks_in_hint, last_failure, launcher_path, not_starting
+    from keepfast.cli.client_files import hint_about_hooks, hooks_problem, last_failure, launcher_path
     from keepfast.state.notices import read
     from keepfast.store.maintenance.space import store_size
     from keepfast.store.rows import Query
 
     try:
-        with hooks_in_hint(session):
+        with hint_about_hooks(session):
             root, row = session.workspace(patience=0)
     except NoWorkspace as error:
         raise NoWorkspace(str(error), _how_to_protect(session)) from None
@@ -100,7 +100,7 @@ def _collect(session: Session) -> WorkspaceStatus:
             standing.changes, standing.remarks = _changes(session, root, row, standing.base)
         except KeepfastError as error:
             standing.changes, standing.remarks = None, [f"Unsaved changes are unknown: {error}"]
-    standing.remarks = [*standing.remarks, *_keys(session), *filter(None, [not_starting(session)])]
+    standing.remarks = [*standing.remarks, *_keys(session), *filter(None, [hooks_problem(session)])]
     return standing
 
 
@@ -180,7 +180,7 @@ def _restore_advice(restore: Unfinished) -> str:
 
 def _how_to_protect(session: Session) -> str:
     """Return the hint for a folder that is not protected."""
-    from keepfast.cli.client_files import about_hooks
+    from keepfast.cli.client_files import hooks_summary
     from keepfast.workspace.adoption import root_for
     from keepfast.workspace.marker import git_root, show
 
@@ -193,8 +193,8 @@ def _how_to_protect(session: Session) -> str:
         return "It was unprotected by `keepfast unprotect`. Run `keepfast init` to protect it again."
     if root is None:
         return f"Run `keepfast init {show(folder)}`. The setting `adopt` keeps hooks from doing it."
-    if hooks_problem := about_hooks(session):
-        return f"Run `keepfast init {show(root)}`. {hooks_problem}"
+    if problem := hooks_summary(session):
+        return f"Run `keepfast init {show(root)}`. {problem}"
     return f"Run `keepfast init {show(root)}`, or let hooks do it at their first event."
 
 

@@ -72,7 +72,7 @@ def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_r
         return
 
     def ask(target: CheckpointRow) -> bool:
-        return session.agreed(f"Restore the task to v{target.version}? The state now is saved first.", yes)
+        return session.confirm(f"Restore the task to v{target.version}? The state now is saved first.", yes)
 
     with tasks_of(session, "restore") as tasks:
         done = tasks.restore(ref, checkpoint, conversation=not only_files, ask=ask)

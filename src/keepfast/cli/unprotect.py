@@ -42,7 +42,7 @@ def unprotect(
         return 0
     if everything and chosen:
         _show(session, chosen, "Stop protecting" if yes else "Would stop protecting")
-        if not session.agreed("Stop protecting all of them?", yes):
+        if not session.confirm("Stop protecting all of them?", yes):
             raise Failed("Nothing changed.")
     for workspace in chosen:
         departure.unprotect(session.engine, workspace)
@@ -89,7 +89,7 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
         _answer(session, chosen, dry_run=True, purged=True, everything=everything)
         return 0
     what = f"the store {path} and everything in it" if everything else "all of it"
-    if not session.agreed(f"Delete {what}? This cannot be undone.", yes):
+    if not session.confirm(f"Delete {what}? This cannot be undone.", yes):
         raise Failed("Nothing was deleted.")
     if everything:
         left = departure.purge_everything(session.engine, chosen)

@@ -134,8 +134,8 @@ def program(environment: Environment) -> str:
     import sys
     from shlex import join
 
-    beside = sys.executable.rpartition("/")[0] + "/keepfast"
-    return join([beside] if access(beside, X_OK) else [sys.executable, "-m", "keepfast"])
+    own_program = sys.executable.rpartition("/")[0] + "/keepfast"
+    return join([own_program] if access(own_program, X_OK) else [sys.executable, "-m", "keepfast"])
 
 
 def now_ns() -> int:
