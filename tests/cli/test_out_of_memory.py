@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from keepfast.cli.exit_codes import _explained
+from keepfast.cli.exit_codes import _to_keepfast_error
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError, OutOfMemory, sentence, shortage
 from keepfast.store.compression import Workers
@@ -130,8 +130,8 @@ def test_a_command_that_cannot_even_be_loaded_says_so(machine: Machine, limit: i
 def test_memory_that_ran_out_outside_of_the_store_is_said_in_the_same_words() -> None:
     session = cast(Session, SimpleNamespace(store_path=lambda: ""))
 
-    assert isinstance(_explained(OSError(12, os.strerror(12), "/elsewhere"), session), OutOfMemory)
-    assert not isinstance(_explained(OSError(5, os.strerror(5), "/elsewhere"), session), OutOfMemory)
+    assert isinstance(_to_keepfast_error(OSError(12, os.strerror(12), "/elsewhere"), session), OutOfMemory)
+    assert not isinstance(_to_keepfast_error(OSError(5, os.strerror(5), "/elsewhere"), session), OutOfMemory)
 
 
 def test_a_restore_without_memory_that_has_touched_nothing_leaves_nothing_to_go_on_with(

@@ -8,7 +8,7 @@ import time
 import uvicorn
 from mcp.server import MCPServer
 
-from keepfast.mcp.http import HOST, WHERE, application, listen
+from keepfast.mcp.http import HOST, PATH, application, listen
 from keepfast.mcp.server import build
 from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.present.environment import Environment
@@ -34,5 +34,5 @@ if __name__ == "__main__":
     listening = listen(0)
     port = listening.getsockname()[1]
     server = with_fixtures(build(WorkspaceAccess(McpOptions(project), Environment({b"HOME": home}), time.time_ns)))
-    print(f"http://{HOST}:{port}{WHERE}", flush=True)
+    print(f"http://{HOST}:{port}{PATH}", flush=True)
     uvicorn.Server(uvicorn.Config(application(server, port), log_level="error")).run(sockets=[listening])

@@ -9,7 +9,7 @@ import click
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common, write_json
 
-READ = (
+TRANSCRIPT_HINT = (
     "Give a transcript of Claude Code (~/.claude/projects/…/SESSION.jsonl) or Codex "
     "(~/.codex/sessions/…/rollout-….jsonl)."
 )
@@ -44,7 +44,7 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     except OSError as error:
         raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
     if not conversation.client and not is_empty:
-        raise Failed(f"{transcript} is not a transcript that keepfast can read.", READ)
+        raise Failed(f"{transcript} is not a transcript that keepfast can read.", TRANSCRIPT_HINT)
     files = conversation.files.newest_first()
     if root is not None:
         files = disk.look(files, root, conversation.cwd)

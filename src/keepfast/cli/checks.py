@@ -103,7 +103,7 @@ def _sqlite(session: Session) -> Findings:
 
 def _accelerator(session: Session) -> Findings:
     modules = COMPILED_MODULES + COMPILED_MODULES_ON_LINUX if sys.platform == "linux" else COMPILED_MODULES
-    states = {name: _compiled(name) for name in modules}
+    states = {name: _compiled_state(name) for name in modules}
     stale = [name for name, state in states.items() if state == STALE]
     if stale:
         yield (
@@ -124,7 +124,7 @@ def _accelerator(session: Session) -> Findings:
         yield FINE, "the compiled modules are installed"
 
 
-def _compiled(name: str) -> str:
+def _compiled_state(name: str) -> str:
     from keepfast.model.compiled import demand
 
     try:

@@ -60,7 +60,7 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
     root, row = session.workspace()
     live = live_session(session.engine.place.folder(row.id), session.environment)
     _name_others(session, live)
-    unsaved = _unsaved(session, root, row, live)
+    unsaved = _find_unsaved(session, root, row, live)
     save = partial(_save, session, root, row, live, message, unsaved)
     if not unsaved and answer == "y":
         return _save_the_rest(session, live, unsaved, save())
@@ -94,7 +94,7 @@ def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, sav
 def _save_the_rest(session: Session, live: LiveSession, unsaved: Unsaved, outcome: Outcome) -> int:
     """Report a save without changed files: it contains the new part of the conversation, if any."""
     if outcome.checkpoint is None and unsaved.last is not None:
-        _say_saved(session, unsaved.last)
+        _report_already_saved(session, unsaved.last)
     return _answer(session, live, unsaved, SAVED if outcome.checkpoint else NOTHING, outcome)
 
 
@@ -105,10 +105,10 @@ def _name_others(session: Session, live: LiveSession) -> None:
         )
 
 
-def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
+def _find_unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
     from keepfast.app.inspect import compare, pending
     from keepfast.app.worker import moved_on
-    from keepfast.present.patches import counted
+    from keepfast.present.patches import count_lines
 
     last = _checkpoint_before_prompt(session, row, live)
     with session.progress("Looking") as progress:
@@ -121,7 +121,7 @@ def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession
     kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in changes]
     files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
-    diffs = [diff for change in changes if (diff := counted(change)) is not None]
+    diffs = [diff for change in changes if (diff := count_lines(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
     talk = not live.is_parent and moved_on(session.engine, root, folder, event)
     added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
@@ -136,7 +136,7 @@ def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSes
     newest = repository.checkpoint(row.id, row.version) if row.version else None
     if newest is None or not live.is_parent or (newest.trigger, newest.session) != ("prompt", live.name):
         return newest
-    if newest.created_at < live.prompted:
+    if newest.created_at < live.prompted_at:
         return newest
     before = repository.find(Query(workspace=row.id, before=row.version, limit=1))
     return before[0] if before else None
@@ -169,7 +169,7 @@ def _name_choices(session: Session, live: LiveSession) -> int:
     return 1
 
 
-def _say_saved(session: Session, row: CheckpointRow) -> None:
+def _report_already_saved(session: Session, row: CheckpointRow) -> None:
     """Report the checkpoint that already has everything: a hook may have saved first."""
     from keepfast.present.terminal import one_line
 

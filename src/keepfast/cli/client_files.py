@@ -16,12 +16,12 @@ from keepfast.present.environment import Environment, default_folders, now_ns
 from keepfast.state.notices import Notice
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
-BACKUP = ".before-keepfast"
+BACKUP_SUFFIX = ".before-keepfast"
 PLUGIN = "plugin"
-MOST = 1 << 16
-USERS = ".users"
+MOST_LOG_BYTES = 1 << 16
+USERS_SUFFIX = ".users"
 """Suffix of the file next to the launcher that lists the settings files that name it, and `plugin` for the plugin."""
-INTERPRETER = "interpreter"
+INTERPRETER_FILE = "interpreter"
 """File next to our settings with the paths of Python, our program and the launcher; the plugin reads it."""
 
 
@@ -63,7 +63,7 @@ def read(path: str) -> File:
 def backup_path(settings: File, is_pristine: bool) -> str:
     """Return where to back the file up. The first backup is of a file without our hooks; later ones have numbers."""
     number = 1 if is_pristine else 2
-    while os.path.lexists(path := settings.path + BACKUP + (f".{number}" if number > 1 else "")):
+    while os.path.lexists(path := settings.path + BACKUP_SUFFIX + (f".{number}" if number > 1 else "")):
         if _holds(path, settings.text):
             return path
         number += 1
@@ -92,7 +92,7 @@ def write(settings: File, text: str, backup: str | None) -> None:
 
 def has_first_copy(settings: File) -> bool:
     """Return whether there is a backup of the file from before the first installation."""
-    return os.path.lexists(settings.path + BACKUP)
+    return os.path.lexists(settings.path + BACKUP_SUFFIX)
 
 
 def is_empty(text: str) -> bool:
@@ -164,7 +164,7 @@ def write_launcher(session: Session, user: str = "") -> str:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if user:
-            _replace(path + USERS, "".join(f"{name}\n" for name in sorted({*users(session), user})), 0o644)
+            _replace(path + USERS_SUFFIX, "".join(f"{name}\n" for name in sorted({*users(session), user})), 0o644)
         _replace(path, launcher.script(command[0], command[-1], path, _folders(session, path)), 0o755)
         _remove(path + launcher.LOG, path + launcher.FAILING)
     except OSError as error:
@@ -342,9 +342,9 @@ def release_launcher(session: Session, user: str) -> bool:
     rest = sorted(name for name in users(session) if name != user and (name == PLUGIN or _names(name, path)))
     try:
         if rest:
-            _replace(path + USERS, "".join(f"{name}\n" for name in rest), 0o644)
+            _replace(path + USERS_SUFFIX, "".join(f"{name}\n" for name in rest), 0o644)
             return False
-        _remove(path, path + USERS, path + launcher.LOG, path + launcher.FAILING)
+        _remove(path, path + USERS_SUFFIX, path + launcher.LOG, path + launcher.FAILING)
     except OSError as error:
         raise Failed(f"{path} cannot be removed: {error.strerror}.") from None
     return True
@@ -374,7 +374,7 @@ def last_failure(path: str) -> Notice | None:
     try:
         at = os.stat(path + launcher.LOG).st_mtime_ns
         with open(path + launcher.LOG, encoding="utf-8", errors="replace") as file:
-            lines = file.read(MOST).strip().splitlines()
+            lines = file.read(MOST_LOG_BYTES).strip().splitlines()
     except OSError:
         return None
     return Notice(at, "failed", "hook", f"A hook did not start: {lines[-1] if lines else ''}")
@@ -382,7 +382,7 @@ def last_failure(path: str) -> Notice | None:
 
 def users(session: Session) -> list[str]:
     """Return the recorded settings files that name the launcher, and `plugin`."""
-    return read(launcher_path(session) + USERS).text.splitlines()
+    return read(launcher_path(session) + USERS_SUFFIX).text.splitlines()
 
 
 def _names(settings: str, path: str) -> bool:
@@ -415,8 +415,8 @@ def record(session: Session) -> str:
 def interpreter_file(session: Session) -> str:
     """Return the file that the plugin reads: in the home folder of the passwd entry, whatever HOME is."""
     if is_at_home(session):
-        return f"{default_folders()[1]}/keepfast/{INTERPRETER}"
-    return os.path.join(os.path.dirname(session.config_path), INTERPRETER)
+        return f"{default_folders()[1]}/keepfast/{INTERPRETER_FILE}"
+    return os.path.join(os.path.dirname(session.config_path), INTERPRETER_FILE)
 
 
 def is_at_home(session: Session) -> bool:

@@ -83,7 +83,7 @@ def explain(session: Session, key: str) -> None:
 
     setting, settings = TABLE[key], _settings_for(session, key)
     if session.json:
-        write_json(_explained(session, key))
+        write_json(_explanation(session, key))
         return
     session.print(f"{key}: {setting.meaning}")
     allowed = f" {choices(key)}" if setting.kind == CHOICE else f", {limits(key)}" if setting.allowed else ""
@@ -93,7 +93,7 @@ def explain(session: Session, key: str) -> None:
     for who, other in (("Hooks", session.hook_settings), ("Commands", session.settings)):
         if other[key] != settings[key]:
             session.print(f"{who} have {shown(key, other[key]) or 'empty'}, from {other.origins.get(key, 'default')}.")
-    for source, value, why in _considered(session, key):
+    for source, value, why in _considered_values(session, key):
         text = value if isinstance(value, str) else shown(key, value)
         session.print(f"  {source} says {text or 'empty'}{f': ignored, {why}' if why else ''}")
 
@@ -118,7 +118,7 @@ def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -
     _check_key(key)
     from keepfast.model.setting_values import shown
 
-    checked = _proposed(session, key, value)
+    checked = _check_value(session, key, value)
     written = _write(session, {key: checked}, project, dry_run)
     if _report_write(session, written, dry_run, {"key": key, "value": checked}):
         session.say(f"{key} = {shown(key, checked)} in {written.path}.")
@@ -183,7 +183,7 @@ def _origin(session: Session, key: str) -> str:
     return _settings_for(session, key).origins.get(key, "default")
 
 
-def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
+def _considered_values(session: Session, key: str) -> list[tuple[str, Any, str]]:
     """Return each source's value for the key, and why it was ignored, empty if it was not."""
     from keepfast.model.schema import ALIASES, variable
 
@@ -194,7 +194,7 @@ def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
     return entries
 
 
-def _explained(session: Session, key: str) -> dict[str, Any]:
+def _explanation(session: Session, key: str) -> dict[str, Any]:
     from keepfast.model.schema import ALIASES, CHOICE, TABLE, variable
 
     setting = TABLE[key]
@@ -215,7 +215,7 @@ def _explained(session: Session, key: str) -> dict[str, Any]:
         "variables": names if setting.from_environment else [],
         "considered": [
             {"origin": source, "value": value, "taken": not why, "reason": why or None}
-            for source, value, why in _considered(session, key)
+            for source, value, why in _considered_values(session, key)
         ],
     }
 
@@ -241,7 +241,7 @@ def _where_to_set(key: str) -> str:
     return f"{by}; --project can only tighten it: {setting.tighter}."
 
 
-def _proposed(session: Session, key: str, value: str) -> Any:
+def _check_value(session: Session, key: str, value: str) -> Any:
     from keepfast.app.wiring import store_path
     from keepfast.settings import Settings
     from keepfast.settings.file import proposed

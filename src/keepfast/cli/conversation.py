@@ -23,7 +23,7 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
         raise Usage("--continue, --abort and --patch apply to files only.")
     if launch and session.json:
         raise Usage("--launch and --json cannot be combined.")
-    conversing = _conversing(session, reference)
+    conversing = _open_conversation(session, reference)
     if dry_run:
         return _dry_run(session, conversing, reference, files, how)
     conversing.read()  # before the files change: the conversation may be unreadable
@@ -43,7 +43,7 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     return code
 
 
-def _conversing(session: Session, reference: str) -> Conversing:
+def _open_conversation(session: Session, reference: str) -> Conversing:
     from keepfast.app.conversation import Conversing
 
     root, row = session.workspace()

@@ -99,7 +99,7 @@ def _table(session: Session, changes: list[Change]) -> None:
     from keepfast.present.terminal import plural
     from keepfast.workspace.diff import stat_table
 
-    stats = [stat for stat in (_count(change) for change in changes) if stat is not None]
+    stats = [stat for stat in (_stat_of(change) for change in changes) if stat is not None]
     for label, added, removed in stat_table(stats, session.paint.columns or 80):
         session.print(label + session.paint("green", added) + session.paint("red", removed))
     if stats:
@@ -107,11 +107,11 @@ def _table(session: Session, changes: list[Change]) -> None:
         session.print(f" {plural(len(stats), 'file')} changed, lines: {lines}")
 
 
-def _count(change: Change) -> Stat | None:
-    from keepfast.present.patches import counted
+def _stat_of(change: Change) -> Stat | None:
+    from keepfast.present.patches import count_lines
     from keepfast.workspace.diff import Stat
 
-    file_diff = counted(change)
+    file_diff = count_lines(change)
     if file_diff is None:
         return None
     sizes = (change.old.size if change.old else 0, change.new.size if change.new else 0)
@@ -139,12 +139,12 @@ def _write(session: Session, style: str, line: bytes) -> None:
 
 def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
     from keepfast.present.json_forms import of_change
-    from keepfast.present.patches import counted
+    from keepfast.present.patches import count_lines
 
     listed: list[dict[str, Any]] = []
     for change in changes:
         facts = of_change(change)
-        file_diff = counted(change) if with_lines else None
+        file_diff = count_lines(change) if with_lines else None
         if file_diff is not None:
             facts.update(
                 {"binary": file_diff.binary, "lines_added": file_diff.added, "lines_removed": file_diff.removed}

@@ -14,7 +14,7 @@ AGENT_STATES = {
     "alive": "its agent is running", "over": "its agent has ended", "lost": "its agent was interrupted",
     "absent": "its agent was not started",
 }  # fmt: skip
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def log_line(event: dict[str, Any]) -> str:
@@ -81,7 +81,7 @@ def _line(text: str) -> str:
 
 
 def _words(name: str) -> str:
-    return _HUMP.sub(" ", name).replace("_", " ").lower() if not name.isupper() else name
+    return _WORD_BOUNDARY.sub(" ", name).replace("_", " ").lower() if not name.isupper() else name
 
 
 def _state_text(event: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) 
     except Exception as error:
         if session.environment.text("KEEPFAST_DEBUG"):
             raise
-        return _report(session, arguments, _explained(error, session))
+        return _report(session, arguments, _to_keepfast_error(error, session))
 
 
 def _report(session: Session, arguments: Sequence[str], error: KeepfastError) -> int:
@@ -58,7 +58,7 @@ def _report(session: Session, arguments: Sequence[str], error: KeepfastError) ->
     return exit_code
 
 
-def _explained(error: Exception, session: Session) -> KeepfastError:
+def _to_keepfast_error(error: Exception, session: Session) -> KeepfastError:
     """Turn an unexpected exception into an error with a message."""
     if isinstance(error, OSError) and error.strerror and error.errno != ENOMEM:
         import os

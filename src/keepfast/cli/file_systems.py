@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-NETWORK = frozenset((
+NETWORK_FILE_SYSTEMS = frozenset((
     "9p", "afs", "ceph", "cifs", "davfs", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
     "fuse.vmhgfs-fuse", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs",
 ))  # fmt: skip
-SYNCED = (
+SYNCED_FOLDERS = (
     "Dropbox", "Google Drive", "GoogleDrive", "Mobile Documents", "Nextcloud", "OneDrive", "Syncthing", "iCloud Drive",
     "ownCloud",
 )  # fmt: skip
 
 
 def is_remote(kind: str) -> bool:
-    return kind in NETWORK
+    return kind in NETWORK_FILE_SYSTEMS
 
 
 def synced_folder(path: str) -> str | None:
     """Return the part of the path that names a syncing program, such as Dropbox; None if there is none."""
-    return next((part for part in path.split("/") if part in SYNCED), None)
+    return next((part for part in path.split("/") if part in SYNCED_FOLDERS), None)
 
 
 def file_system(path: str, mounted: list[tuple[str, str]]) -> str:

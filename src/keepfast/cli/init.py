@@ -56,7 +56,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     checkpoints = engine.repository().count(workspace)
     hooked, wrong = repair_launcher(session)
     upgrade_launcher(session)
-    closed = _closed(engine)
+    closed = _undecryptable_key_sets(engine)
     if session.json:
         facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not was_known}
         write_json({**facts, "shared": shared, "closed_sets": closed})
@@ -130,7 +130,7 @@ def _is_shared(place: Place) -> bool:
     return bool(identity) and not is_next_to_keys and identity not in [its for its, _ in read_pairs(place.list)]
 
 
-def _closed(engine: Engine) -> list[str]:
+def _undecryptable_key_sets(engine: Engine) -> list[str]:
     """Return the ids of the store's key sets that no key of this home folder can decrypt."""
     try:
         return [key_set for key_set, opens in engine.repository().contents.sealer().keys.sets() if not opens]

@@ -220,7 +220,7 @@ def _run(
     elif said_no:
         session.say("Nothing changed.")
     else:
-        session.say("Nothing changed." if spared or not_read else _unchanged(what, left_out()))
+        session.say("Nothing changed." if spared or not_read else _nothing_to_do_message(what, left_out()))
         _print_spared(session, spared)
         _print_not_read(session, what, not_read)
         _print_missing(session, what, missing_paths)
@@ -246,7 +246,7 @@ def _show(
 
     plan, paint = preview.plan, session.paint
     if not plan.steps and not any(why in (KEPT_AS_IT_IS, NOT_READ) for _, why in plan.untouched):
-        session.print(_unchanged(what, left_out))
+        session.print(_nothing_to_do_message(what, left_out))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
         for path in preview.conflicts[:MOST_SHOWN]:
@@ -290,7 +290,7 @@ def _show_skipped(session: Session, skipped: Sequence[tuple[bytes, str]]) -> Non
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
-def _unchanged(what: str, left_out: Sequence[tuple[bytes, int]]) -> str:
+def _nothing_to_do_message(what: str, left_out: Sequence[tuple[bytes, int]]) -> str:
     """Return the message for a restore that has nothing to do; name the excluded paths, which it cannot compare."""
     if not left_out:
         # True of the paths on the command line; nothing is said about others.

@@ -116,14 +116,14 @@ def _ask_about_move(session: Session) -> None:
     try:
         session.engine.known(session.cwd, adopting=True)
         session.remark_rewritten_marker()
-    except Elsewhere as apart:
-        if apart.copied:
+    except Elsewhere as elsewhere:
+        if elsewhere.copied:
             return
         try:
-            session.ask_about_move(apart)
+            session.ask_about_move(elsewhere)
         except Elsewhere:
             session.remark(
-                f"{apart} This starts a separate history. If you moved the folder, run `keepfast init --moved`."
+                f"{elsewhere} This starts a separate history. If you moved the folder, run `keepfast init --moved`."
             )
 
 
@@ -143,7 +143,7 @@ def _save_quietly(session: Session, event: Event) -> int:
         is_ours = engine.place.expected or engine.near(event.cwd) is not None
         if not is_kept and is_ours and isinstance(error, Unreachable):
             session.warn(f"keepfast: {error}")  # no notice could be stored for `status`
-        return _skipped(session, str(error))
+        return _report_skipped(session, str(error))
     except Exception as error:
         engine.note(event.cwd, "failed", event.trigger, sentence(error), told=True)
         raise
@@ -245,7 +245,7 @@ def _warn_of_poor(session: Session, totals: Coverage, reasons: dict[str, str]) -
         )
 
 
-def _skipped(session: Session, why: str) -> int:
+def _report_skipped(session: Session, why: str) -> int:
     if session.json:
         write_json({"status": "skipped", "reason": why})
     return 0

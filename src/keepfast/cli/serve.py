@@ -69,7 +69,7 @@ def serve(
         "session_days": settings["web.session_days"],
         "link": link,
         "role": role,
-        "settings": session.following().now,
+        "settings": session.follow_settings().now,
     }
     try:
         with nullcontext() if link or no_tasks else background_supervisor(session):

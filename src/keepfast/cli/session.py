@@ -162,7 +162,7 @@ class Session:
             cwd = None
         return load(self.config_path, self.environment.keepfast_variables(), cwd, hook=True, data=self.environment.data)
 
-    def following(self, here: bool = False) -> Following:
+    def follow_settings(self, here: bool = False) -> Following:
         """Return settings for a long-running process, which reloads them when files change.
 
         It serves many folders, so no project's file applies; with `here`, that of the current folder does.
@@ -268,13 +268,13 @@ class Session:
     def paint(self) -> Paint:
         from keepfast.present.terminal import Paint
 
-        return Paint(self._coloured(sys.stdout), self._columns())
+        return Paint(self._use_colour(sys.stdout), self._columns())
 
     @once
     def warning_paint(self) -> Paint:
         from keepfast.present.terminal import Paint
 
-        return Paint(self._coloured(sys.stderr), None)
+        return Paint(self._use_colour(sys.stderr), None)
 
     def print(self, text: str = "") -> None:
         """Print a result to standard output. Control characters are escaped: they may come from files or bundles."""
@@ -344,7 +344,7 @@ class Session:
         finally:
             self.started += monotonic() - asked_at  # the answer's time is not the command's
 
-    def _coloured(self, stream: Any) -> bool:
+    def _use_colour(self, stream: Any) -> bool:
         if self._color != "auto":
             return self._color == "always"
         return stream.isatty() and not self.environment.text("NO_COLOR") and self.environment.text("TERM") != "dumb"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from keepfast.state.workers import LivingWorker
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-MOST_SHOWN, NOTICES = 20, 5
+MOST_SHOWN, MOST_NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
 ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
 """Kinds of notices that are about hooks, not about one checkpoint."""
@@ -333,11 +333,13 @@ def _print_notices(session: Session, standing: WorkspaceStatus) -> None:
     if not standing.notices:
         return
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
-    for notice in reversed(standing.notices[-NOTICES:]):
+    for notice in reversed(standing.notices[-MOST_NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
         reported = " (already reported)" if notice.told else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
         session.print(printable(f"  {what}: {notice.text}{reported}"))
-    if len(standing.notices) > NOTICES:
-        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; run `keepfast status --json` to list them.")
+    if len(standing.notices) > MOST_NOTICES:
+        session.print(
+            f"  … and {len(standing.notices) - MOST_NOTICES:,} more; run `keepfast status --json` to list them."
+        )

@@ -55,7 +55,7 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
             raise Usage("--file cannot be combined with other options.")
         specs = taskfile.read(path)
     else:
-        specs = [taskfile.check(_described(flags), os.fsdecode(session.cwd))]
+        specs = [taskfile.check(_task_spec(flags), os.fsdecode(session.cwd))]
     with tasks_of(session) as tasks:
         created = tasks.new_all(specs, start=not draft)
         if session.json:
@@ -67,7 +67,7 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
             remark_unsupervised(session)
 
 
-def _described(flags: dict[str, Any]) -> dict[str, Any]:
+def _task_spec(flags: dict[str, Any]) -> dict[str, Any]:
     import shlex
 
     brief = flags["brief"] or ""

@@ -27,7 +27,7 @@ def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
 
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     environment = session.environment
-    following = session.following(here=True) if stays else None
+    following = session.follow_settings(here=True) if stays else None
     ground = make_ground(
         session.settings,
         environment.data,

@@ -17,7 +17,7 @@ from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.terminal import SECOND, age
 
 MOST_SHOWN = 10
-LABEL = 9
+LABEL_WIDTH = 9
 """Width of the label before a fact."""
 
 
@@ -101,7 +101,7 @@ def show(session: Session, ref: str) -> None:
         *_facts(task),
         *[(prompt["kind"], f"{_prompt_text(prompt)} ({prompt['id']})") for prompt in waiting],
     ]:
-        session.print(f"{label:<{LABEL}} {text}")
+        session.print(f"{label:<{LABEL_WIDTH}} {text}")
     runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in task["runs"]]
     checkpoints = [
         [checkpoint["version"], checkpoint["reason"], _age(session, checkpoint["created_at"])]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.mcp import answers
 from keepfast.present.json_forms import of_checkpoint
-from keepfast.present.patches import counted
+from keepfast.present.patches import count_lines
 from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import visible
 from keepfast.secrets.cuts import head
@@ -48,11 +48,11 @@ def checkpoint(row: CheckpointRow, now: int) -> answers.Checkpoint:
     )
 
 
-def changed(changes: Sequence[Change], most: int, with_lines: bool) -> list[answers.Changed]:
+def changed_paths(changes: Sequence[Change], most: int, with_lines: bool) -> list[answers.Changed]:
     """Return the first `most` changes; count lines only `with_lines`, because that reads the files."""
     listed = []
     for change in changes[:most]:
-        lines = counted(change) if with_lines else None
+        lines = count_lines(change) if with_lines else None
         listed.append(
             answers.Changed(
                 path=safe_text(show(change.path)),

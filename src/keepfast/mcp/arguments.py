@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mcp.types import ToolAnnotations
     from pydantic_core import ErrorDetails
 
-SIMILAR = 0.5
+SIMILARITY = 0.5
 MOST_ERRORS, MOST_NAME = 5, 60
-UNKNOWN = "extra_forbidden"
+UNKNOWN_ARGUMENT = "extra_forbidden"
 
 
 class ClosedTool(Tool):
@@ -51,7 +51,7 @@ def closed_tool(function: Callable[..., Any], title: str, kind: ToolAnnotations,
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return the name that was probably meant; empty if none is similar."""
-    similar = get_close_matches(name[:MOST_NAME], names, 1, SIMILAR)
+    similar = get_close_matches(name[:MOST_NAME], names, 1, SIMILARITY)
     starts = [candidate for candidate in names if len(name) > 1 and candidate.startswith(name)]
     return (starts or similar or [""])[0]
 
@@ -59,7 +59,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
 def _message_for(error: ErrorDetails, argument_names: Sequence[str]) -> str:
     place = [str(part) for part in error["loc"]]
     where = ".".join([place[0], *place[1:]])[: 2 * MOST_NAME] if place else "arguments"
-    if error["type"] != UNKNOWN:
+    if error["type"] != UNKNOWN_ARGUMENT:
         return f"{where}: {error['msg']}."
     guess = nearest(place[-1], argument_names)
     suggestion = f" Did you mean {guess!r}?" if guess else ""

@@ -24,7 +24,7 @@ NAMES = {
     "checkpoint_threshold_percent": "hooks.checkpoint_threshold_percent",
     "verify_before_clear": "hooks.verify_before_clear",
 }
-SHOWN = {key.partition(".")[2]: key for key in NAMES.values()}
+SHORT_NAMES = {key.partition(".")[2]: key for key in NAMES.values()}
 
 # Our own schema checks the values, so that a wrong one gets the same error message as everywhere.
 Tristate = Annotated[Any, WithJsonSchema({"enum": [True, False, "prompt", None]})]
@@ -74,8 +74,8 @@ def checkpoint_configure(
         if settings_now[key] != value
         for command_for_user in _commands_for(access, root, settings_now, key, value)
     ]
-    config = {name: settings_now[key] for name, key in SHOWN.items()} | {
-        key: settings_now[key] for key in requested if key not in SHOWN.values()
+    config = {name: settings_now[key] for name, key in SHORT_NAMES.items()} | {
+        key: settings_now[key] for key in requested if key not in SHORT_NAMES.values()
     }
     return answers.Configured(success=not prepared, config=config, prepared=prepared)
 

@@ -13,8 +13,8 @@ from keepfast.model.errors import Failed
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-HOST, WHERE = "127.0.0.1", "/mcp"
-SHORTEST = 20
+HOST, PATH = "127.0.0.1", "/mcp"
+SHORTEST_TOKEN = 20
 
 
 def serve_http(server: MCPServer, token_file: str, port: int) -> int:
@@ -24,7 +24,7 @@ def serve_http(server: MCPServer, token_file: str, port: int) -> int:
     token = token_in(token_file)
     listening = listen(port)
     port = listening.getsockname()[1]
-    print(f"http://{HOST}:{port}{WHERE}\nThe token is in {token_file}.", flush=True)
+    print(f"http://{HOST}:{port}{PATH}\nThe token is in {token_file}.", flush=True)
     app = TokenGuard(application(server, port), token)
     uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run(sockets=[listening])
     return 0
@@ -87,7 +87,7 @@ def token_in(path: str) -> str:
         raise Failed(
             f"The token file {path} cannot be used: {error.strerror}.", "Give another with --token-file."
         ) from None
-    if len(token) < SHORTEST or not token.isascii() or not token.isprintable():
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         raise Failed(
             (f"The token in {path} is too short or has invalid characters."), "Remove the file; a new one is created."
         )

@@ -121,7 +121,7 @@ def checkpoint_show(access: WorkspaceAccess, reference: Reference = "latest") ->
             notes=answer_forms.safe_json(header.notes),
             active_files=answer_forms.safe_texts(header.active_files),
             previous=f"v{before.version}" if before is not None else None,
-            changes=answer_forms.changed(changes, MOST_CHANGES, with_lines=False),
+            changes=answer_forms.changed_paths(changes, MOST_CHANGES, with_lines=False),
             changes_left_out=max(0, len(changes) - MOST_CHANGES),
             notices=answer_forms.safe_texts(header.notices),
         )
@@ -146,7 +146,7 @@ def checkpoint_diff(
         answer = answers.Difference(
             old=f"v{old_row.version}",
             new=f"v{new_row.version}" if new_row is not None else "disk",
-            changes=answer_forms.changed(changes, MOST_CHANGES, with_lines=len(changes) <= MOST_COUNTED),
+            changes=answer_forms.changed_paths(changes, MOST_CHANGES, with_lines=len(changes) <= MOST_COUNTED),
         )
         if len(changes) > MOST_CHANGES:
             answer.left_out.append(f"{len(changes) - MOST_CHANGES:,} more changed paths")

@@ -66,7 +66,7 @@ def checkpoint_save(
             raise Failed("No checkpoint was made.", "Run `keepfast status` to see why.")
         return answers.Saved(
             checkpoint=checkpoint(outcome.checkpoint, workspace.now()),
-            kept=saved_counts(coverage(workspace.refreshed())),
+            kept=saved_counts(coverage(workspace.refresh())),
             notices=[safe_text(notice) for notice in outcome.notices[:20]],
         )
 

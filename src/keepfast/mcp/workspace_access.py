@@ -58,7 +58,7 @@ class OpenWorkspace:
             raise Usage(f"{show(os.fsencode(text))} is outside the workspace.", "Give paths relative to its root.")
         return path[len(self.root.rstrip(b"/")) + 1 :]
 
-    def refreshed(self) -> WorkspaceRow:
+    def refresh(self) -> WorkspaceRow:
         """Reload the workspace's row after a save, and return it."""
         self.row = self.repository.workspace(self.row.id) or self.row
         return self.row

@@ -27,7 +27,7 @@ class LiveSession(NamedTuple):
         return self.text("session")
 
     @property
-    def prompted(self) -> int:
+    def prompted_at(self) -> int:
         at = self.facts.get("prompted")
         return at if isinstance(at, int) else 0
 

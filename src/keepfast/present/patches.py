@@ -32,7 +32,7 @@ def file_diff(change: Change) -> FileDiff:
     return compare(change.old_content(), change.new_content())
 
 
-def counted(change: Change) -> FileDiff | None:
+def count_lines(change: Change) -> FileDiff | None:
     """Return the diff with the numbers of added and removed lines; None if a side has no content, as a folder."""
     return file_diff(change) if has_content(change) else None
 
