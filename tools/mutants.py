@@ -90,9 +90,9 @@ MUTANTS = (
            "secrets = KnownSecrets(engine.repository(), \"\")", "tests/hook/test_work_summary.py"),
     # Never silent, never wedged
     Mutant("the reserve is renewed before a save", "store/reserve.py",
-           "            _grow(folder, wanted)\n", "            pass\n", "tests/faults/test_reserve.py"),
+           "            _grow(folder, required)\n", "            pass\n", "tests/faults/test_reserve.py"),
     Mutant("a reserve that was used is taken back", "store/reserve.py",
-           "                _take_back(folder)\n", "                pass\n", "tests/faults/test_reserve.py tests/faults/test_full_store.py"),
+           "                _reclaim(folder)\n", "                pass\n", "tests/faults/test_reserve.py tests/faults/test_full_store.py"),
     Mutant("turns that lead nowhere are attempts", "runner/scheduler/outcomes.py",
            "if attempts < self.ground.options.max_attempts:\n            self._back_off(tables, BACKOFF, attempts, self.judged.reason)",
            "if True:\n            self._back_off(tables, BACKOFF, attempts, self.judged.reason)", "tests/runner/scheduler/test_runaway.py"),

@@ -13,7 +13,7 @@ from keepfast.model.artefacts import is_in_always_generated_folder
 from keepfast.model.entry import FILE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
 
@@ -238,7 +238,7 @@ def _refused(entry: Entry, total: int, bounds: Bounds) -> str:
     pattern = excluded_by(path, bounds.exclude_patterns)
     if pattern:
         return f"excluded by {pattern}"
-    if by_name(entry.path) or entry.flags & SEALED:
+    if is_secret_by_name(entry.path) or entry.flags & SEALED:
         return "secret"
     if entry.size > bounds.max_file_size:
         return f"{entry.size:,} bytes, {TOO_LARGE[0]}"
