@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keepfast.app.preview import Missing, Preview
     from keepfast.app.restore import Restored, Restorer
     from keepfast.model.restore_plan import Plan
+    from keepfast.store.rows import CheckpointRow
 
 MOST_SHOWN = 40
 MOST_NAMED = 5
@@ -46,12 +47,7 @@ def restore(
     if go_on or abort:
         if reference is not None or (go_on and abort):
             raise Usage("--continue and --abort cannot be combined with each other or with a checkpoint.")
-        if dry_run:
-            return _preview_ending(session, restorer, abort)
-        with session.progress("Restoring") as progress:
-            session.engine.progress = progress
-            done = restorer.resume() if go_on else restorer.abort()
-        return _report(session, done, "Restore finished at" if go_on else "Restore aborted; back at")
+        return _preview_ending(session, restorer, abort) if dry_run else _end(session, restorer, abort)
     if reference is None:
         raise Usage("No checkpoint given. Give a reference such as v5.", "Run `keepfast list` to see all checkpoints.")
     target = session.resolve(restorer.row, reference)
@@ -60,13 +56,7 @@ def restore(
         paths = []
     restorer.planner.refuse_unknown(target, paths)
     if patch:
-        from keepfast.cli.hunks import choose
-
-        chosen = choose(session, restorer, target, paths)
-        if not chosen:
-            session.say("No hunk chosen; nothing changed.")
-            return 0
-        return _run(session, lambda _: restorer.restore_parts(target, chosen, mtimes=mtimes), "", True)
+        return _restore_hunks(session, restorer, target, paths, mtimes)
     if dry_run:
         preview, missing = restorer.planner.preview(target, paths), restorer.planner.missing(target, paths)
         if conflicts == "mine":
@@ -90,6 +80,27 @@ def restore(
         left_out=lambda: restorer.planner.left_out(target, paths),
         restorer=restorer,
     )
+
+
+def _restore_hunks(
+    session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes], mtimes: bool
+) -> int:
+    """Ask about each hunk and restore the chosen ones; return the exit code."""
+    from keepfast.cli.hunks import choose
+
+    chosen = choose(session, restorer, target, paths)
+    if not chosen:
+        session.say("No hunk chosen; nothing changed.")
+        return 0
+    return _run(session, lambda _: restorer.restore_parts(target, chosen, mtimes=mtimes), "", True)
+
+
+def _end(session: Session, restorer: Restorer, abort: bool) -> int:
+    """Finish or abort an interrupted restore; return the exit code."""
+    with session.progress("Restoring") as progress:
+        session.engine.progress = progress
+        done = restorer.abort() if abort else restorer.resume()
+    return _report(session, done, "Restore aborted; back at" if abort else "Restore finished at")
 
 
 def _preview_ending(session: Session, restorer: Restorer, abort: bool) -> int:
