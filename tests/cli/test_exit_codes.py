@@ -451,7 +451,7 @@ def test_events_stay_pending_while_somebody_has_the_workspace_locked(
     monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
     [folder] = saved_box.store.glob("workspaces/*")
     saved_box.put("new", "new")
-    event = PendingEvent("turn", saved_box.now, "s-1", cwd=str(saved_box.project), said="yes")
+    event = PendingEvent("turn", saved_box.now, "s-1", cwd=str(saved_box.project), conversed="yes")
     pending_events.append(str(folder), event)
     with held(folder / "lock"):
         first = saved_box.call("list", "--json")

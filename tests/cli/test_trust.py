@@ -351,4 +351,4 @@ def test_doctor_does_not_say_that_everything_works_below_its_remarks(saved_box: 
     done = saved_box.call("doctor")
 
     assert done.code == 0
-    assert f"with {levels.count('note') + 1} remark" in done.out.splitlines()[-1]
+    assert f"{levels.count('note') + 1} note" in done.out.splitlines()[-1]

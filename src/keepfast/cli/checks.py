@@ -555,7 +555,7 @@ def _model_notes(session: Session) -> Findings:
 
     location = session.engine.near(session.cwd)
     folder = session.engine.place.folder(location[1]) if location is not None else ""
-    last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
+    last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):
         yield (
             NOTE,

@@ -71,7 +71,7 @@ def keep(session: Session) -> None:
     """Keep the checkpoint made by the last clear. It is also kept if you do not answer."""
     row = _last_clear(session)
     for client, _ in _questions(session, row.workspace):
-        sessions.settle(session.engine.place.folder(row.workspace), client)
+        sessions.close_question(session.engine.place.folder(row.workspace), client)
     if session.json:
         write_json({"kept": f"v{row.version}"})
     session.say(f"Kept v{row.version}.")
@@ -97,7 +97,7 @@ def drop(session: Session) -> None:
         )
     client, row = droppable[0]
     forget(session.repository, row.workspace, [row.version], "dropped", session.engine.place.path)
-    sessions.settle(folder, client)
+    sessions.close_question(folder, client)
     if session.json:
         write_json({"dropped": f"v{row.version}"})
     session.say(f"Dropped v{row.version}.")
@@ -106,7 +106,7 @@ def drop(session: Session) -> None:
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
     """Return the open questions of the client that runs this command, else of all clients."""
     own_client = session.environment.text("CLAUDE_PID")
-    questions = sessions.questions(session.engine.place.folder(workspace))
+    questions = sessions.open_questions(session.engine.place.folder(workspace))
     return [(client, question) for client, question in questions.items() if own_client in ("", str(client))]
 
 

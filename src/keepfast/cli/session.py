@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keepfast.cli.progress import Progress
     from keepfast.present.terminal import Paint
     from keepfast.settings import Settings
-    from keepfast.settings.live import Following
+    from keepfast.settings.live import LiveSettings
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -162,12 +162,12 @@ class Session:
             cwd = None
         return load(self.config_path, self.environment.keepfast_variables(), cwd, hook=True, data=self.environment.data)
 
-    def follow_settings(self, here: bool = False) -> Following:
+    def follow_settings(self, here: bool = False) -> LiveSettings:
         """Return settings for a long-running process, which reloads them when files change.
 
         It serves many folders, so no project's file applies; with `here`, that of the current folder does.
         """
-        from keepfast.settings.live import Following
+        from keepfast.settings.live import LiveSettings
 
         try:
             cwd: bytes | None = self.cwd if here else None
@@ -176,7 +176,7 @@ class Session:
         flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
         required = self._config is not None
         variables, agent = self.environment.keepfast_variables(), self.environment.is_agents()
-        return Following(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
+        return LiveSettings(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
 
     def forget_settings(self) -> None:
         """Reload the settings on next use, after their file was written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.app.wiring import build
 from keepfast.app.worker import settled
 from keepfast.model.errors import Usage
-from keepfast.settings.live import Following
+from keepfast.settings.live import LiveSettings
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class WorkspaceAccess:
         self.clock, self.environment = clock, environment
         config, store = options.config, options.store
         flags = {"store.url": store} if store else {}
-        self.following = Following(
+        self.following = LiveSettings(
             config or environment.config,
             environment.keepfast_variables(),
             self.cwd,
@@ -96,7 +96,7 @@ class WorkspaceAccess:
         from keepfast.state import sessions
 
         folder = workspace.engine.place.folder(workspace.row.id)
-        for facts in sessions.every(folder):
+        for facts in sessions.all_facts(folder):
             if str(facts.get("client")) == self._client and not facts.get("ended"):
                 return facts
         return {**sessions.facts(folder, self._session), "session": self._session} if self._session else {}

@@ -46,11 +46,11 @@ def live_session(folder: str, environment: Environment) -> LiveSession:
     Sessions are matched by the client's process first: its variable with the session's id may be outdated.
     """
     client, named = environment.text("CLAUDE_PID"), environment.text("CLAUDE_CODE_SESSION_ID")
-    open_sessions = [facts for facts in sessions.every(folder) if not facts.get("ended")]
+    open_sessions = [facts for facts in sessions.all_facts(folder) if not facts.get("ended")]
     for facts in open_sessions if client else ():
         if str(facts.get("client")) == client:
             return LiveSession(facts, True)
     if named:
         return LiveSession({**sessions.facts(folder, named), "session": named}, True)
-    live = [facts for facts in open_sessions if sessions.lives(facts.get("client"))]
+    live = [facts for facts in open_sessions if sessions.is_alive(facts.get("client"))]
     return LiveSession(live[0] if live else {}, False, max(len(live) - 1, 0))
