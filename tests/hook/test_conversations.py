@@ -293,7 +293,7 @@ def test_each_session_has_its_turn_with_its_own_conversation(both: tuple[Talk, T
 
 def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk, Talk]) -> None:
     """Nobody worked on them until now: the worker had been killed."""
-    from keepfast.app.worker import finish
+    from keepfast.app.worker import save_pending
     from keepfast.state import pending_events as pending
 
     a, b = both
@@ -307,7 +307,7 @@ def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk,
         pending.append(folder, pending.PendingEvent(*seen, said="yes"))
     engine = a.ground.engine
     try:
-        assert finish(engine, os.fsencode(a.ground.project), a.ground.workspace)
+        assert save_pending(engine, os.fsencode(a.ground.project), a.ground.workspace)
     finally:
         engine.close()
 

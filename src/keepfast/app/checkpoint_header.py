@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
 MOST_AWAITED = 4 << 20
 """Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
-MOST_NAMED, MOST_ACTIVE = 3, 50
+MOST_NAMED, MAX_ACTIVE_FILES = 3, 50
 TOOL = "0.1.0"
 BOUNDS = ("mode", "capture_files", "capture_analysis", "max_checkpoint_size", "max_file_size", "exclude_patterns")
 """Settings `checkpoint.*` that say what may be told of the work: those of the save hold for whoever shows it later."""
@@ -59,7 +59,7 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     A shell command names none. Each version carries on what the one before it had; what was found at the start is not its work.
     Saves outside of sessions that nobody words do the same, from one to the next.
     """
-    if event.trigger == "session_start" or len(event.active_files) >= MOST_ACTIVE:
+    if event.trigger == "session_start" or len(event.active_files) >= MAX_ACTIVE_FILES:
         return event.active_files
     from keepfast.model.entry import GONE
     from keepfast.model.event import BY_THEMSELVES
@@ -78,11 +78,11 @@ def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: 
     names = dict.fromkeys(event.active_files)
     if saving.row.version and (rows or event.trigger != "prompt"):
         is_made = made_by_tools(saving.repository, saving.row.id, saving.row.version, {entry.path for entry in changed})
-        names.update(dict.fromkeys(_changed_names(changed, patterns, is_made, MOST_ACTIVE - len(names))))
+        names.update(dict.fromkeys(_changed_names(changed, patterns, is_made, MAX_ACTIVE_FILES - len(names))))
     for name in carried:
         if name.encode("utf-8", "replace") not in gone:
             names[name] = None
-    return tuple(names)[:MOST_ACTIVE]
+    return tuple(names)[:MAX_ACTIVE_FILES]
 
 
 def made_by_tools(

@@ -123,7 +123,7 @@ def _name_by_time(event: Event, read_at: int) -> list[str]:
     return ["It was read after the command had started, so it may already include changes made by the command."]
 
 
-class Aside:
+class ReadAhead:
     """Some paths, read without the workspace's lock because somebody else has it; they become a version once he is done."""
 
     def __init__(self, engine: Engine, folder: Folder, saving: Saving, rows: dict[bytes, Entry], started: int) -> None:
@@ -162,7 +162,7 @@ class Aside:
         return outcome
 
 
-def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> Aside | None:
+def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> ReadAhead | None:
     """Read these paths into the store; None if the store does not know the workspace yet."""
     from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
     from posix import open as open_fd
@@ -186,7 +186,7 @@ def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, .
         folder.fd = -1
     # Of what went meanwhile, whoever saves just now may know more.
     kept = {path: row for path, row in rows.items() if row.kind not in (GONE, UNREADABLE)}
-    return Aside(engine, folder, saving, kept, started)
+    return ReadAhead(engine, folder, saving, kept, started)
 
 
 def _is_untidy(engine: Engine) -> bool:

@@ -297,7 +297,7 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
 
     Raises `Usage` if it is no fork of it, and `NotFound` if its first checkpoint was forgotten.
     """
-    own = engine.known(folder, adopting=True)
+    own = engine.find_workspace(folder, adopting=True)
     row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
     if row is None or row.parent != parent.id:
         raise Usage(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_FILES, LARGEST = 100, 64 << 10
 """Sealed files, and their bytes, that are looked into: somebody may wait for the brief."""
-SUMMARY = 80
+MAX_SUMMARY_CHARS = 80
 """Characters of a summary. It is cut when it has no secrets any more: half of one would not be recognised."""
 
 
@@ -69,7 +69,7 @@ def guard(event: Event, saving: Saving, changed: list[Entry]) -> None:
     for entry in [entry for entry in changed if entry.content in noted]:
         secrets.add(entry.path, noted[entry.content])
     event.message, summary = secrets.strike(event.message), secrets.strike(event.summary)
-    event.summary = summary if len(summary) <= SUMMARY else head(summary, SUMMARY - 1) + "…"
+    event.summary = summary if len(summary) <= MAX_SUMMARY_CHARS else head(summary, MAX_SUMMARY_CHARS - 1) + "…"
     event.tags = tuple(dict.fromkeys([secrets.strike(tag) for tag in event.tags]))
     event.key_points = tuple([secrets.strike(point) for point in event.key_points])
     if event.notes is not None:

@@ -50,7 +50,7 @@ def around(engine: Engine, folder: bytes, with_former: bool = False) -> Protecte
         one.apart = apart
         return one
     except MissingStore:
-        near = engine.near(folder)
+        near = engine.nearest(folder)
         if near is None:
             raise
         return Protected(near[1], near[0], 0, known=False)

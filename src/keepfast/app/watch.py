@@ -126,7 +126,7 @@ class Watch:
                 f"{show(self.root)} was moved or removed; stopped watching.",
                 "Run `keepfast watch` in its new location.",
             )
-        if (own := self.engine.near(self.root)) is not None and own != (self.root, self.workspace):
+        if (own := self.engine.nearest(self.root)) is not None and own != (self.root, self.workspace):
             raise NoWorkspace(f"{show(self.root)} is another workspace now.", "Run `keepfast watch` again.")
 
     def _save(self, source: Source) -> None:

@@ -78,7 +78,7 @@ class Folder:
             return
         from keepfast.fsutil.durable import lock_within
 
-        lock_within(self.lock, self.engine.patience, self.engine.tell)
+        lock_within(self.lock, self.engine.patience, self.engine.report_wait)
 
     def _file_clock(self) -> int:
         """The kernel's idea of now, as it stamps files, less a margin."""

@@ -89,7 +89,7 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
 
     root, row, checkpoint = _resolve(session, reference)
     git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
-    outer = session.engine.near(target.rpartition(b"/")[0] or b"/")
+    outer = session.engine.nearest(target.rpartition(b"/")[0] or b"/")
     with session.progress("Forking") as progress:
         session.engine.progress = progress
         done = Forking(session.engine, root, row, checkpoint).fork(target, git)

@@ -202,7 +202,7 @@ class Session:
         return engine
 
     def _patient(self, engine: Engine) -> Engine:
-        engine.patience, engine.tell = PATIENCE, self.remark
+        engine.patience, engine.report_wait = PATIENCE, self.remark
         return engine
 
     @property
@@ -223,9 +223,9 @@ class Session:
         from keepfast.state.pending_events import names
 
         if names(self.engine.place.folder(row.id)):
-            from keepfast.app.worker import settled
+            from keepfast.app.worker import row_after_pending
 
-            return root, settled(self.engine, row, patience)
+            return root, row_after_pending(self.engine, row, patience)
         return root, row
 
     def say_renewed(self) -> None:
@@ -244,9 +244,9 @@ class Session:
         if apart.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
             raise apart
         if self.agreed(f"{apart} Was it moved here?", False):
-            self.engine.follow(apart.root)
+            self.engine.continue_history(apart.root)
         else:
-            self.engine.separate(apart)
+            self.engine.protect_separately(apart)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from keepfast.store.references import resolve

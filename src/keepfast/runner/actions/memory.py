@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.agents.claude.usage import last_usage
 from keepfast.app.resume import Resuming, Told
-from keepfast.app.worker import SUMMARY
+from keepfast.app.worker import MAX_SUMMARY_CHARS
 from keepfast.model.budget import NOTICE, Usage, usage
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, restores
@@ -185,7 +185,7 @@ def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversat
         seen.add(told.session)
         if not has_conversation:
             if resuming.settled(told, exact=True)[1]:
-                return told._replace(summary=head(task.title.split("\n")[0], SUMMARY))
+                return told._replace(summary=head(task.title.split("\n")[0], MAX_SUMMARY_CHARS))
             if len(seen) >= SESSIONS:
                 break
             continue
