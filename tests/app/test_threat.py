@@ -556,8 +556,8 @@ def test_braces_of_few_words_are_spelled_out(tmp_path: Path) -> None:
 def test_a_pattern_with_more_matches_than_are_counted_means_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keepfast.app.threat.MOST_MATCHES", 3)
-    monkeypatch.setattr("keepfast.app.threat.MOST_PATTERNS", 3)
+    monkeypatch.setattr("keepfast.app.threat.MAX_MATCHES", 3)
+    monkeypatch.setattr("keepfast.app.threat.MAX_PATTERNS", 3)
     root = os.fsencode(tmp_path)
     for name in ("a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "b/4"):
         write(tmp_path / name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.app.conversation import Conversing
+from keepfast.app.conversation import ConversationRestorer
 from keepfast.model.policy import RULES
 from keepfast.model.retention import plan
 from keepfast.state import sessions
@@ -80,7 +80,7 @@ def kept(ground: Ground, row: CheckpointRow) -> bytes:
     """The conversation of a checkpoint, as its restore brings it back."""
     engine = ground.engine
     try:
-        conversing = Conversing(
+        conversing = ConversationRestorer(
             engine.repository(), row, os.fsencode(ground.project), os.fsencode(ground.home), {"HOME": str(ground.home)}
         )
         return Path(conversing.bring_back().path).read_bytes()

@@ -26,7 +26,7 @@ class Session:
         """`folder` is where the command is to be run."""
 
 
-class Conversing:
+class ConversationRestorer:
     """The conversation of one checkpoint, for the user with this home and the workspace in this root."""
 
     def __init__(

@@ -55,7 +55,7 @@ class Forked:
         self.differs = False
 
 
-class Forking:
+class Forker:
     """Makes a folder of a checkpoint. `root` is where the workspace is, empty if it has no folder."""
 
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow, checkpoint: CheckpointRow) -> None:

@@ -176,12 +176,12 @@ def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[byt
 
 def _all_at(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes]) -> tuple[bytes, ...]:
     """These paths, those above them, and all below them, on disk or in the newest version. Raises `TooMany`."""
-    from keepfast.app.scan import all_below
+    from keepfast.app.scan import list_below
     from keepfast.app.workspace_lock import capture_rules
 
     repository = engine.repository()
     known = [entry.path for path in paths for entry in repository.state(row.id, row.version, path)]
-    there, _ = all_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))
+    there, _ = list_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))
     return tuple(sorted({*parents(paths), *paths, *known, *there}))
 
 

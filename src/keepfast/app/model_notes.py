@@ -44,8 +44,8 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
 
 
 def ask(settings: Settings, transcript: str, home: str, folder: str = "", session: str = "") -> Extract | None:
-    """What the model read; None if there is nothing to read. Raises `Failed`. Secrets are struck out going and coming."""
-    from keepfast.app.resume import conversation_of, struck
+    """What the model read; None if there is nothing to read. Raises `Failed`. Secrets are redacted out going and coming."""
+    from keepfast.app.resume import conversation_of, redacted
     from keepfast.resume import model_client as asking
     from keepfast.resume.model_prompt import shown
     from keepfast.secrets.redaction import redact
@@ -67,7 +67,7 @@ def ask(settings: Settings, transcript: str, home: str, folder: str = "", sessio
         )
     try:
         return checked(
-            struck(answer), by=by, prompt=mark([turn.text for turn in conversation.asked() if not turn.side])
+            redacted(answer), by=by, prompt=mark([turn.text for turn in conversation.asked() if not turn.side])
         )
     except ValueError as error:
         raise Failed(f"The model's answer is invalid: {error}.") from None

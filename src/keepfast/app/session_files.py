@@ -30,7 +30,7 @@ MOST_VERSIONS, MOST_LOOKED_AT, MOST_ADDED = 40, 400, 40
 """Of a long session: how many checkpoints and changes are looked at, and how many files that no tool named are added."""
 
 
-def settled(
+def notes_and_files(
     repository: Repository,
     row: CheckpointRow,
     root: str,

@@ -7,7 +7,7 @@ from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
 from posix import open as open_fd
 
-from keepfast.app.scan import all_below, room
+from keepfast.app.scan import free_room, list_below
 from keepfast.app.workspace_lock import capture_rules
 from keepfast.model.artefacts import PYTHON_FOLDER, is_left_out, way_of
 from keepfast.model.entry import FILE, FOLDER, LINK
@@ -203,7 +203,7 @@ def save_named(
 ) -> Losses:
     """Save these paths with everything below them and nothing else of the tree; return what is lost all the same."""
     rules, losses = capture_rules(engine, root), Losses()
-    inside, excluded = all_below(root, paths, rules)
+    inside, excluded = list_below(root, paths, rules)
     if inside:
         save(tuple(inside), ())
     risky = [path for path in paths if path not in spared]
@@ -259,7 +259,7 @@ def _save_unless_recreatable(
         losses.remade.append((path, command))
     else:
         inside, size = _paths_below(root, path, chooser)
-        if size > room(engine.place.path):
+        if size > free_room(engine.place.path):
             losses.unkept.append((path, NO_ROOM))
         else:
             save((path, *inside), (path,))

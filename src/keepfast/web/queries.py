@@ -219,11 +219,11 @@ class Desk:
 
     def brief(self, workspace: str, reference: str, tokens: int) -> dict[str, Any]:
         """What an agent would be told if it went on from here."""
-        from keepfast.app.resume import Resuming
+        from keepfast.app.resume import Resumer
 
         row = self.row(workspace)
-        resuming = Resuming(self.engine, row.path, row.id)
-        built = resuming.own(resuming.tell(self.resolve(workspace, reference)), tokens=tokens).brief
+        resumer = Resumer(self.engine, row.path, row.id)
+        built = resumer.moment_brief(resumer.work_at(self.resolve(workspace, reference)), tokens=tokens).brief
         return {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
 
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:
