@@ -105,7 +105,7 @@ class Engine:
         return outcome
 
     def _handle(self, event: Event, root: bytes, workspace: str) -> Outcome:
-        self.place.refuse_parts()
+        self.place.check_folders()
         if not event.only and self._is_counted_first(self.place.folder(workspace)):
             # Without the lock: a save of what a command names does not wait for this count.
             self.refuse_too_many(root, FOREVER)
@@ -535,11 +535,11 @@ class Engine:
         """Raise `MissingStore` if the user's own list names a store for the folder that is out of reach."""
         from keepfast.store.small_files import kept_folders, missing
 
-        identity = kept_folders(self.place.folders).get(root, ("", ""))[0]
+        identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
             path = lost_store(identity, self.place.path, self.place.list)
             if path:
-                raise missing(path)
+                raise missing_store(path)
 
     def _lock_registry(self) -> int:
         """Take the lock for making workspaces; closing the descriptor releases it."""
@@ -564,7 +564,7 @@ class Engine:
         """Return whether the user stopped protecting this folder, or one above it."""
         from keepfast.store.known_stores import unprotected
 
-        listed, folder = unprotected(self.place.unprotected), root
+        listed, folder = read_unprotected(self.place.unprotected), root
         while listed and folder not in listed and folder not in (b"/", b""):
             folder = folder.rpartition(b"/")[0] or b"/"
         return folder in listed
@@ -573,7 +573,7 @@ class Engine:
         """Return the id that the folder had before the user stopped protecting it, if its history still exists; else a new one."""
         from keepfast.store.known_stores import unprotected
 
-        workspace = unprotected(self.place.unprotected).get(root, "")
+        workspace = read_unprotected(self.place.unprotected).get(root, "")
         row = repository.workspace(workspace) if workspace else None
         return workspace if row is not None and not row.path else urandom(16).hex()
 
@@ -653,12 +653,12 @@ class Engine:
 
         The lists vouch for the marker, which alone is not trusted, and still name both if the marker or the store is gone.
         """
-        from keepfast.store.known_stores import add, drop_folder, note_folder
+        from keepfast.store.known_stores import add_store, drop_folder, note_folder
 
         store = self.place.id()
         try:
-            add(self.place.list, self.place.path, store)
-            if self.place.is_beside():
+            add_store(self.place.list, self.place.path, store)
+            if self.place.is_in_data_folder():
                 drop_folder(self.place.folders, root)
             else:
                 note_folder(self.place.folders, root, store, workspace)
@@ -669,12 +669,12 @@ class Engine:
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
         """Raise `Failed` if only a flag names the store and no list can be written: the next command would not find the store."""
         from keepfast.settings import STORE_FLAGS
-        from keepfast.store.small_files import listed
+        from keepfast.store.small_files import read_store_list
 
         error = self.list_store(root, workspace)
-        if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_beside():
+        if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_in_data_folder():
             return  # the store of the settings needs no voucher
-        if listed(self.place.list).get(self.place.path) != self.place.id():
+        if read_store_list(self.place.list).get(self.place.path) != self.place.id():
             raise Failed(
                 f"{self.place.list} cannot be written: {error.strerror}. The next command could not find this store.",
                 "Make the data folder writable and run the command again; the folder is not protected in this store yet.",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.settings import Settings
     from keepfast.store.conversations import Conversation
     from keepfast.store.repository import Repository
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.git import GitFacts
 
 TRIGGERS_AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
@@ -38,7 +38,13 @@ PRIVACY_SETTINGS = (
 def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> Conversation | None:
     """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
     from keepfast.agents.registry import sessions
-    from keepfast.store.conversations import MOST, Conversation, keep, keep_beside, latest
+    from keepfast.store.conversations import (
+        LONGEST_TRANSCRIPT,
+        Conversation,
+        latest_conversation,
+        store_side_files,
+        store_transcript,
+    )
 
     previous = latest(saving.repository, saving.row.id, event.session)
     max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else MOST
@@ -170,7 +176,7 @@ def with_content(entry: Entry, saving: Saving, data: bytes) -> Entry:
 
     if entry.flags & SEALED or is_secret(entry.path, data) or saving.is_copy(len(data), data):
         return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
-    return entry._replace(content=saving.sink(data), size=len(data))
+    return entry._replace(content=saving.store_content(data), size=len(data))
 
 
 def header_of(

@@ -12,7 +12,7 @@ from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, Wro
 from keepfast.model.event import Event
 from keepfast.model.restore_plan import KEPT, Plan, Step
 from keepfast.model.steps import step
-from keepfast.store.restore_journal import History, Journal, PastRestore, Reversal, UnderWay
+from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
 from keepfast.workspace.apply_result import Applied
 from keepfast.workspace.marker import show
 
@@ -44,7 +44,7 @@ class Restored:
 class Unfinished:
     """A restore that did not finish. `state`: `cut off`, `running` or `damaged`; `error` says what is wrong with its journal."""
 
-    def __init__(self, state: str, cut: UnderWay | None = None, error: KeepfastError | None = None) -> None:
+    def __init__(self, state: str, cut: RestoreInProgress | None = None, error: KeepfastError | None = None) -> None:
         self.state, self.cut, self.error = state, cut, error
 
 
@@ -178,7 +178,7 @@ class Restorer:
         """Return the interrupted restore, or None. Raises `Damaged`."""
         journal = self._journal()
         cut = journal.read()
-        return None if cut is None or journal.is_held() else cut
+        return None if cut is None or journal.is_locked() else cut
 
     def is_running(self) -> bool:
         """Return whether another process is restoring here now."""
@@ -332,7 +332,7 @@ class Restorer:
         return plan, late
 
     def _finish(
-        self, journal: Journal, cut: UnderWay, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
+        self, journal: Journal, cut: RestoreInProgress, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """Bring the disk from its present state to `goal`; files that match neither `goal` nor `origin` are the user's and stay."""
         scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
@@ -350,7 +350,7 @@ class Restorer:
         elif past is not None and aborting:  # it was interrupted after its last step: aborting is an undo
             undo = Reversal("undo", past.number)
             way_back = _way_back(undo)
-            self._record(journal, cut.taken_back(undo, goal.version, now.version))
+            self._record(journal, cut.reversed_by(undo, goal.version, now.version))
         else:
             way_back = "" if aborting else way_back
             # The folder is not at the safety checkpoint that was just made.
@@ -359,7 +359,7 @@ class Restorer:
         result.missing = self.planner.missing(goal, scope.paths)
         return result
 
-    def _record(self, journal: Journal, restore: UnderWay) -> None:
+    def _record(self, journal: Journal, restore: RestoreInProgress) -> None:
         self._commit(journal, restore.record(self.row.id, self.engine.clock()))
 
     def _commit(self, journal: Journal, record: dict[str, Any]) -> None:

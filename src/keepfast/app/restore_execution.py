@@ -10,7 +10,7 @@ from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import DiskFull, Failed, KeepfastError
 from keepfast.model.restore_plan import UNREAD, Plan
 from keepfast.model.steps import step
-from keepfast.store.bulk_read import hand_over
+from keepfast.store.bulk_read import read_many
 from keepfast.workspace.apply import Apply
 from keepfast.workspace.free_space import Room
 from keepfast.workspace.marker import show
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.app.preview import Preview
     from keepfast.store.repository import Repository
-    from keepfast.store.restore_journal import Journal, UnderWay
+    from keepfast.store.restore_journal import Journal, RestoreInProgress
     from keepfast.store.rows import CheckpointRow
     from keepfast.workspace.apply_result import Applied
     from keepfast.workspace.staged_files import Group
@@ -176,7 +176,7 @@ class Execution:
             self._anchors(plan, goal),
             Contents(
                 lambda entry: contents.contents.stream(entry.content),
-                lambda digests, take: hand_over(contents, digests, take, accelerated),
+                lambda digests, take: read_many(contents, digests, take, accelerated),
             ),
             self.repository.contents.ids,
             self.repository.contents.has,

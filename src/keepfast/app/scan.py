@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from keepfast.app.workspace_lock import Folder
     from keepfast.model.entry import Entry
     from keepfast.store.repository import Repository
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.capture import Capture
     from keepfast.workspace.stat_cache import Cache
 
@@ -75,7 +75,7 @@ def scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
     return result
 
 
-def _scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
+def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     rules = folder.capture
     if changes is not None and folder.cache is not None and not saving.whole:
         crowded = CROWDED in folder.cache.marks()
@@ -279,7 +279,7 @@ def include_excluded(folder: Folder, scan: Scan, paths: tuple[bytes, ...], free_
 
 
 def mark_vanished(
-    folder: Folder, scan: Scan, rows: dict[bytes, Entry], named: tuple[bytes, ...], saving: Saving
+    folder: Folder, scan: Scan, rows: dict[bytes, Entry], named: tuple[bytes, ...], saving: CheckpointWriter
 ) -> None:
     """Record paths that existed before the command but disappeared before they were saved as not saved."""
     for path in named:

@@ -233,7 +233,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
     session, location = event.session, engine.locate(root)
     if not session or location is None:
         return False
-    from keepfast.store.conversations import latest
+    from keepfast.store.conversations import latest_conversation
     from keepfast.store.rows import Query
 
     repository = engine.repository()
