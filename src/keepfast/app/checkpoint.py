@@ -303,7 +303,7 @@ class Engine:
             if self._is_store_relevant(folder_marker, verdict) and not (
                 verdict == ELSEWHERE and (registered or self._is_within(folder))
             ):
-                self.place.admit(*folder_marker)
+                self.place.check_marker(*folder_marker)
             if verdict in (HERE, LOST):
                 return folder_marker[0]
             if self._belongs_to(folder, folder_marker[0], registered):
@@ -522,7 +522,7 @@ class Engine:
             self._refuse_lost(root)
             return False
         if self._is_store_relevant(folder_marker, judge(root, folder_marker, self.place.path, self.place.list)):
-            self.place.admit(*folder_marker, root)
+            self.place.check_marker(*folder_marker, root)
         if not is_strange(root, folder_marker, self.place.path, self.place.list):
             return False
         if not by_path:
@@ -533,7 +533,7 @@ class Engine:
 
     def _refuse_lost(self, root: bytes) -> None:
         """Raise `MissingStore` if the user's own list names a store for the folder that is out of reach."""
-        from keepfast.store.small_files import kept_folders, missing
+        from keepfast.store.small_files import missing_store, read_folder_list
 
         identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
@@ -562,7 +562,7 @@ class Engine:
 
     def is_unprotected(self, root: bytes) -> bool:
         """Return whether the user stopped protecting this folder, or one above it."""
-        from keepfast.store.known_stores import unprotected
+        from keepfast.store.known_stores import read_unprotected
 
         listed, folder = read_unprotected(self.place.unprotected), root
         while listed and folder not in listed and folder not in (b"/", b""):
@@ -571,7 +571,7 @@ class Engine:
 
     def _former_or_new_id(self, repository: Repository, root: bytes) -> str:
         """Return the id that the folder had before the user stopped protecting it, if its history still exists; else a new one."""
-        from keepfast.store.known_stores import unprotected
+        from keepfast.store.known_stores import read_unprotected
 
         workspace = read_unprotected(self.place.unprotected).get(root, "")
         row = repository.workspace(workspace) if workspace else None
@@ -596,7 +596,7 @@ class Engine:
     def _list_paths(self, repository: Repository) -> None:
         folders = [(row.id, row.path) for row in repository.workspaces()]
         self.place.list_paths(folders)
-        if self.place.is_beside():
+        if self.place.is_in_data_folder():
             return
         from keepfast.store.known_stores import note_folders
 

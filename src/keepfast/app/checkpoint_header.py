@@ -35,7 +35,7 @@ PRIVACY_SETTINGS = (
 """Settings `checkpoint.*` that limit what is shown of the work. The values at the time of the save hold later, too."""
 
 
-def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> Conversation | None:
+def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]) -> Conversation | None:
     """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
     from keepfast.agents.registry import sessions
     from keepfast.store.conversations import (
@@ -46,17 +46,17 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
         store_transcript,
     )
 
-    previous = latest(saving.repository, saving.row.id, event.session)
-    max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else MOST
+    previous = latest_conversation(saving.repository, saving.row.id, event.session)
+    max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else LONGEST_TRANSCRIPT
     client = sessions(event.agent)
     try:
-        stored, newest = keep(
+        stored, newest = store_transcript(
             saving, event.transcript, previous.transcript if previous is not None else None, max_bytes
         )
         if stored is None:
             return previous
-        known_files = previous.beside if previous is not None else []
-        side_files = keep_beside(saving, event.transcript.removesuffix(".jsonl"), known_files, max_bytes)
+        known_files = previous.side_files if previous is not None else []
+        side_files = store_side_files(saving, event.transcript.removesuffix(".jsonl"), known_files, max_bytes)
     except FileNotFoundError:
         return previous  # a client creates the file with the first message
     except (OSError, KeepfastError) as error:
@@ -70,7 +70,7 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
     return Conversation(event.session, event.agent, event.transcript, text, last, stored, side_files)
 
 
-def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: list[str]) -> tuple[str, ...]:
+def active_of(event: Event, changed: Sequence[Entry], saving: CheckpointWriter, patterns: list[str]) -> tuple[str, ...]:
     """Return the files that the session worked on: those that tools named, then those that its versions changed, newest first.
 
     Shell commands name no files, so changed files count as well, but not those that had changed before the session. Each version
@@ -167,7 +167,7 @@ def title_of(changed: Sequence[Entry], version: int) -> str:
     return f"Changed: {', '.join([show(name) for name in sorted(names)[:MAX_NAMED]])}{more}"
 
 
-def with_content(entry: Entry, saving: Saving, data: bytes) -> Entry:
+def with_content(entry: Entry, saving: CheckpointWriter, data: bytes) -> Entry:
     """Return the row with other contents, stored; sealed if the path or the contents are secret."""
     from io import BytesIO
 

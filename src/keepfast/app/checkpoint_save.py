@@ -26,7 +26,7 @@ MANY_PACKS = 64
 
 def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
     """Make a checkpoint of what differs; try again if a sweep removed blobs that it relied on."""
-    from keepfast.store.save import Swept
+    from keepfast.store.save import SaveConflict
 
     repository = engine.repository()
     ensure_registered(folder, repository, event.at)
@@ -101,7 +101,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     return outcome
 
 
-def _fill_in_words(engine: Engine, event: Event, saving: Saving, changed: list[Entry]) -> None:
+def _fill_in_words(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
     """Give the event a message and a summary if it lacks them, and redact values of sealed files in its texts."""
     from keepfast.app.checkpoint_header import lacks_words, title_of
 
@@ -209,7 +209,7 @@ def compose(
 ) -> Any:
     """Make a version from the newest one with other contents for some files. The disk is not read."""
     from keepfast.app.checkpoint_header import header_of, with_content
-    from keepfast.store.save import Replaced
+    from keepfast.store.save import ReplacedRows
 
     with Folder(engine, root, workspace):
         saving = engine.repository().begin(workspace)

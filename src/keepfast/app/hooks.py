@@ -207,7 +207,7 @@ class HookCall:
         self.root, self.workspace = location
         self.folder = self.place.folder(self.workspace)
         self.place.id()  # raises if the store is missing or another one, before anything is written to it
-        self.place.refuse_parts()
+        self.place.check_folders()
         return True
 
     def _protect_separately(self, error: Elsewhere) -> tuple[bytes, str]:

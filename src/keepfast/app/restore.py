@@ -174,7 +174,7 @@ class Restorer:
             target, paths_of(past.paths), reversal=reversal, made_folders=made_folders, new_base=past.was, **options
         )
 
-    def cut_off(self) -> UnderWay | None:
+    def cut_off(self) -> RestoreInProgress | None:
         """Return the interrupted restore, or None. Raises `Damaged`."""
         journal = self._journal()
         cut = journal.read()
@@ -182,7 +182,7 @@ class Restorer:
 
     def is_running(self) -> bool:
         """Return whether another process is restoring here now."""
-        return self._journal().is_held()
+        return self._journal().is_locked()
 
     def unfinished(self) -> Unfinished | None:
         """Return the restore that runs here or was interrupted, or None."""
@@ -251,7 +251,7 @@ class Restorer:
 
     def _without_unreadable(self, preview: Preview) -> tuple[Preview, set[bytes]]:
         """Leave out files sealed with a key that is missing. Raises `WrongKey` if nothing else is left to restore."""
-        unreadable = self.repository.contents.closed(step.new for step in preview.plan.steps)
+        unreadable = self.repository.contents.paths_without_key(step.new for step in preview.plan.steps)
         if unreadable and len(unreadable) == len(preview.plan.steps):
             raise WrongKey(f"The key of a sealed file to restore is missing: {show(min(unreadable))}.", KEY_HINT)
         return preview.without(unreadable, CLOSED_REASON) if unreadable else preview, unreadable
@@ -294,7 +294,7 @@ class Restorer:
     ) -> Restored:
         scope = preview.scope
         plan, late = self._agreed_plan(target, before, preview, mine, overwrite)
-        restore = UnderWay(
+        restore = RestoreInProgress(
             self.row.id,
             target.version,
             target.workspace,
@@ -392,7 +392,7 @@ class Restorer:
         except OSError as error:
             raise explain(error, UNTOUCHED_HINT) from None
 
-    def _interrupted(self, journal: Journal) -> UnderWay:
+    def _interrupted(self, journal: Journal) -> RestoreInProgress:
         cut = journal.read()
         if cut is None:
             raise NotFound("No interrupted restore.", "There is nothing to continue or abort.")

@@ -81,7 +81,7 @@ class Execution:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             if closed_folders(root, (step.path for step in plan.steps)):
                 return EarlyStaging(plan, root)
-            repository = self.engine.place.open(beside=True)
+            repository = self.engine.place.open(small_cache=True)
             apply = self._apply(root, plan, goal, {}, mtimes, plan, repository, room)
             staging = EarlyStaging(plan, root, apply, repository)
         except (OSError, KeepfastError):
@@ -95,7 +95,7 @@ class Execution:
     def carry_out(
         self,
         journal: Journal,
-        restore: UnderWay,
+        restore: RestoreInProgress,
         plan: Plan,
         goal: CheckpointRow,
         full_plan: Plan,
@@ -112,7 +112,7 @@ class Execution:
     def _apply_plan(
         self,
         journal: Journal,
-        restore: UnderWay,
+        restore: RestoreInProgress,
         plan: Plan,
         goal: CheckpointRow,
         full_plan: Plan,

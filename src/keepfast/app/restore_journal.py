@@ -31,7 +31,7 @@ class ReportingJournal(Journal):
     ) -> None:
         super().__exit__(kind, error, trace)
         if isinstance(error, OSError | MemoryError):
-            raise explain(error, CONTINUE_HINT if self.is_there() else UNTOUCHED_HINT) from None
+            raise explain(error, CONTINUE_HINT if self.exists() else UNTOUCHED_HINT) from None
 
 
 def explain(error: Exception, hint: str) -> KeepfastError:

@@ -323,10 +323,10 @@ class Resumer:
 
     def _saved_conversation(self, work: SavedWork) -> bytes:
         """Return the conversation that the checkpoint itself has; nothing if it has none."""
-        conversation = conversations.checked(work.known.conversation)
+        conversation = conversations.conversation_from_json(work.known.conversation)
         if conversation is None or conversation.transcript.size > MAX_CONVERSATION_BYTES:
             return b""
-        return b"".join(conversations.load(self.engine.repository(), conversation.transcript))
+        return b"".join(conversations.load_transcript(self.engine.repository(), conversation.transcript))
 
     # What changed
 

@@ -56,7 +56,7 @@ def _renew_marker(folder: Folder) -> None:
     engine = folder.engine
     folder_marker = marker(folder.root)
     if folder_marker == (folder.workspace, engine.place.path, engine.place.id()):
-        if not engine.place.is_beside():
+        if not engine.place.is_in_data_folder():
             engine.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
         return
     if folder_marker is not None and is_strange(folder.root, folder_marker, engine.place.path, engine.place.list):
@@ -67,7 +67,7 @@ def _renew_marker(folder: Folder) -> None:
         pass  # the save does not depend on it
 
 
-def scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
+def scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     """Scan what the check of the stat cache named, or walk through everything."""
     result = _scan(folder, saving, changes)
     # By ctime, because mtime can be set to any time.
@@ -160,7 +160,9 @@ def list_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[lis
     return list(paths_below), not_entered
 
 
-def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving, included: tuple[bytes, ...] = ()) -> Scan:
+def scan_only(
+    folder: Folder, paths: tuple[bytes, ...], saving: CheckpointWriter, included: tuple[bytes, ...] = ()
+) -> Scan:
     """Scan these paths and nothing else; folders among them are recorded but not entered.
 
     `included`: the setting `capture.exclude` does not hold at and below these. A path that leads through a link counts as absent.
@@ -215,7 +217,7 @@ def _add_path(scan: Scan, path: bytes, status: stat_result | None) -> None:
         scan.left.append((path, SPECIAL, 0, status))
 
 
-def _add_deleted_below(folder: Folder, scan: Scan, paths: tuple[bytes, ...], saving: Saving) -> None:
+def _add_deleted_below(folder: Folder, scan: Scan, paths: tuple[bytes, ...], saving: CheckpointWriter) -> None:
     """Record everything that was known below a deleted folder as deleted."""
     repository, existing = saving.repository, {path for path, _ in scan.folders}
     for path, row in repository.current(folder.workspace, [path for path in paths if path not in existing]).items():
@@ -224,7 +226,7 @@ def _add_deleted_below(folder: Folder, scan: Scan, paths: tuple[bytes, ...], sav
             scan.gone.extend([entry.path for entry in below if entry.path != path])
 
 
-def include_files(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:
+def include_files(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:
     """Include these files although the rules exclude them."""
     from keepfast.fsutil.descriptors import lstat_below
 
@@ -308,7 +310,7 @@ def _topmost_absent(folder: Folder, path: bytes) -> bytes:
     return b""
 
 
-def _is_recorded(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: Saving) -> bool:
+def _is_recorded(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: CheckpointWriter) -> bool:
     """Return whether the version being made has something at this path: it was read in time, or is recorded already."""
     row = rows.get(path)
     if row is not None:

@@ -242,7 +242,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
     times = [last_heard if isinstance(last_heard, int) else 0, event.at if event.said else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
-    conversation = latest(repository, location[1], session)
+    conversation = latest_conversation(repository, location[1], session)
     return _has_message_after(
         event.transcript, event.agent, conversation.transcript.size if conversation is not None else 0
     )
