@@ -244,7 +244,7 @@ class Resumer:
         notes, seen_files, cwd = self._notes_of_moment(work, source)
         root = os.fsdecode(self.root)
         session = work.session or (source.header.session if source is not None else "")
-        notes, seen_files, more = session_files.gathered(
+        notes, seen_files, more = session_files.with_unnamed_files(
             repository, work.row, root, notes, seen_files, self.engine.settings, session
         )
         files = moment.files(self.engine, self.root, work.row, [*seen_files, *more], cwd)

@@ -56,7 +56,7 @@ def _conversing(session: Session, reference: str) -> ConversationRestorer:
 def _dry_run(
     session: Session, conversing: ConversationRestorer, reference: str, files: bool, how: dict[str, Any]
 ) -> int:
-    kept = conversing.kept
+    kept = conversing.conversation
     facts = {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size}
     if not files:
         if session.json:
