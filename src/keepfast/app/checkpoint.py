@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat, unlink, urandom
 from posix import open as open_fd
 
-from keepfast.app.workspace_lock import Folder
+from keepfast.app.workspace_lock import Folder, wait_for
 from keepfast.model.errors import (
     Elsewhere,
     Failed,
@@ -544,7 +544,11 @@ class Engine:
     def _lock_registry(self) -> int:
         """Take the lock for making workspaces; closing the descriptor releases it."""
         lock = open_fd(self.place.path + "/workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        stat_cache.lock(lock)
+        try:
+            wait_for(lock, "the list of workspaces")
+        except BaseException:
+            close(lock)
+            raise
         return lock
 
     def _own_and_parent(self, repository: Repository, root: bytes) -> tuple[str, str]:

@@ -75,7 +75,7 @@ def save_or_await_pending(engine: Engine, root: bytes, workspace: str, seconds: 
 
     folder = engine.place.folder(workspace)
     waiting, end = set(pending.names(folder)), monotonic() + seconds
-    while waiting and workers.living(folder, workers.HOOKS) is not None:
+    while waiting and any(workers.living(folder, name) is not None for name in (workers.HOOKS, "/lock")):
         if monotonic() >= end:
             return
         sleep(POLL_SECONDS)
@@ -117,8 +117,8 @@ def _save_event(
         result: dict[str, object] = {"status": outcome.status, "id": outcome.id, "version": outcome.version}
         if outcome.untidy and tidy is not None:
             tidy(root)
-    except (ImportError, SyntaxError):
-        raise  # files of our own are missing: the event stays pending until they are there again
+    except (ImportError, SyntaxError, Busy):
+        raise  # files of our own are missing, or somebody has a lock: the event stays pending until that is over
     except Exception as error:
         engine.note(root, "failed", event.trigger, sentence(error))
         result = {"status": "failed", "id": "", "version": 0}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, close, read, stat
 from posix import open as open_fd
 
-from keepfast.fsutil.durable import FULL, READ_ONLY, Lock
+from keepfast.fsutil.durable import FULL, READ_ONLY, TRY_AGAIN, Lock, holder_of
+from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Busy, Damaged, DiskFull, Failed, KeepfastError, NewerFormat, OutOfMemory, Unreachable
 from keepfast.store.ledger.light_sqlite import sqlite3
 from keepfast.store.ledger.transaction import SCHEMA, SEALED_INDEX
@@ -19,6 +20,8 @@ VERSION = 1
 ANY_ROW = 32 << 20
 """Bytes that are more than any row of ours has."""
 PART = 1 << 20
+LONGEST = 120.0
+"""Seconds that work in the background waits for a transaction of another process."""
 CHECK_DISK = "Check the disk. On a sound one, `keepfast rebuild` makes the ledger anew from packs and logs."
 
 
@@ -100,13 +103,23 @@ class SqliteFile:
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise self.explain(error) from None
 
+    def _writer(self) -> str:
+        try:
+            fd = open_fd(self.lock, O_RDONLY | O_CLOEXEC)
+        except OSError:
+            return "another process"
+        try:
+            return holder_of(fd)
+        finally:
+            close(fd)
+
     def _connect(self) -> sqlite3.Connection:
         self.inode = self.current_inode()
         if self.inode < 0:
             raise Damaged(
                 f"The ledger {self.path} is missing.", "Run `keepfast rebuild` to rebuild it from packs and logs."
             )
-        db = sqlite3.connect(self.path, timeout=120, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self.path, timeout=_patience(), isolation_level=None, check_same_thread=False)
         try:
             # WAL would die with SIGBUS on a full disk, and NORMAL loses acknowledged rows at power loss.
             mode = db.execute("PRAGMA journal_mode=TRUNCATE").fetchone()[0]
@@ -134,7 +147,7 @@ class SqliteFile:
                 raise DiskFull(f"The disk is full; the ledger {self.path} was not made.") from None
             # SQLite says the rest better.
         try:
-            db = sqlite3.connect(self.path, timeout=120, isolation_level=None)
+            db = sqlite3.connect(self.path, timeout=_patience(), isolation_level=None)
             try:
                 db.execute("PRAGMA journal_mode=TRUNCATE")
                 db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
@@ -163,7 +176,7 @@ class SqliteFile:
         if isinstance(error, UnicodeEncodeError):
             return Failed(f"Invalid Unicode (lone surrogate \\u{ord(error.object[error.start]):04x}).")
         if "locked" in text or "busy" in text:
-            return Busy(f"The ledger {self.path} was busy for two minutes.")
+            return Busy(f"The ledger {self.path} is locked by {self._writer()}.", TRY_AGAIN)
         if "full" in text:
             return DiskFull(f"The disk is full; nothing was changed in the ledger {self.path}.")
         if "readonly" in text or "read-only" in text:
@@ -216,3 +229,7 @@ def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:
         if all(len(column) == 1 for column in columns):
             return tuple([column.pop() for column in columns]) in types
     return {tuple(map(type, row)) for row in rows} <= types
+
+
+def _patience() -> float:
+    return LONGEST if WAITING.seconds is None else WAITING.seconds
