@@ -64,10 +64,6 @@ class Engine:
     def __init__(self, place: Place, settings: Settings, home: bytes, clock: Callable[[], int]) -> None:
         self.place, self.settings, self.home, self.clock = place, settings, home, clock
         self.progress: Callable[[int, int], None] | None = None
-        self.patience: float | None = None
-        """Seconds to wait for a workspace's lock, then `Busy`; None waits without limit, for work in the background."""
-        self.report_wait: Callable[[str], None] = lambda text: None
-        """Called with a message about the process that a save waits for."""
         self._repository: Repository | None = None
         self.renewed = b""
         """A folder whose marker was another folder's and was rewritten. Front ends report it."""

@@ -7,7 +7,7 @@ from posix import close
 
 from keepfast.agents.claude.usage import tokens
 from keepfast.app.checkpoint_header import MAX_ACTIVE_FILES
-from keepfast.model.errors import sentence
+from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from keepfast.model.policy import rest_of, taken_before
 from keepfast.state import brief_parts as parts
@@ -83,6 +83,8 @@ def save_or_await_pending(engine: Engine, root: bytes, workspace: str, seconds: 
     if waiting:
         try:
             save_pending(engine, root, workspace)
+        except Busy:
+            return  # the events stay pending
         except OSError as error:
             engine.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
 
@@ -118,7 +120,7 @@ def _save_event(
         if outcome.untidy and tidy is not None:
             tidy(root)
     except (ImportError, SyntaxError, Busy):
-        raise  # files of our own are missing, or somebody has a lock: the event stays pending until that is over
+        raise  # files of our own are missing, or a lock is held: the event stays pending until that is over
     except Exception as error:
         engine.note(root, "failed", event.trigger, sentence(error))
         result = {"status": "failed", "id": "", "version": 0}

@@ -74,12 +74,7 @@ class Folder:
             if not self.reading:
                 raise
             return  # a read-only store cannot get a newer version meanwhile
-        if self.engine.patience is None:
-            stat_cache.lock(self.lock)
-            return
-        from keepfast.fsutil.durable import lock_within
-
-        lock_within(self.lock, self.engine.patience, self.engine.report_wait)
+        wait_for(self.lock, "this workspace")
 
     def _file_clock(self) -> int:
         """Return the time of the clock that stamps files, less a margin."""

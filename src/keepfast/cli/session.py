@@ -201,10 +201,6 @@ class Session:
         self.__dict__["engine"] = engine
         return engine
 
-    def _patient(self, engine: Engine) -> Engine:
-        engine.patience, engine.report_wait = PATIENCE, self.remark
-        return engine
-
     @property
     def repository(self) -> Repository:
         return self.engine.repository()

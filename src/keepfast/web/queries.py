@@ -122,7 +122,7 @@ class Desk:
     def row(self, workspace: str) -> WorkspaceRow:
         row = next((row for row in self.repository.workspaces() if row.id == workspace), None)
         if row is None:
-            raise NotFound(f"There is no workspace {workspace[:40]}.", "The first page lists them all.")
+            raise NotFound(f"There is no workspace {workspace[:40]}.", "The overview page lists them all.")
         return row_after_pending(self.engine, row)
 
     def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
