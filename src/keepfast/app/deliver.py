@@ -248,7 +248,7 @@ class Delivery:
 
     @property
     def _client(self) -> int:
-        return self.event.client or self.event.near
+        return self.event.client or self.event.likely_client
 
     def _clear_facts(self) -> dict[str, Any]:
         """Return what is known of the clear that this session follows; empty if there was none."""

@@ -14,7 +14,7 @@ from keepfast.model.agent_event import (
     TURN_ENDED,
 )
 from keepfast.model.errors import Elsewhere, KeepfastError, Refused, TooMany, sentence
-from keepfast.model.policy import BUDGET_REST, Ask, Skip, State, decide, rest_of, taken_before
+from keepfast.model.policy import BUDGET_REST, Ask, Skip, State, decide, failed_trigger_time, rest_period
 from keepfast.settings.ownership import HERE, LOST, find
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions
@@ -432,10 +432,10 @@ class HookCall:
             event.agent,
             event.cwd.decode("utf-8", "surrogateescape"),
             event.transcript,
-            event.client or event.near,
+            event.client or event.likely_client,
             event.model,
             event.reason[:200],
-            "yes" if event.prompt or event.said else "",
+            "yes" if event.prompt or event.last_answer else "",
         )
 
     # Done at once, while the client waits
@@ -910,7 +910,7 @@ class HookCall:
         if not rest_of(trigger):
             return
         try:
-            sessions.ease(self.folder, self.event.session, trigger, taken_before(trigger, self.clock()))
+            sessions.ease(self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock()))
         except OSError:
             pass  # then the trigger rests as long as after a success
 

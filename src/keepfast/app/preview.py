@@ -8,7 +8,7 @@ from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
 from keepfast.app.inspect import differ, disk_now, lies_below, pairs_between
 from keepfast.fsutil.descriptors import open_below
-from keepfast.model.artefacts import command_of, evidence_of, is_left_out, lies_as
+from keepfast.model.artefacts import evidence_folder, evidence_of, is_always_excluded, rebuild_command
 from keepfast.model.document import header
 from keepfast.model.entry import (
     BY_NAME,
@@ -28,7 +28,7 @@ from keepfast.model.entry import (
     why,
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
-from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT, MODE, NOT_READ, Plan, parents, plan
+from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT_AS_IT_IS, MODE, NOT_READ, Plan, parents, plan
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
@@ -208,7 +208,7 @@ class Planner:
             return ""
 
     def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
-        command = command_of(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
+        command = rebuild_command(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
         return Missing(row.path, why(row), command, self._held_by(row.path, target))
 
     def _held_by(self, path: bytes, target: CheckpointRow) -> int:

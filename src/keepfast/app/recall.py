@@ -21,7 +21,7 @@ from keepfast.resume.passages import (
     with_range,
 )
 from keepfast.resume.quotation import escaped
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.capture import NEVER
 from keepfast.workspace.diff import is_binary

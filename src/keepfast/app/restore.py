@@ -10,7 +10,7 @@ from keepfast.app.workspace_lock import Folder
 from keepfast.model.entry import FOLDER, LEFT_OUT
 from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, WrongKey
 from keepfast.model.event import Event
-from keepfast.model.restore_plan import KEPT, Plan, Step
+from keepfast.model.restore_plan import KEPT_AS_IT_IS, Plan, Step
 from keepfast.model.steps import step
 from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
 from keepfast.workspace.apply_result import Applied

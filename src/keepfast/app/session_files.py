@@ -14,7 +14,7 @@ from keepfast.model.exclusion import excluded_by
 from keepfast.resume import disk_files as disk
 from keepfast.resume.notes import FileNote
 from keepfast.resume.ranking import is_generated
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.digest import digest
 from keepfast.store.rows import Query
 from keepfast.workspace.secret_check import is_secret

@@ -9,11 +9,11 @@ from keepfast.app.checkpoint_header import made_by_tools
 from keepfast.app.inspect import between
 from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.session_files import changed_by
-from keepfast.model.artefacts import is_made
+from keepfast.model.artefacts import is_in_always_generated_folder
 from keepfast.model.entry import FILE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
 
@@ -236,7 +236,7 @@ def _reason_to_exclude(entry: Entry, total: int, bounds: Bounds) -> str:
     pattern = excluded_by(path, bounds.exclude_patterns)
     if pattern:
         return f"excluded by {pattern}"
-    if by_name(entry.path) or entry.flags & SEALED:
+    if is_secret_by_name(entry.path) or entry.flags & SEALED:
         return "secret"
     if entry.size > bounds.max_file_size:
         return f"{entry.size:,} bytes, {TOO_LARGE[0]}"
@@ -248,7 +248,10 @@ def _reason_to_exclude(entry: Entry, total: int, bounds: Bounds) -> str:
 def _never_saved(repository: Repository, row: CheckpointRow, path: bytes, patterns: list[str]) -> list[str]:
     """Return the reason why a file of the session is not even in the checkpoint, as a list; empty if it is or none is known."""
     pattern = excluded_by(show(path), patterns)
-    if not (pattern or is_made(path)) or repository.at(row.workspace, row.version, path) is not None:
+    if (
+        not (pattern or is_in_always_generated_folder(path))
+        or repository.at(row.workspace, row.version, path) is not None
+    ):
         return []
     return [f"{show(path)}: {f'excluded by {pattern}' if pattern else 'made by a tool'}"]
 

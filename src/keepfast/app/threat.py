@@ -9,7 +9,7 @@ from posix import open as open_fd
 
 from keepfast.app.scan import free_room, list_below
 from keepfast.app.workspace_lock import capture_rules
-from keepfast.model.artefacts import PYTHON_FOLDER, is_left_out, way_of
+from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching_command
 from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.entry import UNREADABLE as NOT_READ
 from keepfast.workspace import stat_cache

@@ -9,7 +9,7 @@ from keepfast.agents.claude.usage import tokens
 from keepfast.app.checkpoint_header import MAX_ACTIVE_FILES
 from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
-from keepfast.model.policy import rest_of, taken_before
+from keepfast.model.policy import failed_trigger_time, rest_period
 from keepfast.state import brief_parts as parts
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions, workers
@@ -343,7 +343,7 @@ def _drop_excluded(notes: dict[str, Any], patterns: list[str]) -> None:
     from keepfast.model.exclusion import excluded_by
 
     def is_wanted(path: str) -> bool:
-        return not excluded_by(path, patterns) and not is_made(path.encode("utf-8", "replace"))
+        return not excluded_by(path, patterns) and not is_in_always_generated_folder(path.encode("utf-8", "replace"))
 
     packages, documents = notes["context"]["relevant_packages"], notes["analysis"]["relevant_docs"]
     notes["context"]["relevant_packages"] = [folder for folder in packages if is_wanted(f"{folder}/*")]
@@ -420,7 +420,7 @@ def _active_files(folder: str, event: PendingEvent, root: bytes, patterns: list[
     paths = [line[len(start) :] for line in sessions.touched(folder, event.session) if line.startswith(start)]
     if not paths:
         return ()
-    from keepfast.model.artefacts import is_made
+    from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
     # A name that is not UTF-8 does not fit into a JSON header.

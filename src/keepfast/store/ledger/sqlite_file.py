@@ -20,6 +20,8 @@ VERSION = 1
 ANY_ROW = 32 << 20
 """Bytes that are more than any row of ours has."""
 PART = 1 << 20
+PRIMARY = 0xFF
+"""What of SQLite's code of an error is the kind of the error."""
 LONGEST = 120.0
 """Seconds that work in the background waits for a transaction of another process."""
 CHECK_DISK = "Check the disk. On a sound one, `keepfast rebuild` makes the ledger anew from packs and logs."
@@ -83,9 +85,19 @@ class SqliteFile:
             raise self.explain(error) from None
 
     def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run one statement and return all its rows."""
+        """Run one statement and return all its rows.
+
+        What cannot be read is read once more, with a connection of its own: SQLite calls a read error of the disk damage.
+        """
+        is_writing = self._is_writing()
         try:
             return (self.connection or self._connect()).execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
+            if is_writing or not _is_misread(error):
+                raise self.explain(error) from None
+        self.close()
+        try:
+            return self._connect().execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
             raise self.explain(error) from None
 
@@ -185,16 +197,34 @@ class SqliteFile:
             return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
         if "I/O error" in text:
             return Failed(f"The ledger {self.path} could not be read or written: {text}.", CHECK_DISK)
-        if not self._is_writing() and _is_unreadable(self.path):  # SQLite calls that malformed, too
+        is_read_error = self._is_sound() if self._is_writing() else _is_unreadable(self.path)
+        if is_read_error and _is_misread(error):
             return Failed(f"The disk reports a read error in the ledger {self.path}.", CHECK_DISK)
         return Damaged(
             f"The ledger {self.path} is damaged: {text}.",
             "Run `keepfast rebuild` to rebuild it from packs and logs.",
         )
 
+    def _is_sound(self) -> bool:
+        """Can all of it be read after all, in the transaction that is open?"""
+        assert self.connection is not None
+        try:
+            return str(self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+        except sqlite3.Error:
+            return False
+
     def _is_writing(self) -> bool:
         """Is a transaction open? Whoever closes the file then gives up SQLite's locks on it."""
         return self.connection is not None and self.connection.in_transaction
+
+
+def _is_misread(error: Exception) -> bool:
+    """Does SQLite say that it read nonsense, or nothing?"""
+    return getattr(error, "sqlite_errorcode", 0) & PRIMARY in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_IOERR,
+    )
 
 
 def _is_unreadable(path: str) -> bool:
