@@ -343,7 +343,7 @@ class HookCall:
         """Record this clear, in place of an earlier one, for the session that begins next. The worker adds its result later."""
         event = self.event
         facts = {"session": event.session, "transcript": event.transcript, "at": self.clock()}
-        sessions.note_cleared(self.folder, event.client or event.near, **facts, status=status, ask=ask)
+        sessions.note_cleared(self.folder, event.client or event.likely_client, **facts, status=status, ask=ask)
 
     def _crashed_sessions(self) -> list[PendingEvent]:
         """Return the pending events of sessions that crashed: they are saved before the new session begins."""
@@ -386,14 +386,14 @@ class HookCall:
     def _record_session(self) -> None:
         """Record the prompt and the answer, redacted: the worker that makes the checkpoint may be another process."""
         event = self.event
-        texts = {"prompt": self._requested_task(), "said": _first_line(event.said)}
+        texts = {"prompt": self._requested_task(), "said": _first_line(event.last_answer)}
         if any(texts.values()):
             from keepfast.secrets.redaction import redact
 
             texts = {key: redact(text) for key, text in texts.items()}
         facts: dict[str, str | int] = {"session": event.session, "transcript": event.transcript, "model": event.model}
         facts["prompted"] = self._at if event.prompt else 0
-        facts["heard"] = self._at if event.prompt or event.said else 0
+        facts["heard"] = self._at if event.prompt or event.last_answer else 0
         facts["client"], facts["agent"] = str(event.client) if event.client else "", event.agent
         facts["ended"] = (event.reason or "ended") if event.kind == SESSION_ENDS else ""
         try:
@@ -416,7 +416,9 @@ class HookCall:
 
     def _await_transcript(self) -> None:
         """Wait up to half a second for the turn's last words: the client may call the hook before it has written them."""
-        longest = max(_first_line(self.event.said).replace('"', "\\").split("\\"), key=len).encode("utf-8", "ignore")
+        longest = max(_first_line(self.event.last_answer).replace('"', "\\").split("\\"), key=len).encode(
+            "utf-8", "ignore"
+        )
         for _ in range(TRANSCRIPT_POLLS if len(longest) >= MIN_SEARCH_BYTES and self.event.transcript else 0):
             if longest in _end_of_transcript(self.event.transcript):
                 return
@@ -846,9 +848,9 @@ class HookCall:
 
     def _unreported_band(self, usage: Usage) -> Band | None:
         """Return the band below a quiet threshold that was crossed without a checkpoint, and so without a message."""
-        from keepfast.model.budget import loudest
+        from keepfast.model.budget import highest_announced_band
 
-        crossed = loudest(usage.percent)
+        crossed = highest_announced_band(usage.percent)
         if crossed is None or sessions.taken(self.folder, self.event.session).get(crossed.trigger):
             return None
         sessions.claim(self.folder, self.event.session, crossed.trigger, self.clock(), 0)
@@ -902,12 +904,12 @@ class HookCall:
 
     def _claim(self, decision: Decision) -> bool:
         """Return True for one of several tools that start at the same instant: it takes the checkpoint for all of them."""
-        rest = rest_of(decision.trigger)
+        rest = rest_period(decision.trigger)
         return not rest or sessions.claim(self.folder, self.event.session, decision.trigger, self.clock(), rest)
 
     def _shorten_rest(self, trigger: str) -> None:
         """Let the next event of this trigger try again soon: its checkpoint failed."""
-        if not rest_of(trigger):
+        if not rest_period(trigger):
             return
         try:
             sessions.ease(self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock()))

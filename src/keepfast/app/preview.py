@@ -121,7 +121,7 @@ class Preview:
         touched |= self.seen.keys()
         return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= MAX_PATHS_LOOKED_AT else ()
 
-    def without(self, paths: set[bytes], why: str = KEPT) -> Preview:
+    def without(self, paths: set[bytes], why: str = KEPT_AS_IT_IS) -> Preview:
         """Return the preview without these paths, which stay as they are."""
         others = [path for path in self.conflicts if path not in paths]
         return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)
@@ -174,7 +174,7 @@ class Planner:
                     missing.append(self._missing(row, target))
                     continue
                 entry = self._missing(row, target)
-                entry.state = self._difference(row, status, entry.command is not None or is_left_out(row.path))
+                entry.state = self._difference(row, status, entry.command is not None or is_always_excluded(row.path))
                 if entry.state:
                     missing.append(entry)
         return missing
@@ -217,7 +217,7 @@ class Planner:
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
         """Return the names beside this path on disk, and those of a tool's files that the target brings there."""
-        above = lies_as(path).rpartition(b"/")[0]
+        above = evidence_folder(path).rpartition(b"/")[0]
         try:
             names = set(listdir(self.root + b"/" + above))
         except OSError:

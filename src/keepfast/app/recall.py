@@ -133,7 +133,7 @@ class _Query:
         matches: list[Match] = []
         for path in paths:
             stored = self._stored(path)
-            if by_name(path):
+            if is_secret_by_name(path):
                 self.left_out.append(f"{show(path)}: {SECRET_REASON}.")
                 continue
             if stored is not None and stored.kind in LEFT_OUT:
@@ -188,7 +188,7 @@ class _Query:
                     f"After {files_searched:,} files the search stopped; give a path for complete results."
                 )
                 break
-            data = self._text(path) if not by_name(path) else None
+            data = self._text(path) if not is_secret_by_name(path) else None
             if data is None or len(data) > MAX_SEARCHED_BYTES:
                 continue
             files_searched += 1

@@ -97,7 +97,7 @@ class Restorer:
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
-                self.planner.spared += [(path, KEPT) for path in sorted(mine)]
+                self.planner.spared += [(path, KEPT_AS_IT_IS) for path in sorted(mine)]
             preview, unreadable = self._without_unreadable(preview)
             if not preview.plan.steps and not reversal:
                 return None
@@ -137,7 +137,7 @@ class Restorer:
             cut = self._interrupted(journal)
             target, before = self._checkpoint(cut.target, cut.origin), self._checkpoint(cut.before)
             goal, origin = (before, target) if aborting else (target, before)
-            scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
+            scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.created_paths)), set(paths_of(cut.kept_paths))
             ours = {step.path: step for step in self.planner.plan_between(origin, goal, scope).without(skipped).steps}
             preview = self.planner.preview(goal, scope.paths, scope.made_folders)
             foreign = {step.path for step in preview.plan.steps if not _is_half_done(ours.get(step.path), step)}
@@ -169,7 +169,7 @@ class Restorer:
         return bool(history.done), bool(history.undone)
 
     def _reverse(self, past: PastRestore, reversal: Reversal, options: dict[str, Any]) -> Restored | None:
-        target, made_folders = self._checkpoint(past.before), paths_of(past.made)
+        target, made_folders = self._checkpoint(past.before), paths_of(past.created_paths)
         return self.restore(
             target, paths_of(past.paths), reversal=reversal, made_folders=made_folders, new_base=past.was, **options
         )
@@ -335,7 +335,7 @@ class Restorer:
         self, journal: Journal, cut: RestoreInProgress, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """Bring the disk from its present state to `goal`; files that match neither `goal` nor `origin` are the user's and stay."""
-        scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
+        scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.created_paths)), set(paths_of(cut.kept_paths))
         ours = self.planner.plan_between(origin, goal, scope).without(skipped)
         now = self._save_first(ours, scope.only(step.path for step in ours.steps), "before finishing a restore")
         planned_steps = {step.path: step for step in ours.steps}

@@ -94,7 +94,9 @@ def without_sealed(
     for file in files:
         names = _names(file.path, root, inner, repository, row)
         content = "\n".join([line or "" for line in file.lines]).encode("utf-8", "replace")
-        if any(by_name(name) or is_secret(name, content) or _is_sealed(repository, row, name) for name in names):
+        if any(
+            is_secret_by_name(name) or is_secret(name, content) or _is_sealed(repository, row, name) for name in names
+        ):
             file.sealed, file.lines = True, []
     return files
 
@@ -194,7 +196,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
 
 def _nameable(entry: Entry, patterns: list[str], is_made: Callable[[bytes], bytes]) -> str:
     """Return the name of a changed file if a brief may list it; else nothing."""
-    if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path):
+    if entry.kind != FILE or entry.flags & SEALED or is_secret_by_name(entry.path):
         return ""
     try:
         name = entry.path.decode("utf-8")

@@ -326,13 +326,13 @@ def _recreating_command(root: bytes, chooser: Chooser, path: bytes) -> str | Non
     """
     if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
         command = chooser.remade_by(path)
-        return NOT_RECREATABLE if command is None and is_left_out(path) else command
+        return NOT_RECREATABLE if command is None and is_always_excluded(path) else command
     if chooser.is_made_again(path):
         return chooser.remade_by(path)
     if _is_marked(root, chooser, path):
         if not _exists(root + b"/" + path + b"/pyvenv.cfg"):
             return ""
-        return way_of(PYTHON_FOLDER, path, chooser.beside(path)) or NOT_RECREATABLE
+        return matching_command(PYTHON_FOLDER, path, chooser.beside(path)) or NOT_RECREATABLE
     return NOT_RECREATABLE
 
 

@@ -145,10 +145,10 @@ def _note_crash_saved(engine: Engine, root: bytes, folder: str, session: str, is
 
 def _shorten_rest(engine: Engine, folder: str, event: PendingEvent) -> None:
     """Let the next event of this trigger try again soon: its checkpoint failed."""
-    if not rest_of(event.trigger):
+    if not rest_period(event.trigger):
         return
     try:
-        sessions.ease(folder, event.session, event.trigger, taken_before(event.trigger, engine.clock()))
+        sessions.ease(folder, event.session, event.trigger, failed_trigger_time(event.trigger, engine.clock()))
     except OSError:
         pass  # then the trigger rests as long as after a success
 
@@ -339,7 +339,7 @@ def _quick_notes(folder: str, event: PendingEvent, settings: Settings) -> tuple[
 
 def _drop_excluded(notes: dict[str, Any], patterns: list[str]) -> None:
     """Drop folders and documents that the patterns exclude, or that a tool can recreate."""
-    from keepfast.model.artefacts import is_made
+    from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
     def is_wanted(path: str) -> bool:
@@ -425,7 +425,11 @@ def _active_files(folder: str, event: PendingEvent, root: bytes, patterns: list[
 
     # A name that is not UTF-8 does not fit into a JSON header.
     names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths]
-    names = [name for name in names if not excluded_by(name, patterns) and not is_made(name.encode("utf-8"))]
+    names = [
+        name
+        for name in names
+        if not excluded_by(name, patterns) and not is_in_always_generated_folder(name.encode("utf-8"))
+    ]
     return tuple(names[:MAX_ACTIVE_FILES])
 
 
