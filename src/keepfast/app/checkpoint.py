@@ -27,12 +27,12 @@ from keepfast.settings.ownership import (
     LOST,
     UNKNOWN,
     find,
-    is_real,
-    is_strange,
-    is_vouched,
+    find_foreign,
+    is_foreign,
+    is_genuine_store,
     judge,
-    lost_store,
-    strange,
+    lost_store_path,
+    names_known_store,
 )
 from keepfast.state.names import UNSAVED
 from keepfast.workspace import stat_cache
@@ -533,7 +533,7 @@ class Engine:
 
         identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
-            path = lost_store(identity, self.place.path, self.place.list)
+            path = lost_store_path(identity, self.place.path, self.place.list)
             if path:
                 raise missing_store(path)
 

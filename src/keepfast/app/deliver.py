@@ -56,7 +56,7 @@ class Delivery:
     def reply(self) -> Reply:
         source = self.event.reason or STARTUP
         if self.part == 1:
-            parts.lead(self.folder, self.event.session, self.engine.clock())
+            parts.hold_first(self.folder, self.event.session, self.engine.clock())
         if source in (RESUME, FORK):
             return self._after_pause() if self.part == 1 else Reply()
         report = self._clear_report() if source == CLEAR else ""
@@ -178,8 +178,8 @@ class Delivery:
         return any(
             not facts.get("ended")
             and facts.get("session") != self.event.session
-            and sessions.lives(facts.get("client"))
-            for facts in sessions.every(self.folder)
+            and sessions.is_alive(facts.get("client"))
+            for facts in sessions.all_facts(self.folder)
             if str(facts.get("client")) != str(self.event.client)
         )
 

@@ -335,9 +335,9 @@ class HookCall:
     def _keep_unanswered(self) -> None:
         """Keep the checkpoint that a clear asked about: the user went on working without an answer."""
         if self.event.client:
-            sessions.settle(self.folder, self.event.client)
+            sessions.close_question(self.folder, self.event.client)
         elif self.event.session:
-            sessions.settle_asked(self.folder, self.event.session)
+            sessions.close_question_of(self.folder, self.event.session)
 
     def _note_cleared(self, status: str, ask: bool) -> None:
         """Record this clear, in place of an earlier one, for the session that begins next. The worker adds its result later."""
@@ -720,7 +720,7 @@ class HookCall:
         """Read what the command names while another process saves this folder: scanning a large tree takes long."""
         from keepfast.state.workers import HOOKS, living
 
-        if living(self.folder, HOOKS) is None and living(self.folder, "/lock") is None:
+        if running_worker(self.folder, HOOKS) is None and running_worker(self.folder, "/lock") is None:
             return None
         from keepfast.app.checkpoint_save import read_ahead
 
@@ -874,7 +874,7 @@ class HookCall:
         from time import monotonic
 
         from keepfast.model.age import amount
-        from keepfast.state.workers import HOOKS, living
+        from keepfast.state.workers import HOOKS, running_worker
 
         if living(self.folder, HOOKS) is None:
             self.background.detach(self._run_worker)
@@ -912,7 +912,9 @@ class HookCall:
         if not rest_period(trigger):
             return
         try:
-            sessions.ease(self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock()))
+            sessions.set_trigger_time(
+                self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock())
+            )
         except OSError:
             pass  # then the trigger rests as long as after a success
 
@@ -927,7 +929,7 @@ class _TakenTimes:
         self.folder, self.session = folder, session
 
     def get(self, trigger: str, otherwise: int) -> int:
-        return sessions.taken(self.folder, self.session).get(trigger, otherwise)
+        return sessions.trigger_times(self.folder, self.session).get(trigger, otherwise)
 
 
 def _losses_to_json(losses: Losses) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from keepfast.model.entry import (
 )
 from keepfast.model.errors import KeepfastError, TooMany
 from keepfast.model.light_json import loads
-from keepfast.settings.ownership import is_strange
+from keepfast.settings.ownership import is_foreign
 from keepfast.workspace.capture import GIT
 from keepfast.workspace.marker import marker
 from keepfast.workspace.scan import CROWDED, Scan, recheck, walk

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from keepfast.settings import STORE_FLAGS
-from keepfast.settings.ownership import HERE, LOST, is_gone, is_vouched, judge, lost_store, strange
+from keepfast.settings.ownership import (
+    HERE,
+    LOST,
+    find_foreign,
+    is_store_missing,
+    judge,
+    lost_store_path,
+    names_known_store,
+)
 from keepfast.store.place import Place
 from keepfast.store.small_files import id_or_empty, read_folder_list, read_store_list, store_path_of
 from keepfast.workspace.marker import marker

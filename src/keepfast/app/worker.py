@@ -51,7 +51,7 @@ def save_pending(
     """
     folder = engine.place.folder(workspace)
     while pending.names(folder):
-        lock = workers.begin(folder, engine.clock())
+        lock = workers.try_to_become_worker(folder, engine.clock())
         if lock < 0:
             return False
         try:
@@ -75,7 +75,7 @@ def save_or_await_pending(engine: Engine, root: bytes, workspace: str, seconds: 
 
     folder = engine.place.folder(workspace)
     waiting, end = set(pending.names(folder)), monotonic() + seconds
-    while waiting and any(workers.living(folder, name) is not None for name in (workers.HOOKS, "/lock")):
+    while waiting and any(workers.running_worker(folder, name) is not None for name in (workers.HOOKS, "/lock")):
         if monotonic() >= end:
             return
         sleep(POLL_SECONDS)

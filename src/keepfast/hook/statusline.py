@@ -51,7 +51,7 @@ def serve(then: str | None) -> int:
 
 def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
     """Return the line for this payload, and keep its figures for the hooks of the session."""
-    from keepfast.state.figures import figures, keep
+    from keepfast.state.figures import figures, store_figures
 
     usage = figures(payload, now)
     colours = not around.text("NO_COLOR")
