@@ -253,14 +253,14 @@ class Engine:
         The marker may have come with a cloned repository: that store is not opened. It may also be the user's own, moved: so this
         is an error and not "no history".
         """
-        strange_marker = strange(cwd, self.place.path, self.place.list)
+        strange_marker = find_foreign(cwd, self.place.path, self.place.list)
         if strange_marker is not None:
             raise self._other_store_error(*strange_marker)
 
     def _other_store_error(self, root: bytes, folder_marker: Marker) -> KeepfastError:
         path = show(folder_marker[1].encode("utf-8", "surrogateescape"))
         anew = "To start a new history here, run `keepfast init --new-store`."
-        if not is_real(folder_marker, self.home):
+        if not is_genuine_store(folder_marker, self.home):
             message = f"The marker in {show(root)} names a store that does not exist here: {shortened_path(path)}."
             hint = (
                 "If it is yours, mount it, or set HOME and XDG_DATA_HOME to the values they had when the "
@@ -280,9 +280,13 @@ class Engine:
         `?` stands for one that is missing or not this user's: its path, written by anybody, is not shown.
         """
         folder_marker = marker(root)
-        if folder_marker is None or not is_strange(root, folder_marker, self.place.path, self.place.list):
+        if folder_marker is None or not is_foreign(root, folder_marker, self.place.path, self.place.list):
             return ""
-        return show(folder_marker[1].encode("utf-8", "surrogateescape")) if is_real(folder_marker, self.home) else "?"
+        return (
+            show(folder_marker[1].encode("utf-8", "surrogateescape"))
+            if is_genuine_store(folder_marker, self.home)
+            else "?"
+        )
 
     def _is_within(self, folder: bytes) -> bool:
         """Return whether the folder lies below the root of a workspace."""
@@ -305,7 +309,7 @@ class Engine:
             if self._belongs_to(folder, folder_marker[0], registered):
                 return folder_marker[0]
         if registered and (
-            folder_marker is None or not is_strange(folder, folder_marker, self.place.path, self.place.list)
+            folder_marker is None or not is_foreign(folder, folder_marker, self.place.path, self.place.list)
         ):
             self._restore_marker(folder, registered)
             self.renewed = folder if folder_marker is not None else self.renewed
@@ -318,7 +322,7 @@ class Engine:
         then the folder is treated as one without a marker.
         """
         if verdict == ELSEWHERE:
-            return is_vouched(folder_marker, self.place.path, self.place.list)
+            return names_known_store(folder_marker, self.place.path, self.place.list)
         return verdict != UNKNOWN
 
     def _belongs_to(self, folder: bytes, workspace: str, registered: str) -> bool:
@@ -519,7 +523,7 @@ class Engine:
             return False
         if self._is_store_relevant(folder_marker, judge(root, folder_marker, self.place.path, self.place.list)):
             self.place.check_marker(*folder_marker, root)
-        if not is_strange(root, folder_marker, self.place.path, self.place.list):
+        if not is_foreign(root, folder_marker, self.place.path, self.place.list):
             return False
         if not by_path:
             if self.place.expected:

@@ -81,7 +81,7 @@ class Delivery:
         if self.part > len(texts):
             return Reply(told_user=report)
         if self.part > 1:
-            parts.follow(self.folder, self.event.session, self.engine.clock)
+            parts.wait_for_first(self.folder, self.event.session, self.engine.clock)
         resumed = self._text("resumed", summary=work.summary, age=self._age(work))
         user = "\n".join([line for line in (report, resumed) if line]) if self.part == 1 else ""
         return Reply(told_agent=texts[self.part - 1], told_user=user, checkpoint=work.row.id)
@@ -102,7 +102,8 @@ class Delivery:
 
         event, since, end = self.event, self.engine.clock() - REPEAT_NS, monotonic() + CRASH_WAIT_SECONDS
         while any(
-            sessions.tried(facts) < since for facts in sessions.cut_off(self.folder, event.session, event.client, True)
+            sessions.last_failed_save(facts) < since
+            for facts in sessions.crashed_sessions(self.folder, event.session, event.client, True)
         ):
             if monotonic() >= end:
                 return False
@@ -121,7 +122,7 @@ class Delivery:
             return build()  # no other hook delivers a part
         key = [self.resumer.workspace, self.event.session, source, work.row.id, work.row.document.hex()]
         others = [number for number in HOOK_PARTS if number != self.part]
-        return parts.shared(self.folder, self.event.session, key, self.part, others, build, self.engine.clock)
+        return parts.build_or_take(self.folder, self.event.session, key, self.part, others, build, self.engine.clock)
 
     def _inherit(self, work: SavedWork, notes: Notes, files: list[WorkingFile]) -> None:
         """Record the resumed work with the new session: its checkpoints have it until the session has work of its own."""
@@ -185,9 +186,9 @@ class Delivery:
 
     def _has_crashed(self) -> bool:
         """Return whether the last session ended without a SessionEnd event."""
-        before = [facts for facts in sessions.every(self.folder) if facts.get("session") != self.event.session]
-        last = max(before, key=sessions.heard, default={"ended": "none"})
-        return last.get("ended") == sessions.CUT_OFF or not (last.get("ended") or sessions.lives(last.get("client")))
+        before = [facts for facts in sessions.all_facts(self.folder) if facts.get("session") != self.event.session]
+        last = max(before, key=sessions.last_activity, default={"ended": "none"})
+        return last.get("ended") == sessions.CUT_OFF or not (last.get("ended") or sessions.is_alive(last.get("client")))
 
     def _claim(self, source: str) -> bool:
         """Return True once per part: a client may run both the plugin's hooks and our own."""

@@ -348,7 +348,7 @@ class HookCall:
     def _crashed_sessions(self) -> list[PendingEvent]:
         """Return the pending events of sessions that crashed: they are saved before the new session begins."""
         event = self.event
-        crashed = sessions.cut_off(self.folder, event.session, event.client, event.reason in ("", "startup"))
+        crashed = sessions.crashed_sessions(self.folder, event.session, event.client, event.reason in ("", "startup"))
         root = self.root.decode("utf-8", "surrogateescape")
         return [
             pending.PendingEvent(
@@ -718,7 +718,7 @@ class HookCall:
 
     def _read_ahead(self, named: tuple[bytes, ...]) -> ReadAhead | None:
         """Read what the command names while another process saves this folder: scanning a large tree takes long."""
-        from keepfast.state.workers import HOOKS, living
+        from keepfast.state.workers import HOOKS, running_worker
 
         if running_worker(self.folder, HOOKS) is None and running_worker(self.folder, "/lock") is None:
             return None
@@ -851,7 +851,7 @@ class HookCall:
         from keepfast.model.budget import highest_announced_band
 
         crossed = highest_announced_band(usage.percent)
-        if crossed is None or sessions.taken(self.folder, self.event.session).get(crossed.trigger):
+        if crossed is None or sessions.trigger_times(self.folder, self.event.session).get(crossed.trigger):
             return None
         sessions.claim(self.folder, self.event.session, crossed.trigger, self.clock(), 0)
         return crossed
@@ -869,14 +869,14 @@ class HookCall:
         if not waiting:
             return
         now, session = self.clock(), self.event.session
-        if 0 <= now - sessions.taken(self.folder, session).get("late", -MINUTE) < MINUTE:
+        if 0 <= now - sessions.trigger_times(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # the first scan of a large tree takes long: a session waits for it once
         from time import monotonic
 
         from keepfast.model.age import amount
         from keepfast.state.workers import HOOKS, running_worker
 
-        if living(self.folder, HOOKS) is None:
+        if running_worker(self.folder, HOOKS) is None:
             self.background.detach(self._run_worker)
         end = monotonic() + PENDING_WAIT_SECONDS
         while monotonic() < end:

@@ -174,7 +174,9 @@ class Resumer:
     def worked_at(self, work: SavedWork) -> int:
         """Return when the work that the checkpoint holds was last continued, as far as that is known."""
         last_heard = (
-            sessions.heard(sessions.facts(self.folder, work.session)) if work.row.trigger == sessions.CUT_OFF else 0
+            sessions.last_activity(sessions.facts(self.folder, work.session))
+            if work.row.trigger == sessions.CUT_OFF
+            else 0
         )
         return min(last_heard or work.row.created_at, work.row.created_at)
 

@@ -59,7 +59,7 @@ def _renew_marker(folder: Folder) -> None:
         if not engine.place.is_in_data_folder():
             engine.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
         return
-    if folder_marker is not None and is_strange(folder.root, folder_marker, engine.place.path, engine.place.list):
+    if folder_marker is not None and is_foreign(folder.root, folder_marker, engine.place.path, engine.place.list):
         return  # the folder is protected here by its path; the marker leads to its history in the other store
     try:
         engine.mark(folder.root, folder.workspace)

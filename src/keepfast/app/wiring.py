@@ -52,8 +52,8 @@ def place(settings: Settings, data: str, folder: bytes | None = None, own: bool 
         missing = _missing_store_by_path(default, folder, own)
         if missing is not None:
             return missing
-        strange_marker = strange(folder, default.path, default.list, own)
-        if strange_marker is not None and is_gone(strange_marker[1], default.path, default.list):
+        strange_marker = find_foreign(folder, default.path, default.list, own)
+        if strange_marker is not None and is_store_missing(strange_marker[1], default.path, default.list):
             workspace, path, identity = strange_marker[1]
             return default.expect(
                 identity, workspace, path
@@ -86,7 +86,7 @@ def _nearest_marker(default: Place, folder: bytes, own: bool) -> tuple[Marker | 
             verdict = judge(folder, folder_marker, default.path, default.list)
             if verdict in (HERE, LOST):
                 return folder_marker, True
-            if is_vouched(folder_marker, default.path, default.list):
+            if names_known_store(folder_marker, default.path, default.list):
                 vouched = vouched or folder_marker
         if folder in registered:
             return (registered[folder], default.path, ""), True
@@ -115,7 +115,7 @@ def _missing_store_by_path(default: Place, folder: bytes, own: bool) -> Place | 
     while listed and folder not in listed and folder not in (b"/", b"") and not own:
         folder = folder.rpartition(b"/")[0] or b"/"
     identity, workspace = listed.get(folder, ("", ""))
-    path = lost_store(identity, default.path, default.list) if identity else ""
+    path = lost_store_path(identity, default.path, default.list) if identity else ""
     return Place(path, default.durable, default.keys).expect(identity, workspace) if path else None
 
 

@@ -148,7 +148,9 @@ def _shorten_rest(engine: Engine, folder: str, event: PendingEvent) -> None:
     if not rest_period(event.trigger):
         return
     try:
-        sessions.ease(folder, event.session, event.trigger, failed_trigger_time(event.trigger, engine.clock()))
+        sessions.set_trigger_time(
+            folder, event.session, event.trigger, failed_trigger_time(event.trigger, engine.clock())
+        )
     except OSError:
         pass  # then the trigger rests as long as after a success
 
@@ -241,7 +243,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
     repository = engine.repository()
     rows = repository.find(Query(workspace=location[1], session=session, limit=1))
     last_heard = sessions.facts(folder, session).get("heard")
-    times = [last_heard if isinstance(last_heard, int) else 0, event.at if event.said else 0]
+    times = [last_heard if isinstance(last_heard, int) else 0, event.at if event.conversed else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
     conversation = latest_conversation(repository, location[1], session)
@@ -269,7 +271,7 @@ def _has_message_after(path: str, agent: str, start: int) -> bool:
 
 def _await_transcript(engine: Engine, event: PendingEvent) -> None:
     """Give the client of another session time to write its last words: that session's own worker would wait for them, too."""
-    if event.trigger != "turn" or not event.said:
+    if event.trigger != "turn" or not event.conversed:
         return
     from time import sleep
 

@@ -61,7 +61,7 @@ def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
         store, workspace = location
         session = payload.get("session_id")
         if isinstance(session, str):
-            keep(f"{store}/workspaces/{workspace}", session, usage)
+            store_figures(f"{store}/workspaces/{workspace}", session, usage)
         protection = last_checkpoint(f"{store}/log/{workspace}.log", now)
     percent = usage["percent"]
     parts = [protection]
