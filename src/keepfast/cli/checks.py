@@ -337,7 +337,7 @@ def _workspace(session: Session) -> Findings:
     from keepfast.state.notices import unsaved
     from keepfast.workspace.marker import show
 
-    location = session.engine.near(session.cwd)
+    location = session.engine.nearest(session.cwd)
     if location is None:
         session.engine.refuse_strange(session.cwd)
         yield (
@@ -389,7 +389,7 @@ def _git(session: Session) -> Findings:
     """Check that git ignores the marker, so that it is never committed."""
     from keepfast.workspace.marker import MARKER, obstacle, show
 
-    location = session.engine.near(session.cwd)
+    location = session.engine.nearest(session.cwd)
     if location is None:
         return
     path_in_the_way = obstacle(location[0])
@@ -450,7 +450,7 @@ def _supervision(session: Session) -> Findings:
     from keepfast.present.terminal import age_in_words
     from keepfast.state.notices import read
 
-    location = session.engine.near(session.cwd)
+    location = session.engine.nearest(session.cwd)
     notices = read(session.engine.notice_folders(*location)) if location is not None else []
     recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
@@ -553,7 +553,7 @@ def _model_notes(session: Session) -> Findings:
         return
     from keepfast.state import sessions
 
-    location = session.engine.near(session.cwd)
+    location = session.engine.nearest(session.cwd)
     folder = session.engine.place.folder(location[1]) if location is not None else ""
     last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):

@@ -11,7 +11,7 @@ from keepfast.model.errors import Failed, Usage
 from keepfast.present.terminal import size
 
 if TYPE_CHECKING:
-    from keepfast.app.conversation import Conversing
+    from keepfast.app.conversation import ConversationRestorer
     from keepfast.app.conversation import Session as Resumable
 
 
@@ -23,16 +23,16 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
         raise Usage("--continue, --abort and --patch apply to files only.")
     if launch and session.json:
         raise Usage("--launch and --json cannot be combined.")
-    conversing = _open_conversation(session, reference)
+    restorer = _open_conversation(session, reference)
     if dry_run:
-        return _dry_run(session, conversing, reference, files, how)
-    conversing.read()  # before the files change: the conversation may be unreadable
+        return _dry_run(session, restorer, reference, files, how)
+    restorer.read()  # before the files change: the conversation may be unreadable
     if not files:
-        return _report(session, conversing, launch)
+        return _report(session, restorer, launch)
     resumables: list[Resumable] = []
 
     def also() -> dict[str, Any]:
-        resumables.append(conversing.bring_back())
+        resumables.append(restorer.bring_back())
         return {"conversation": _facts(resumables[0])}
 
     code = restore_flow.restore(session, reference, (), also=also, **how)
@@ -43,16 +43,18 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     return code
 
 
-def _open_conversation(session: Session, reference: str) -> Conversing:
-    from keepfast.app.conversation import Conversing
+def _open_conversation(session: Session, reference: str) -> ConversationRestorer:
+    from keepfast.app.conversation import ConversationRestorer
 
     root, row = session.workspace()
     variables = {"CLAUDE_CONFIG_DIR": session.environment.text("CLAUDE_CONFIG_DIR")}
-    return Conversing(session.repository, session.resolve(row, reference), root, session.environment.home, variables)
+    return ConversationRestorer(
+        session.repository, session.resolve(row, reference), root, session.environment.home, variables
+    )
 
 
-def _dry_run(session: Session, conversing: Conversing, reference: str, files: bool, how: dict[str, Any]) -> int:
-    conversation = conversing.kept
+def _dry_run(session: Session, restorer: ConversationRestorer, reference: str, files: bool, how: dict[str, Any]) -> int:
+    conversation = restorer.conversation
     facts = {"agent": conversation.agent, "session": conversation.session, "bytes": conversation.transcript.size}
     if not files:
         if session.json:
@@ -69,8 +71,8 @@ def _dry_run(session: Session, conversing: Conversing, reference: str, files: bo
     return restore_flow.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 
-def _report(session: Session, conversing: Conversing, launch: bool) -> int:
-    resumable = conversing.bring_back()
+def _report(session: Session, restorer: ConversationRestorer, launch: bool) -> int:
+    resumable = restorer.bring_back()
     if session.json:
         write_json({"conversation": _facts(resumable)})
         return 0

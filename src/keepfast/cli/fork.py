@@ -82,16 +82,16 @@ def _newest(session: Session, folder: str) -> str:
 
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
     """Create the fork and report it; return the exit code, 14 if it differs from the checkpoint."""
-    from keepfast.app.fork import Forking
+    from keepfast.app.fork import Forker
     from keepfast.workspace.git_clone import Git
     from keepfast.workspace.marker import show
 
     root, row, checkpoint = _resolve(session, reference)
     git = Git(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
-    outer = session.engine.near(target.rpartition(b"/")[0] or b"/")
-    with session.progress("Forking") as progress:
+    outer = session.engine.nearest(target.rpartition(b"/")[0] or b"/")
+    with session.progress("Forker") as progress:
         session.engine.progress = progress
-        done = Forking(session.engine, root, row, checkpoint).fork(target, git)
+        done = Forker(session.engine, root, row, checkpoint).fork(target, git)
     _report(session, target, checkpoint, done)
     if outer is not None and outer[1] != row.id:
         session.remark(f"It is inside the workspace {show(outer[0])}, which may save its files too.")

@@ -43,11 +43,11 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
         engine = session.engine_for(None if new_store else root)
         refuse_whole(root, engine.home)
         shared = _is_shared(engine.place)
-        outer = engine.near(root.rpartition(b"/")[0] or b"/")
+        outer = engine.nearest(root.rpartition(b"/")[0] or b"/")
         marker_before = marker(root) if os.path.isdir(root) else None
         elsewhere = _other_history(engine, root) if marker_before is not None and not moved and not new_store else None
         if moved or (elsewhere is not None and _has_moved(session, elsewhere)):
-            workspace = engine.follow(root)
+            workspace = engine.continue_history(root)
         else:
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
     session.remark_rewritten_marker()
@@ -141,7 +141,7 @@ def _undecryptable_key_sets(engine: Engine) -> list[str]:
 def _other_history(engine: Engine, root: bytes) -> Elsewhere | None:
     """Return the error if the folder's marker names the history of another folder, else None."""
     try:
-        engine.known_at(root, engine.place.registered().get(root, ""))
+        engine.workspace_at(root, engine.place.registered().get(root, ""))
     except Elsewhere as elsewhere:
         return elsewhere
     except KeepfastError:

@@ -105,7 +105,7 @@ def _end(session: Session, restorer: Restorer, abort: bool) -> int:
 
 def _preview_ending(session: Session, restorer: Restorer, abort: bool) -> int:
     """Show what finishing or aborting an interrupted restore would do; change nothing."""
-    goal, preview = restorer.outlook(aborting=abort)
+    goal, preview = restorer.preview_finish(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
     cut = restorer.cut_off()
     if not session.json:
@@ -326,7 +326,7 @@ def _print_missing(session: Session, what: str, missing: Sequence[Missing]) -> N
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
     for entry in missing[:MOST_SHOWN]:
-        way = entry.holder_named() or (f"run `{entry.command}` to recreate it" if entry.command else "")
+        way = entry.holder_hint() or (f"run `{entry.command}` to recreate it" if entry.command else "")
         state = entry.state if entry.state == "missing" else f"{entry.state} now"
         session.warn(f"  {show(entry.path)} ({state}): {entry.why}{'; ' + way if way else ''}")
     if len(missing) > MOST_SHOWN:

@@ -36,25 +36,25 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
     With REF, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
     automatically; this command is for other agents and for people.
     """
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
     from keepfast.model.age import ago
 
     if copy and launch:
         raise Usage("--copy and --launch cannot be combined.")
     root, row = session.workspace()
-    resuming = Resuming(session.engine, root, row.id)
-    account = resuming.tell(session.resolve(row, reference)) if reference is not None else resuming.newest()
-    if account is None:
+    resumer = Resumer(session.engine, root, row.id)
+    work = resumer.work_at(session.resolve(row, reference)) if reference is not None else resumer.newest()
+    if work is None:
         raise NotFound("No checkpoint to resume from.", "Run `keepfast save` first.")
     if reference is not None:
-        built, of = resuming.own(account, tokens=tokens)
-        sources = {"conversation": of or None, "files": f"v{account.row.version}"}
+        built, of = resumer.moment_brief(work, tokens=tokens)
+        sources = {"conversation": of or None, "files": f"v{work.row.version}"}
     else:
-        built, sources = resuming.brief(account, tokens=tokens), {"conversation": "live", "files": "disk"}
-    headline = f'Resumed from checkpoint: "{account.summary}" (saved {ago(session.now() - account.row.created_at)})'
+        built, sources = resumer.brief(work, tokens=tokens), {"conversation": "live", "files": "disk"}
+    headline = f'Resumed from checkpoint: "{work.summary}" (saved {ago(session.now() - work.row.created_at)})'
     if session.json:
         facts = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
-        write_json({"version": f"v{account.row.version}", "id": account.row.id, **sources, **facts})
+        write_json({"version": f"v{work.row.version}", "id": work.row.id, **sources, **facts})
     elif copy:
         _copy(built.text)
         session.say(f"{headline}. Copied: {built.tokens:,} tokens.")

@@ -114,7 +114,7 @@ def _save(
 def _ask_about_move(session: Session) -> None:
     """Ask whether a folder with another folder's marker was moved. If nobody can answer, it starts a new history."""
     try:
-        session.engine.known(session.cwd, adopting=True)
+        session.engine.find_workspace(session.cwd, adopting=True)
         session.remark_rewritten_marker()
     except Elsewhere as elsewhere:
         if elsewhere.copied:
@@ -140,12 +140,12 @@ def _save_quietly(session: Session, event: Event) -> int:
     except (NoWorkspace, Unreachable) as error:
         is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
         # Otherwise the marker names a store of another home folder.
-        is_ours = engine.place.expected or engine.near(event.cwd) is not None
+        is_ours = engine.place.expected or engine.nearest(event.cwd) is not None
         if not is_kept and is_ours and isinstance(error, Unreachable):
             session.warn(f"keepfast: {error}")  # no notice could be stored for `status`
         return _report_skipped(session, str(error))
     except Exception as error:
-        engine.note(event.cwd, "failed", event.trigger, sentence(error), told=True)
+        engine.note(event.cwd, "failed", event.trigger, sentence(error), reported=True)
         raise
     _tidy(session, outcome)
     if session.json:

@@ -223,9 +223,9 @@ class Session:
         from keepfast.state.pending_events import names
 
         if names(self.engine.place.folder(row.id)):
-            from keepfast.app.worker import settled
+            from keepfast.app.worker import row_after_pending
 
-            return root, settled(self.engine, row, patience)
+            return root, row_after_pending(self.engine, row, patience)
         return root, row
 
     def remark_rewritten_marker(self) -> None:
@@ -245,9 +245,9 @@ class Session:
         if elsewhere.copied or self.json or self.environment.is_agents() or not sys.stdin.isatty():
             raise elsewhere
         if self.confirm(f"{elsewhere} Was it moved here?", False):
-            self.engine.follow(elsewhere.root)
+            self.engine.continue_history(elsewhere.root)
         else:
-            self.engine.separate(elsewhere)
+            self.engine.protect_separately(elsewhere)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from keepfast.store.references import resolve

@@ -48,10 +48,10 @@ def unprotect(
         departure.unprotect(session.engine, workspace)
     _answer(session, chosen)
     for workspace in chosen:
-        verb = "stays" if workspace.known and workspace.versions == 1 else "stay"
+        verb = "stays" if workspace.is_registered and workspace.versions == 1 else "stay"
         what = (
             "; its marker named the history of another folder, which is kept"
-            if workspace.apart
+            if workspace.elsewhere
             else f"; {_checkpoints(workspace)} {verb} in the store"
         )
         session.say(f"{_name(workspace)} is no longer protected{what}.")
@@ -194,7 +194,7 @@ def _name(workspace: Protected) -> str:
 def _checkpoints(workspace: Protected) -> str:
     from keepfast.present.terminal import plural
 
-    return plural(workspace.versions, "checkpoint") if workspace.known else "its checkpoints"
+    return plural(workspace.versions, "checkpoint") if workspace.is_registered else "its checkpoints"
 
 
 def _name_left(session: Session, chosen: list[Protected]) -> None:

@@ -167,24 +167,24 @@ def checkpoint_resume(
     tokens: Annotated[Count, Field(ge=200, le=MOST_TOKENS, description="Token limit")] = 5_000,
 ) -> answers.Resumed:
     """Get what is needed to go on from a checkpoint: task, next steps, decisions, last test, and exact excerpts of files."""
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
 
     with access.open() as workspace:
-        resuming = Resuming(workspace.engine, workspace.root, workspace.row.id)
-        account = resuming.tell(workspace.resolve(reference)) if reference else resuming.newest()
-        if account is None:
+        resumer = Resumer(workspace.engine, workspace.root, workspace.row.id)
+        work = resumer.work_at(workspace.resolve(reference)) if reference else resumer.newest()
+        if work is None:
             raise NotFound("No checkpoint found to resume from.", "Use `checkpoint_save` to make one.")
-        version = f"v{account.row.version}"
+        version = f"v{work.row.version}"
         if reference:
-            built, of = resuming.own(account, tokens=tokens)
+            built, of = resumer.moment_brief(work, tokens=tokens)
         else:
-            built, of = resuming.brief(account, tokens=tokens), "live"
+            built, of = resumer.brief(work, tokens=tokens), "live"
         return answers.Resumed(
             version=version,
             conversation=of or None,
             files=version if reference else "disk",
-            summary=answer_forms.safe_text(account.summary),
-            age=age_in_words(account.row.created_at, workspace.now()),
+            summary=answer_forms.safe_text(work.summary),
+            age=age_in_words(work.row.created_at, workspace.now()),
             text=built.text,
             tokens=built.tokens,
             left_out=[answer_forms.safe_text(text) for text in built.left_out[: answer_forms.MOST_ITEMS]],
