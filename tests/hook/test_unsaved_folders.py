@@ -17,7 +17,7 @@ import pytest
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.agents.registry import agent
 from keepfast.app import checkpoint, checkpoint_save, scan
-from keepfast.app.hooks import Attending
+from keepfast.app.hooks import HookCall
 from keepfast.model.errors import TooMany
 from keepfast.model.event import Event
 from keepfast.state.notices import unsaved
@@ -475,8 +475,8 @@ def test_what_takes_too_long_to_count_at_the_start_is_told_at_the_end_of_a_turn(
     assert "capture.max_files" in stop.failed
 
 
-def event_with(ground: Ground, name: str, background: Inline) -> Attending:
+def event_with(ground: Ground, name: str, background: Inline) -> HookCall:
     client, engine = agent("claude-code"), ground.engine
     assert client is not None
     event = client.read(json.dumps(ground.payload(name, source="startup")).encode(), {})
-    return Attending(engine.place, engine.settings, lambda: engine, engine.clock, background, event)
+    return HookCall(engine.place, engine.settings, lambda: engine, engine.clock, background, event)

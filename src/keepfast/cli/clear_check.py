@@ -159,8 +159,13 @@ def _show(session: Session, unsaved: Unsaved) -> None:
         session.print("Work changed since last checkpoint:")
         session.print(f"  - {plural(unsaved.files, 'file')} modified")
     session.print(f"  - {plural(unsaved.added, 'line')} added")
-    if unsaved.folders and not unsaved.files:
-        session.print(f"  - {plural(unsaved.folders, 'folder')} made or removed")
+    if not unsaved.files:
+        for count, words in (
+            (unsaved.folders - unsaved.changed_folders, "made or removed"),
+            (unsaved.changed_folders, "with changed permissions"),
+        ):
+            if count:
+                session.print(f"  - {plural(count, 'folder')} {words}")
     if unsaved.talk:
         session.print("  - the conversation has new messages")
     session.print(f"  - Last checkpoint: {last}")
