@@ -467,7 +467,7 @@ def test_what_takes_too_long_to_count_at_the_start_is_told_at_the_end_of_a_turn(
     grow(ground)
 
     start, stop = [
-        event_with(ground, name, background).attend()
+        event_with(ground, name, background).answer()
         for name, background in (("SessionStart", Slow()), ("Stop", Inline()))
     ]
 
