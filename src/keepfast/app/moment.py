@@ -127,7 +127,7 @@ def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: st
     if entry is None:
         above = [repository.at(row.workspace, row.version, one) for one in parents([path])]
         is_left_out = any(one is not None and one.kind in LEFT_OUT for one in above)
-        return disk.unshown(file, NOT_KEPT) if is_left_out else replace(file, lines=[], gone=True)
+        return disk.unshown(file, NOT_KEPT) if is_left_out else replace(file, lines=[], is_missing=True)
     if entry.kind != FILE:
         return disk.unshown(file, KINDS.get(entry.kind, NOT_KEPT))
     if entry.size > disk.LARGEST:

@@ -17,7 +17,7 @@ from keepfast.resume.passages import (
     around_words,
     definitions,
     is_name,
-    told,
+    quotable_lines,
     with_range,
 )
 from keepfast.resume.quotation import escaped
@@ -248,7 +248,7 @@ class _Asked:
         taken: list[str] = []
         # Of a file that is sealed for what it holds, all is looked at to know what of it is secret.
         around = len(lines) if is_secret(path, "\n".join(lines).encode("utf-8", "replace")) else STRUCK_AROUND
-        for shown in told(lines, passage.first, passage.first + len(enough) - 1, around):
+        for shown in quotable_lines(lines, passage.first, passage.first + len(enough) - 1, around):
             if len(shown) + 1 > self.room:
                 break
             self.room -= len(shown) + 1

@@ -236,7 +236,7 @@ def _with_changed(
 
 def _marked(repository: Repository, row: CheckpointRow, root: str, file: WorkingFile, name: str) -> WorkingFile:
     """The file with `changed` where the disk has something else than the checkpoint; not where that is not known."""
-    file.changed = bool(name) and not file.gone and bool(file.lines) and _differs(repository, row, root, name)
+    file.changed = bool(name) and not file.is_missing and bool(file.lines) and _differs(repository, row, root, name)
     return file
 
 

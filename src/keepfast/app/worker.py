@@ -311,7 +311,7 @@ def _notes(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> tupl
     if not settings["checkpoint.capture_files"]:
         kept["files"] = []
     _leave_out(kept, settings["checkpoint.exclude_patterns"])
-    return kept, secrets.strike(first_line(found.said, LINE))
+    return kept, secrets.strike(first_line(found.last_answer, LINE))
 
 
 def _hasty(folder: str, told: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:
