@@ -8,7 +8,7 @@ from posix import open as open_fd
 
 from keepfast.model.budget import Usage, usage
 from keepfast.model.light_json import loads
-from keepfast.state.figures import kept
+from keepfast.state.figures import stored_figures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST = 1 << 40
 def tokens(folder: str, session: str, transcript: str, model: str, budget: int, windows: Mapping[str, int]) -> Usage:
     """Return how full a session is, from its transcript, the status line's figures and the settings."""
     used, answer_model = last_usage(transcript) if transcript else (0, "")
-    return usage(used, answer_model or model, budget, windows, kept(folder, session) or {})
+    return usage(used, answer_model or model, budget, windows, stored_figures(folder, session) or {})
 
 
 def last_usage(path: str, read: Callable[[int, int, int], bytes] = pread) -> tuple[int, str]:
