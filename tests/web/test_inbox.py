@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.runtime import Runtime
 from tests.web.scene import Scene, begin, submit, unsaved
 from tests.web.served import Served
 from tests.web.test_bad_input import post
 
 
-def needs_someone(ground: Ground, task: str) -> None:
+def needs_someone(ground: Runtime, task: str) -> None:
     """A limit that no waiting ends."""
     with ground.tables.write():
         ground.tables.move(
@@ -103,7 +103,7 @@ def test_a_task_whose_last_state_is_not_saved_can_be_saved_or_accepted_from_the_
     assert f'id="prompt-{task}"' not in inbox(served)
 
 
-def frozen(ground: Ground, task: str) -> None:
+def frozen(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         ground.tables.change(task, ground.now(), wanted="freeze")
 
@@ -135,7 +135,7 @@ def test_a_choice_takes_words_of_ones_own_on_the_page_and_by_the_api(served: Ser
     assert served.ask("POST", f"/api/questions/{near}/answer", {"answer": "blu", "exactly": True}).status == 200
 
 
-def used_up(ground: Ground, task: str) -> None:
+def used_up(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         now = ground.now()
         ground.tables.change(task, now, tokens=1200, seconds=30.0, budget={"tokens": 1000, "money": 0, "seconds": 600})

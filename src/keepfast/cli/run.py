@@ -16,7 +16,7 @@ from keepfast.cli.task_session import clock, ground_of
 from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Hold, Task
 
 SHORT = ("-p", "--print")
@@ -83,7 +83,7 @@ def _spec(words: list[str], given: str | None) -> dict[str, Any]:
     return {"brief": prompt, "agent": agent}
 
 
-def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
+def _follow(session: Session, ground: Runtime, task: Task, no_wait: bool) -> int:
     """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
     from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
@@ -141,7 +141,7 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
     return last.exit_code or 1 if last is not None else 1
 
 
-def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) -> int:
+def _leave_to_person(session: Session, ground: Runtime, task: str, hold: Hold) -> int:
     """Say what the task waits for; of one that crashed, its exit code is ours."""
     session.warn(f"keepfast: {task} waits for you ({hold.kind}): {hold.reason}")
     ran = ground.tables.last_run(task) if hold.kind == "crashed" else None
@@ -160,14 +160,14 @@ def _tell_wait(session: Session, hold: Hold, told: str) -> str:
     return text if sys.stderr.isatty() else hold.kind
 
 
-def _await_cancelled(ground: Ground, task: str) -> None:
+def _await_cancelled(ground: Runtime, task: str) -> None:
     for _ in range(100):
         if ground.tables.task(task).state == "cancelled":
             break
         sleep(0.2)
 
 
-def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
+def _show(ground: Runtime, task: str, shown: dict[str, int]) -> None:
     """What came since: the agent's own output, as its log has it."""
     from keepfast.runner.db import queries
 

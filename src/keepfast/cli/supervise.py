@@ -16,7 +16,7 @@ from keepfast.cli.session import Session, common, write_bytes
 from keepfast.cli.task_session import ground_of
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -52,7 +52,7 @@ def until_told(session: Session, until_idle: bool = False) -> None:
                 signal.signal(number, old)
 
 
-def _say_found(session: Session, ground: Ground) -> None:
+def _say_found(session: Session, ground: Runtime) -> None:
     """The tasks that were begun before, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 

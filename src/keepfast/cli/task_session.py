@@ -13,7 +13,7 @@ from keepfast.cli.event_lines import local
 from keepfast.cli.session import Session, write_json
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.actions.tasks import Tasks
     from keepfast.runner.domain.records import Task
 
@@ -21,14 +21,14 @@ REF = click.argument("ref", metavar="TASK")
 
 
 @contextmanager
-def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
+def ground_of(session: Session, stays: bool = False) -> Iterator[Runtime]:
     """What commands about tasks stand on, for as long as they need it; one that stays goes by settings as they change."""
-    from keepfast.runner.scheduler.service import make_ground
+    from keepfast.runner.scheduler.service import make_runtime
 
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
     around = session.around
     following = session.following(here=True) if stays else None
-    ground = make_ground(
+    ground = make_runtime(
         session.settings,
         around.data,
         around.home,

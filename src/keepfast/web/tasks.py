@@ -15,7 +15,7 @@ from keepfast.web.task_timeline import Course, Mark, Span
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import Base
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Desk
@@ -30,7 +30,7 @@ OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 class Work:
     """One request about tasks."""
 
-    def __init__(self, ground: Ground, desk: Desk) -> None:
+    def __init__(self, ground: Runtime, desk: Desk) -> None:
         self.ground, self.desk, self.tasks = ground, desk, Tasks(ground)
 
     # Looking

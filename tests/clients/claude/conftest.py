@@ -63,7 +63,7 @@ def here(make_bench: Callable[..., Bench], database: str) -> Iterator[ClientPlac
     """A supervisor whose agent is the real client; what still runs at the end is ended."""
     place = ClientPlace(make_bench(), QUICK.but(database=database))
     yield place
-    for run in place.ground.tables.runs("state != 'ended'"):
+    for run in place.runtime.tables.runs("state != 'ended'"):
         process.wish(run.folder, "kill")
     place.close()
 

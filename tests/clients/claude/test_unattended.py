@@ -147,7 +147,7 @@ def test_a_refused_account_fails_the_task_with_a_clear_reason(here: ClientPlace)
     here.supervise()
 
     assert here.state(task) == ("failed", ""), here
-    assert "account was refused" in here.ground.tables.task(task.id).reason
+    assert "account was refused" in here.runtime.tables.task(task.id).reason
 
 
 def test_a_pause_comes_at_the_tool_boundary_and_loses_nothing(here: ClientPlace) -> None:
@@ -189,7 +189,7 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     here.bench.script(bash(LONG), DONE)
     task = here.ask()
     here.supervise(until=lambda: here.requests() == 1 and _tool_runs(here, task))
-    run = here.ground.tables.last_run(task.id)
+    run = here.runtime.tables.last_run(task.id)
     assert run is not None
     pid = process.agent(run.folder).pid
     assert pid is not None
@@ -233,7 +233,7 @@ def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request
         assert sorted(here.reasons(task)) == ["final", "phase_complete", "phase_complete", "start"]
         assert here.requests() - before == 6
         assert {path.name for path in here.bench.project.glob("*.txt")} == {f"{number}.txt" for number in range(4)}
-        assert sum(process.end_strays(run.token) for run in here.ground.tables.runs("task = ?", task.id)) == 0
+        assert sum(process.end_strays(run.token) for run in here.runtime.tables.runs("task = ?", task.id)) == 0
         print(f"{kills} kills of the supervisor in {tasks} tasks", flush=True)
 
 
@@ -309,7 +309,7 @@ def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: Cli
     for path in [*here.data.rglob("*"), *here.bench.project.rglob("*")]:
         if path.is_file():
             found[str(path)] = path.read_bytes().decode("utf-8", "replace")
-    with here.ground.engine() as engine:
+    with here.runtime.engine() as engine:
         for row in engine.repository().ledger.find(Query()):
             found[row.id] = json.dumps([row.message, engine.repository().document(row)[0].members], default=str)
     found["shown"] = json.dumps(
@@ -349,7 +349,7 @@ def test_nothing_of_the_workspaces_own_configuration_is_trusted(here: ClientPlac
 
 
 def _tool_runs(here: ClientPlace, task: Task) -> bool:
-    run = here.ground.tables.last_run(task.id)
+    run = here.runtime.tables.last_run(task.id)
     return run is not None and '"tool_use"' in Path(run.folder, "out.log").read_text()
 
 

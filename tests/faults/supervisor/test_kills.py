@@ -96,11 +96,11 @@ def claim_all_is_well(place: Place, task: Task) -> None:
 
 
 def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
-    with place.ground.engine() as engine:
+    with place.runtime.engine() as engine:
         _, row = engine.root(os.fsencode(place.workspace()))
         made = engine.repository().ledger.find(Query(workspace=row.id, task=task.id))
         assert len(made) == len(place.reasons(task)), "a checkpoint was made twice"
-    prompts = place.ground.tables.prompts("task = ?", task.id)
+    prompts = place.runtime.tables.prompts("task = ?", task.id)
     assert [(prompt.kind, prompt.answer) for prompt in prompts] == [
         ("question", "a"), ("approval", "changes requested"), ("approval", "approved"),
     ]  # fmt: skip
@@ -108,21 +108,21 @@ def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
 
 def claim_every_checkpoint_has_its_document(place: Place, task: Task) -> None:
     """One for each, telling the state that followed, whoever was killed in between; and `latest.json` is the newest."""
-    rows = place.ground.tables.all("SELECT id, reason, file FROM checkpoint WHERE task = ? ORDER BY version", task.id)
+    rows = place.runtime.tables.all("SELECT id, reason, file FROM checkpoint WHERE task = ? ORDER BY version", task.id)
     folder = place.workspace() / ".checkpoints"
     assert sorted(path.name.removesuffix(".gz") for path in folder.glob("checkpoint_*")) == sorted(
         row["file"] for row in rows
     )
     for row in rows:
         path = folder / row["file"]
-        document = documents.load(place.ground, str(path if path.exists() else f"{path}.gz"))
+        document = documents.load(place.runtime, str(path if path.exists() else f"{path}.gz"))
         assert (document["id"], document["task"]["status"]) in [(row["id"], status) for status in STATUS[row["reason"]]]
     assert os.readlink(folder / "latest.json") == rows[-1]["file"]
     assert list((place.data / "supervisor/documents").iterdir()) == []
 
 
 def claim_nothing_was_left_behind(place: Place, task: Task) -> None:
-    tokens = [run.token for run in place.ground.tables.runs("task = ?", task.id)]
+    tokens = [run.token for run in place.runtime.tables.runs("task = ?", task.id)]
     assert sum(process.end_strays(token) for token in tokens) == 0, "a process was left behind"
 
 
@@ -149,7 +149,7 @@ def test_a_document_whose_writer_was_killed_tells_what_was_so_then(place: Place)
     assert supervise(place, "run:spawning", 1, "threads") == -signal.SIGKILL
 
     [path] = folder.glob("*_question.json")
-    document = documents.load(place.ground, str(path))
+    document = documents.load(place.runtime, str(path))
     assert document["task"]["status"] == "waiting_question"
     assert document["agent"]["blockedBy"] == "question"
     assert [one["id"] for one in document["protocols"]["pendingQuestions"]] == [prompt["id"]]
@@ -338,7 +338,7 @@ class Tally:
 
 def kill_all(place: Place, task: Task) -> None:
     """End every shim and agent of a task as a power cut does."""
-    for run in place.ground.tables.runs("task = ?", task.id):
+    for run in place.runtime.tables.runs("task = ?", task.id):
         look = process.look(run.folder, run.id)
         if look.kind == process.ALIVE and look.pid:
             os.kill(look.pid, signal.SIGKILL)
@@ -349,7 +349,7 @@ def kill_all(place: Place, task: Task) -> None:
 
 def forget_the_unreported(place: Place, task: Task) -> None:
     """A scripted agent goes by its journal. A turn whose end nobody reported is done again, as a model would do it."""
-    runs = place.ground.tables.runs("task = ?", task.id)
+    runs = place.runtime.tables.runs("task = ?", task.id)
     reported = sum(process.look(run.folder, run.id).kind == process.OVER for run in runs)
     (place.base / "work.journal").write_text("".join([f"begin {turn}\nend {turn}\n" for turn in range(reported)]))
 
@@ -365,11 +365,11 @@ def claim_the_work_is_done(place: Place, task: Task) -> None:
 
 @pytest.mark.databases
 def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> None:
-    lock = Lock(place.ground.folder)
+    lock = Lock(place.runtime.folder)
     begin(place)
     try:
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
-            Lock(place.ground.folder)
+            Lock(place.runtime.folder)
         assert supervise(place) == 1
         assert place.journal() == []
     finally:
@@ -400,7 +400,7 @@ def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Pla
     lost = last(place, task)
     place.lose_database()
 
-    [found] = recover.rebuild(place.ground, [str(place.base)])
+    [found] = recover.rebuild(place.runtime, [str(place.base)])
     assert (found.task, found.outcome) == (task.id, "rebuilt")
     assert place.state(task) == ("active", "user_pause")
     place.supervise()
@@ -412,11 +412,11 @@ def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Pla
 
     assert place.state(task) == ("done", "")
     assert last(place, task).number > lost.number
-    assert [one.answer for one in place.ground.tables.prompts("task = ?", task.id)] == ["a"]
+    assert [one.answer for one in place.runtime.tables.prompts("task = ?", task.id)] == ["a"]
 
 
 def last(place: Place, task: Task) -> Run:
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
     return run
 
@@ -433,7 +433,7 @@ def test_after_a_restart_of_the_machine_the_task_goes_on(place: Place) -> None:
     task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     kill_all(place, task)
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.change_run(last(place, task).id, boot="another boot")  # as if everything above was before a restart
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
 
@@ -464,12 +464,12 @@ def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
     task = place.task([{"sleep": 60}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
     run = last(place, task)
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.change(task.id, place.now(), epoch=run.epoch + 1)
     process.wish(run.folder, "kill")
     wait_for_end(run)
 
-    settle(place.ground, run.id)
+    settle(place.runtime, run.id)
 
     assert place.outcomes(task) == ["overtaken"]
     assert place.state(task) == ("active", "")

@@ -171,7 +171,7 @@ class Story:
             self.ended = True
             tasks.cancel(self.task["interval"].id)
             return False
-        return settled and not place.ground.tables.runs("state != 'ended'")
+        return settled and not place.runtime.tables.runs("state != 'ended'")
 
     def people(self) -> dict[str, tuple[Callable[[], bool], Callable[[], object]]]:
         tasks, task, place = self.place.tasks, self.task, self.place
@@ -190,22 +190,22 @@ class Story:
         }  # fmt: skip
 
     def log(self, name: str) -> list[str]:
-        run = self.place.ground.tables.last_run(self.task[name].id)
+        run = self.place.runtime.tables.last_run(self.task[name].id)
         path = Path(run.folder, "out.log") if run is not None else Path("/nowhere")
         return path.read_text().splitlines() if path.exists() else []
 
     def rows(self, name: str, reason: str) -> list[Any]:
         where = "SELECT * FROM checkpoint WHERE task = ? AND reason = ? ORDER BY version"
-        return self.place.ground.tables.all(where, self.task[name].id, reason)
+        return self.place.runtime.tables.all(where, self.task[name].id, reason)
 
     def read(self, name: str, reason: str) -> dict[str, Any]:
         row = self.rows(name, reason)[-1]
         path = self.place.workspace(name) / ".checkpoints" / row["file"]
-        return documents.load(self.place.ground, str(path if path.exists() else f"{path}.gz"))
+        return documents.load(self.place.runtime, str(path if path.exists() else f"{path}.gz"))
 
     def runs_of(self, name: str) -> list[Run]:
         """The runs up to the one that the document tells of."""
-        all_runs = self.place.ground.tables.runs("task = ?", self.task[name].id)
+        all_runs = self.place.runtime.tables.runs("task = ?", self.task[name].id)
         return all_runs if CASES[name].reason in ("question", "final", "interval") else all_runs[:1]
 
 
@@ -255,7 +255,7 @@ def spoken(story: Story, name: str, expected: int) -> list[str]:
     """Prompts and lines of the runs, in order: nothing for a document of before the first run's first word."""
     found: list[str] = []
     for run in story.runs_of(name):
-        output = run_outputs.read(story.place.ground, run)
+        output = run_outputs.read(story.place.runtime, run)
         found += [redact(run.prompt[:4000]), *[message.content for message in output.messages]]
     return found[: 1 + expected] if expected == 0 or CASES[name].reason == "interval" else found
 
@@ -376,9 +376,9 @@ def test_the_state_in_a_document_is_the_one_that_was_logged(story: Story, name: 
 @pytest.mark.parametrize("name", ["provided", "seen to", "next", "rework", "turn"])
 def test_the_incremental_form_gives_what_came_since(story: Story, name: str) -> None:
     task, place = story.task[name], story.place
-    files = [row["file"] for row in place.ground.tables.all(
+    files = [row["file"] for row in place.runtime.tables.all(
         "SELECT file FROM checkpoint WHERE task = ? ORDER BY version DESC LIMIT 2", task.id)]  # fmt: skip
-    newest, base = [documents.load(place.ground, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
+    newest, base = [documents.load(place.runtime, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
 
     found = place.tasks.views.show(task.id)["incremental"]
 
@@ -486,9 +486,9 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
     time.sleep(0.01)
     place.lose_database()
 
-    recover.rebuild(place.ground, [str(place.base)])
+    recover.rebuild(place.runtime, [str(place.base)])
 
-    assert descriptions.dependencies(place.ground.tables, task.id) == before
+    assert descriptions.dependencies(place.runtime.tables, task.id) == before
     assert before[0]["type"] == "api_key"
 
 
@@ -522,15 +522,15 @@ def test_an_older_document_of_a_task_without_phases_is_read_without_them(place: 
     task = place.task([{"say": "one"}, {"say": "[ERROR] type: fatal, message: no"}])
     place.supervise()
     path = Path(task.workspace, ".checkpoints/latest.json")
-    document = documents.load(place.ground, str(path))
+    document = documents.load(place.runtime, str(path))
     for message in document["conversationHistory"]["messages"]:
         message["metadata"]["phase"] = 1
-    path.write_bytes(documents.signed(place.ground, document))
+    path.write_bytes(documents.signed(place.runtime, document))
 
-    read = documents.load(place.ground, str(path))
+    read = documents.load(place.runtime, str(path))
 
     assert len(read["conversationHistory"]["messages"]) == len(document["conversationHistory"]["messages"])
     assert not any("phase" in one["metadata"] for one in read["conversationHistory"]["messages"])
     place.lose_database()
-    assert [one.outcome for one in recover.rebuild(place.ground, [task.workspace])] == ["rebuilt"]
-    assert place.ground.tables.task(task.id).phase == 1
+    assert [one.outcome for one in recover.rebuild(place.runtime, [task.workspace])] == ["rebuilt"]
+    assert place.runtime.tables.task(task.id).phase == 1

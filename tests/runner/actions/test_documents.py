@@ -42,7 +42,7 @@ def test_a_checkpoint_has_the_fields_of_the_source(place: Place) -> None:
     assert document["environment"]["dependencies"][0]["name"] == "API_KEY"
     assert document["workspace"]["deliverables"] == ["docs/idea.md"]
     assert (document["reason"], document["createdBy"]) == ("phase_complete", "system")
-    assert documents.load(place.ground, str(latest))["id"] == document["id"]
+    assert documents.load(place.runtime, str(latest))["id"] == document["id"]
 
 
 def test_a_document_that_somebody_changed_is_not_used(place: Place) -> None:
@@ -55,7 +55,7 @@ def test_a_document_that_somebody_changed_is_not_used(place: Place) -> None:
     forged.write_text(json.dumps(document))
 
     with pytest.raises(Damaged, match="does not carry our code"):
-        documents.load(place.ground, str(forged))
+        documents.load(place.runtime, str(forged))
 
 
 def test_ten_of_an_interval_stay_and_all_others(place: Place) -> None:
@@ -81,7 +81,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
 
     for name in (".metadata", ".checkpoints", ".logs"):
         assert (place.workspace() / name / ".gitignore").read_text().endswith("*\n")
-    with place.ground.engine() as engine:
+    with place.runtime.engine() as engine:
         _, row = engine.root(os.fsencode(place.workspace()))
         paths = [entry.path for entry in engine.repository().ledger.state(row.id, row.version)]
         assert not [path for path in paths if path.startswith((b".metadata/", b".checkpoints/"))]
@@ -90,7 +90,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
 def test_the_history_is_appended_to_once(place: Place) -> None:
     task = place.task([DONE])
     place.supervise()
-    metadata.project(place.ground, task.id)
+    metadata.project(place.runtime, task.id)
 
     lines = (place.workspace() / ".metadata/history.jsonl").read_text().splitlines()
     numbers = [json.loads(line)["sequence"] for line in lines]
@@ -131,7 +131,7 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     place.supervise()
     place.lose_database()
 
-    found = recover.rebuild(place.ground, [str(place.base)])
+    found = recover.rebuild(place.runtime, [str(place.base)])
 
     assert {one.outcome for one in found} == {"rebuilt"}
     assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
@@ -139,7 +139,7 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     assert place.tasks.views.show(asked.id)["secrets"] == ["TOKEN"]
     waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.views.inbox()]
     assert sorted(waiting) == sorted([(task.id, "user_pause"), (asked.id, "user_pause"), (asked.id, "Which one?")])
-    assert recover.rebuild(place.ground, [str(place.base)])[0].outcome == "there"
+    assert recover.rebuild(place.runtime, [str(place.base)])[0].outcome == "there"
     place.tasks.answers.answer(asked.id, "a")
     place.tasks.resume(asked.id)
     place.supervise()
@@ -158,7 +158,7 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     assert len(before) == 7 and index > 10
     assert list(folder(place).glob("*.gz")), "compressed ones count as well"
     place.lose_database()
-    recover.rebuild(place.ground, [str(place.base)])
+    recover.rebuild(place.runtime, [str(place.base)])
 
     assert place.tasks.views.show(task.id)["checkpoints"] == before
     place.tasks.answers.answer(task.id, "a")
@@ -177,7 +177,7 @@ def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: 
     place.supervise()
     shown = place.tasks.views.show(two.id)["checkpoints"]
     place.lose_database()
-    recover.rebuild(place.ground, [str(place.base)])
+    recover.rebuild(place.runtime, [str(place.base)])
 
     assert place.tasks.views.show(two.id)["checkpoints"] == shown
     assert [task["id"] for task in place.tasks.views.listing()] == [two.id] != [one.id]
@@ -194,7 +194,7 @@ def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
         path.unlink()
     place.lose_database()
 
-    [found] = recover.rebuild(place.ground, [str(place.base)])
+    [found] = recover.rebuild(place.runtime, [str(place.base)])
 
     assert found.outcome == "cold start"
     assert place.tasks.views.show(task.id)["phase"] == 2

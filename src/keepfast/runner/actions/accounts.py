@@ -9,7 +9,7 @@ from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
 
 
@@ -26,19 +26,19 @@ class Limit(NamedTuple):
         return not self.due_at
 
 
-def limits(ground: Ground, task: Task, account: str = "") -> list[Limit]:
+def limits(runtime: Runtime, task: Task, account: str = "") -> list[Limit]:
     """The limits that were met by the account with which a task's next run begins, ended ones too."""
-    rows = queries.accounts(ground.tables)
+    rows = queries.accounts(runtime.tables)
     if not rows:
         return []
-    account = account or driver(vault.agent_of(ground, task), ground.options).account(ground.variables)
+    account = account or driver(vault.agent_of(runtime, task), runtime.options).account(runtime.variables)
     names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
     found = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
     return [found[name] for name in names if name in found]
 
 
-def current_limit(ground: Ground, task: Task) -> Limit | None:
+def current_limit(runtime: Runtime, task: Task) -> Limit | None:
     """What a task that is free to run waits for all the same: the limit of its account that ends last."""
     # Whoever asks may have another environment than the supervisor: the account of the last run is the better guess.
-    found = [one for one in limits(ground, task, task.account) if one.needs_human or one.due_at > ground.now()]
+    found = [one for one in limits(runtime, task, task.account) if one.needs_human or one.due_at > runtime.now()]
     return max(found, key=lambda one: (one.needs_human, one.due_at), default=None)

@@ -17,36 +17,36 @@ from keepfast.runner.domain.records import Prompt, Task
 from keepfast.runner.domain.task import BUDGET, NotAllowed
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.reviews import Remark
 
 
 class Answers:
     """Compare and set: of two answers only the first counts."""
 
-    def __init__(self, ground: Ground, views: Views, steps: Steps) -> None:
-        self.ground, self.tables, self.views, self.steps = ground, ground.tables, views, steps
+    def __init__(self, runtime: Runtime, views: Views, steps: Steps) -> None:
+        self.runtime, self.tables, self.views, self.steps = runtime, runtime.tables, views, steps
 
     def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
         """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
         task, prompt = self._approval(ref)
         if prompt.flagged and not anyway:
             raise Conflict("The verification of this phase fails.", "Read its output, and approve with --anyway.")
-        if prompt.tree and not anyway and checkpoints.changed_since(self.ground, task, prompt.tree):
+        if prompt.tree and not anyway and checkpoints.changed_since(self.runtime, task, prompt.tree):
             raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
         last = task.phase >= len(task.phases)
         text = "" if last else self.steps.marked(task.id, telling.next_phase(task, task.phase + 1))
         more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
-        final = finals.keep(self.ground, task, epoch=task.epoch + 1) if last else None
+        final = finals.keep(self.runtime, task, epoch=task.epoch + 1) if last else None
         with self.tables.write():
             self._answer(prompt, "approved", by)
             self.steps.check_epoch(task)
             if not last:
                 return self.steps.move(task, "approve", "approve", epoch=task.epoch + 1, **more)
-            finals.finish(self.ground, task, final, "approve", epoch=task.epoch + 1)
-            noted = checkpoints.note(self.ground, final) if final is not None else None
+            finals.finish(self.runtime, task, final, "approve", epoch=task.epoch + 1)
+            noted = checkpoints.note(self.runtime, final) if final is not None else None
         if noted is not None:
-            checkpoints.publish(self.ground, noted)
+            checkpoints.publish(self.runtime, noted)
         return self.steps.told(task.id)
 
     def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
@@ -59,7 +59,7 @@ class Answers:
         comments, remarks = self._with_kept(prompt, comments, remarks)
         if not comments and not remarks:
             raise Usage("Changes need a comment: it is what the agent is told.")
-        if task.reworks >= self.ground.options.max_attempts:
+        if task.reworks >= self.runtime.options.max_attempts:
             raise NotAllowed(
                 f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
             )
@@ -106,7 +106,7 @@ class Answers:
     def _note(self, type: str, prompt: Prompt, comments: str, remarks: Sequence[Remark], by: str) -> None:
         said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
         facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": said}
-        self.tables.log(prompt.task, self.ground.now(), type, facts)
+        self.tables.log(prompt.task, self.runtime.now(), type, facts)
 
     def answer(self, id: str, text: str, *, by: str = "user", exactly: bool = False) -> tuple[Task, str]:
         """Answer a question by its id, or the only open one of a task; return the task and a warning.
@@ -160,8 +160,8 @@ class Answers:
             raise Usage(f"{name!r} cannot be the name of an environment variable.")
         if not value or "\0" in value:
             raise Usage("The value is empty or holds a NUL character.")
-        sealed = self.ground.seals.seal_value(name, value.encode())
-        now = self.ground.now()
+        sealed = self.runtime.seals.seal_value(name, value.encode())
+        now = self.runtime.now()
         with self.tables.write():
             asked = queries.needs_of(self.tables, task.id, name)
             type = type or next((prompt.category for prompt in reversed(asked)), "") or "env_variable"
@@ -188,8 +188,8 @@ class Answers:
                     raise Usage(f"A budget of {name} cannot be {amount}.")
                 budget[name] = amount
         with self.tables.write():
-            self.tables.change(task.id, self.ground.now(), budget=budget, told=0)
-            self.tables.log(task.id, self.ground.now(), "budget_set", budget)
+            self.tables.change(task.id, self.runtime.now(), budget=budget, told=0)
+            self.tables.log(task.id, self.runtime.now(), "budget_set", budget)
             hold = self.tables.hold(task.id)
             if hold is not None and hold.kind == BUDGET:
                 return self.steps.lift(task, "budget")
@@ -197,7 +197,7 @@ class Answers:
 
     def _answer(self, prompt: Prompt, answer: str, by: str) -> None:
         """Compare and set: of two answers only the first counts."""
-        now = self.ground.now()
+        now = self.runtime.now()
         changed = self.tables.change_prompt(
             prompt.id,
             only_waiting=True,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
@@ -76,61 +76,61 @@ class Noted(NamedTuple):
 
 
 def take(
-    ground: Ground, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
+    runtime: Runtime, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
 ) -> Taken | None:
     """Make a checkpoint that changes no state, or find the one that was made; None if there is nothing to keep or it failed.
 
     A failure is logged and told of; the next interval tries again.
     """
-    found = queries.checkpoint_of_key(ground.tables, key)
+    found = queries.checkpoint_of_key(runtime.tables, key)
     if found is not None:
         return _taken(found)
-    kept = keep(ground, task, run, reason, key, output)
+    kept = keep(runtime, task, run, reason, key, output)
     if kept is None:
         return None
-    with ground.tables.write():
-        noted = note(ground, kept)
-    publish(ground, noted)
+    with runtime.tables.write():
+        noted = note(runtime, kept)
+    publish(runtime, noted)
     return kept.taken
 
 
 def keep(
-    ground: Ground, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
+    runtime: Runtime, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
 ) -> Kept | None:
     """Save, and look at what the document will tell; `note` and `publish` follow. None if it failed, or nothing is kept."""
     started = monotonic()
     try:
-        made, conversation = _save(ground, task, run, reason, key)
+        made, conversation = _save(runtime, task, run, reason, key)
     except (KeepfastError, OSError) as error:
-        with ground.tables.write() as tables:
-            now = ground.now()
+        with runtime.tables.write() as tables:
+            now = runtime.now()
             tables.log(
                 task.id, now, "checkpoint_failed", {"reason": reason, "error": str(error)}, run.id if run else ""
             )
         return None
     if made is None:
         return None
-    warn_of_keys(ground, task)
+    warn_of_keys(runtime, task)
     milliseconds = int((monotonic() - started) * 1000)
     step("checkpoint:saved")
-    agent = run or ground.tables.last_run(task.id)
+    agent = run or runtime.tables.last_run(task.id)
     return Kept(
         Taken(made.id, made.version, made.tree), task.id, run.id if run else "", agent.id if agent else "", reason, key,
-        task.phase, made.created_at, milliseconds, conversation, descriptions.look(ground, task, agent, output),
+        task.phase, made.created_at, milliseconds, conversation, descriptions.look(runtime, task, agent, output),
     )  # fmt: skip
 
 
-def note(ground: Ground, kept: Kept) -> Noted:
+def note(runtime: Runtime, kept: Kept) -> Noted:
     """Write the row and the event of a checkpoint, and its document into the data folder. Inside a transaction.
 
     The document tells the rows as they are by then. It is put in its place by `publish`, after the transaction: it never
     tells what did not come about, and whoever is cut off in between finds it again with `publish_rest`.
     """
-    tables, taken = ground.tables, kept.taken
+    tables, taken = runtime.tables, kept.taken
     task, run = tables.task(kept.task), tables.run(kept.agent) if kept.agent else None
     head = descriptions.Head(taken.id, kept.reason, kept.at)
-    text = documents.signed(ground, descriptions.describe(ground, task, run, kept.seen, head, kept.conversation))
-    name = _name(ground, task, kept) if _stage(ground, taken.id, text) else ""
+    text = documents.signed(runtime, descriptions.describe(runtime, task, run, kept.seen, head, kept.conversation))
+    name = _name(runtime, task, kept) if _stage(runtime, taken.id, text) else ""
     row = TaskCheckpoint(
         kept.key, task.id, kept.run, taken.id, taken.version, kept.reason, kept.phase, taken.tree, name, kept.at,
     )  # fmt: skip
@@ -141,36 +141,38 @@ def note(ground: Ground, kept: Kept) -> Noted:
         "size": len(text) if name else 0,
         "duration_ms": kept.milliseconds,
     }
-    tables.log(task.id, ground.now(), "checkpoint_created", facts, kept.run)
+    tables.log(task.id, runtime.now(), "checkpoint_created", facts, kept.run)
     return Noted(taken.id, task.id, task.workspace, name, text)
 
 
-def publish(ground: Ground, noted: Noted) -> None:
+def publish(runtime: Runtime, noted: Noted) -> None:
     """Put a document into its workspace. A failure is not fatal: it is tried again when the supervisor starts."""
     if not noted.name:
         return
-    newest = queries.newest_document(ground.tables, noted.workspace)
+    newest = queries.newest_document(runtime.tables, noted.workspace)
     if documents.put(noted.workspace, noted.name, noted.text, newest in ("", noted.name)):
         with suppress(OSError):
-            os.unlink(f"{ground.folder}/{WAITING}/{noted.id}")
+            os.unlink(f"{runtime.folder}/{WAITING}/{noted.id}")
     step("checkpoint:written")
 
-    documents.prune(noted.workspace, queries.documents_of(ground.tables, noted.task))
+    documents.prune(noted.workspace, queries.documents_of(runtime.tables, noted.task))
 
 
-def publish_rest(ground: Ground) -> None:
+def publish_rest(runtime: Runtime) -> None:
     """Put documents in their places whose writers were cut off; what was staged for rows that never came is dropped."""
-    folder = f"{ground.folder}/{WAITING}"
+    folder = f"{runtime.folder}/{WAITING}"
     for id in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if id.endswith(".new"):
             _sweep(f"{folder}/{id}")
             continue
-        row = queries.documented_checkpoint(ground.tables, id)
+        row = queries.documented_checkpoint(runtime.tables, id)
         with suppress(OSError):
             if row is not None:
                 with open(f"{folder}/{id}", "rb") as file:
-                    publish(ground, Noted(id, row.task, ground.tables.task(row.task).workspace, row.file, file.read()))
-            elif ground.now() - os.stat(f"{folder}/{id}").st_mtime_ns > DAY:
+                    publish(
+                        runtime, Noted(id, row.task, runtime.tables.task(row.task).workspace, row.file, file.read())
+                    )
+            elif runtime.now() - os.stat(f"{folder}/{id}").st_mtime_ns > DAY:
                 os.unlink(f"{folder}/{id}")
 
 
@@ -185,8 +187,8 @@ def _sweep(path: str) -> None:
         pass  # it lives, and is somebody else's
 
 
-def _stage(ground: Ground, id: str, text: bytes) -> bool:
-    folder = f"{ground.folder}/{WAITING}"
+def _stage(runtime: Runtime, id: str, text: bytes) -> bool:
+    folder = f"{runtime.folder}/{WAITING}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         folders.replace(f"{folder}/{id}", text)
@@ -195,24 +197,24 @@ def _stage(ground: Ground, id: str, text: bytes) -> bool:
     return True
 
 
-def _name(ground: Ground, task: Task, kept: Kept) -> str:
+def _name(runtime: Runtime, task: Task, kept: Kept) -> str:
     """A name that no other document has; empty if there is no place for one."""
     if folders.own_folder(task.workspace, folders.CHECKPOINTS) is None:
         return ""
     number = 1
     while True:
         name = documents.name(kept.reason, kept.phase, kept.at, number)
-        taken = queries.is_document_of_another(ground.tables, name, kept.key)
+        taken = queries.is_document_of_another(runtime.tables, name, kept.key)
         if not taken and not documents.is_there(task.workspace, name):
             return name
         number += 1
 
 
 def _save(
-    ground: Ground, task: Task, run: Run | None, reason: str, key: str
+    runtime: Runtime, task: Task, run: Run | None, reason: str, key: str
 ) -> tuple[CheckpointRow | None, Conversation | None]:
     """Make the checkpoint; return it and where its conversation lies."""
-    with ground.engine() as engine:
+    with runtime.engine() as engine:
         root = os.fsencode(task.workspace)
         located = engine.locate(root)
         if located is None:
@@ -224,7 +226,7 @@ def _save(
         before = engine.repository().find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
         if before:
             return before[0], _conversation(engine, before[0])
-        event = _event(ground, engine, located, task, run.session if run else task.session, reason)
+        event = _event(runtime, engine, located, task, run.session if run else task.session, reason)
         event.tags = (key,)
         outcome = engine.handle(event)
         made = outcome.checkpoint if outcome.status == CREATED else None
@@ -235,12 +237,14 @@ def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
     return checked(engine.repository().document(row)[0].conversation)
 
 
-def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Task, session: str, reason: str) -> Event:
+def _event(
+    runtime: Runtime, engine: Engine, located: tuple[bytes, str], task: Task, session: str, reason: str
+) -> Event:
     """The event as a hook would tell it: conversation, notes and tokens with it, the task's secrets struck out."""
     root, workspace = located
-    how = driver(agent_of(ground, task), ground.options)
-    transcript = how.transcript(session, ground.variables)
-    seen = PendingEvent(reason, ground.now(), session, how.client, os.fsdecode(root), transcript)
+    how = driver(agent_of(runtime, task), runtime.options)
+    transcript = how.transcript(session, runtime.variables)
+    seen = PendingEvent(reason, runtime.now(), session, how.client, os.fsdecode(root), transcript)
     event = event_of(engine, root, engine.place.folder(workspace), seen)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
     event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in KEPT
@@ -248,13 +252,13 @@ def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Tas
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
         event.summary = head(task.title.split("\n")[0], SUMMARY)
-        event.notes = json.loads(struck_out(json.dumps(event.notes), values(ground, task)))
+        event.notes = json.loads(struck_out(json.dumps(event.notes), values(runtime, task)))
     return event
 
 
-def changed_since(ground: Ground, task: Task, tree: str) -> bool:
+def changed_since(runtime: Runtime, task: Task, tree: str) -> bool:
     """Is the workspace another one than the checkpoint with this tree?"""
-    with ground.engine() as engine:
+    with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
         newest = engine.repository().find(Query(workspace=row.id, limit=1))
         if not newest or newest[0].tree != tree:
@@ -262,14 +266,14 @@ def changed_since(ground: Ground, task: Task, tree: str) -> bool:
         return bool(pending(engine, root, row)[0])
 
 
-def lineage(ground: Ground, task: str) -> list[Taken]:
+def lineage(runtime: Runtime, task: str) -> list[Taken]:
     """The checkpoints that led to where a task stands, newest first: none that a restore has gone back behind."""
-    return [_taken(row) for row in leading(ground, task)]
+    return [_taken(row) for row in leading(runtime, task)]
 
 
-def leading(ground: Ground, task: str) -> list[TaskCheckpoint]:
+def leading(runtime: Runtime, task: str) -> list[TaskCheckpoint]:
     """The rows of these checkpoints."""
-    return list(_leading(queries.newest_checkpoints(ground.tables, task, 500)))
+    return list(_leading(queries.newest_checkpoints(runtime.tables, task, 500)))
 
 
 def _leading(rows: list[TaskCheckpoint]) -> Iterator[TaskCheckpoint]:
@@ -293,13 +297,13 @@ class Base(NamedTuple):
     """Is it what the phase began with, and not something older that stands for it?"""
 
 
-def phase_base(ground: Ground, repository: Repository, task: Task) -> Base | None:
+def phase_base(runtime: Runtime, repository: Repository, task: Task) -> Base | None:
     """What a task's phase is compared with: the end of the phase before, or the task's start; None if it has not begun.
 
     Where that checkpoint is no longer kept, an older version stands for it, at last an empty folder: a review then shows
     more than the phase changed, and never less.
     """
-    began = _end_before(ground, task) or queries.start_checkpoint(ground.tables, task.id)
+    began = _end_before(runtime, task) or queries.start_checkpoint(runtime.tables, task.id)
     if not task.workspace_id or (began is None and not task.started_at):
         return None
     row = row_of(repository, task.workspace_id, _taken(began)) if began is not None else None
@@ -311,9 +315,9 @@ def phase_base(ground: Ground, repository: Repository, task: Task) -> Base | Non
     return Base(next(iter(repository.find(older)), None), False)
 
 
-def _end_before(ground: Ground, task: Task) -> TaskCheckpoint | None:
+def _end_before(runtime: Runtime, task: Task) -> TaskCheckpoint | None:
     """The last time that the phase before this one was complete, on the way to where the task stands."""
-    rows = queries.phase_ends(ground.tables, task)
+    rows = queries.phase_ends(runtime.tables, task)
     return next((row for row in _leading(rows) if row.reason == "phase_complete"), None)
 
 
@@ -325,24 +329,24 @@ def row_of(repository: Repository, workspace: str, taken: Taken) -> CheckpointRo
     return found[0] if found else None
 
 
-def standing(ground: Ground, repository: Repository, workspace: str, task: str) -> list[CheckpointRow]:
+def standing(runtime: Runtime, repository: Repository, workspace: str, task: str) -> list[CheckpointRow]:
     """The rows of these checkpoints that nobody has forgotten, newest first."""
-    rows = [row_of(repository, workspace, taken) for taken in lineage(ground, task)]
+    rows = [row_of(repository, workspace, taken) for taken in lineage(runtime, task)]
     return [row for row in rows if row is not None and not row.forgotten]
 
 
-def is_any_left(ground: Ground, task: Task) -> bool:
+def is_any_left(runtime: Runtime, task: Task) -> bool:
     """Is there a checkpoint from which the task could go on? A store that cannot be asked is believed to have one."""
-    if latest(ground, task.id) is None:
+    if latest(runtime, task.id) is None:
         return False
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             _, row = engine.root(os.fsencode(task.workspace))
-            return bool(standing(ground, engine.repository(), row.id, task.id))
+            return bool(standing(runtime, engine.repository(), row.id, task.id))
     except (KeepfastError, OSError):
         return True
 
 
-def latest(ground: Ground, task: str) -> Taken | None:
-    row = queries.highest_checkpoint(ground.tables, task)
+def latest(runtime: Runtime, task: str) -> Taken | None:
+    row = queries.highest_checkpoint(runtime.tables, task)
     return None if row is None else _taken(row)

@@ -20,7 +20,7 @@ from keepfast.runner.process import shims as process
 from keepfast.runner.process.redaction import clean
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
     from keepfast.store.conversations import Conversation
 
@@ -50,13 +50,13 @@ class Seen(NamedTuple):
     """Of a run that goes on: what its row does not count yet."""
 
 
-def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> Seen:
+def look(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -> Seen:
     """Look at everything that takes time: what was said, and the workspace."""
     return Seen(
         dialogue=(
-            dialogue.read(ground, run, output)
+            dialogue.read(runtime, run, output)
             if run is not None
-            else dialogue.documented(ground, task.id, ground.now())
+            else dialogue.documented(runtime, task.id, runtime.now())
         ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
@@ -68,14 +68,14 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
+    runtime: Runtime, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
 
     It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
     transaction. `kept` says where the whole conversation lies in the store.
     """
-    tables = ground.tables
+    tables = runtime.tables
     state = tables.shown_state(task)
     lives = run is not None and run.state != machine.ENDED
     prompts = queries.waiting_prompts_of(tables, task.id)

@@ -17,7 +17,7 @@ from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run
     from keepfast.runner.process.output import Output
 
@@ -41,26 +41,26 @@ class Dialogue(NamedTuple):
     messages: tuple[Line, ...] = ()
 
 
-def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
+def read(runtime: Runtime, run: Run, output: Output | None) -> Dialogue:
     """All that was said up to this moment of a run; without its `output`, what its folder tells."""
     if output is None:
         kept = _kept(run)
         if kept is not None:
             return kept
-    return _joined(ground, _before(ground, run), run, output or run_outputs.read(ground, run))
+    return _joined(runtime, _before(runtime, run), run, output or run_outputs.read(runtime, run))
 
 
-def keep(ground: Ground, run: Run, output: Output) -> None:
+def keep(runtime: Runtime, run: Run, output: Output) -> None:
     """Note in the folder of a run that has ended what was said up to its end: later runs go on from there.
 
     A failure costs time alone: it is read from the logs again.
     """
-    _note(run, _joined(ground, _before(ground, run), run, output))
+    _note(run, _joined(runtime, _before(runtime, run), run, output))
 
 
-def _before(ground: Ground, run: Run) -> Dialogue:
+def _before(runtime: Runtime, run: Run) -> Dialogue:
     """What was said before a run. Runs that have no note, as those of older versions, are read."""
-    earlier = queries.runs_before(ground.tables, run)
+    earlier = queries.runs_before(runtime.tables, run)
     found, unread = Dialogue(), []
     for one in reversed(earlier):
         kept = _kept(one)
@@ -70,20 +70,20 @@ def _before(ground: Ground, run: Run) -> Dialogue:
         unread.append(one)
     first = unread[-1] if unread else run
     if not found.total and first.number > 1:
-        found = documented(ground, run.task, first.started_at)
+        found = documented(runtime, run.task, first.started_at)
     for one in reversed(unread):
-        found = _joined(ground, found, one, run_outputs.read(ground, one))
+        found = _joined(runtime, found, one, run_outputs.read(runtime, one))
         _note(one, found)
     return found
 
 
-def documented(ground: Ground, task: str, before: int) -> Dialogue:
+def documented(runtime: Runtime, task: str, before: int) -> Dialogue:
     """What the newest document of that time tells: all that is known of runs whose rows were lost."""
-    rows = queries.documented_before(ground.tables, task, before)
-    workspace = ground.tables.task(task).workspace
+    rows = queries.documented_before(runtime.tables, task, before)
+    workspace = runtime.tables.task(task).workspace
     for row in rows:
         with suppress(KeepfastError, KeyError, ValueError):
-            told = documents.read(ground, workspace, row.file)["conversationHistory"]
+            told = documents.read(runtime, workspace, row.file)["conversationHistory"]
             messages = [
                 Line(one["role"], one["content"], nanoseconds(one["timestamp"]), one.get("metadata") or {})
                 for one in told["messages"]
@@ -92,9 +92,9 @@ def documented(ground: Ground, task: str, before: int) -> Dialogue:
     return Dialogue()
 
 
-def _joined(ground: Ground, before: Dialogue, run: Run, output: Output) -> Dialogue:
+def _joined(runtime: Runtime, before: Dialogue, run: Run, output: Output) -> Dialogue:
     # Until the agent tells of another step, it is at the one that the task was at when the run began.
-    first = ground.tables.first_step(run) or None
+    first = runtime.tables.first_step(run) or None
     metadata = {"phase": run.phase, "step": first, "type": "log"}
     begun = Line("user", clean_text(run.prompt)[:SHOWN], run.started_at, metadata)
     said = [begun]

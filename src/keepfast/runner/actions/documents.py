@@ -14,7 +14,7 @@ from keepfast.runner.actions.folders import CHECKPOINTS, own_folder, point, repl
 from keepfast.runner.domain.moments import moment
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 VERSION = 3
 KEEP = 10
@@ -85,13 +85,13 @@ def is_interval(name: str) -> bool:
     return not stem.lstrip("0123456789-T_")
 
 
-def read(ground: Ground, workspace: str, name: str) -> dict[str, Any]:
+def read(runtime: Runtime, workspace: str, name: str) -> dict[str, Any]:
     """Read the document of that name, compressed or not. Raises what `load` does."""
     path = f"{workspace}/{CHECKPOINTS}/{name}"
-    return load(ground, path if os.path.exists(path) else path + ".gz")
+    return load(runtime, path if os.path.exists(path) else path + ".gz")
 
 
-def load(ground: Ground | None, path: str) -> dict[str, Any]:
+def load(runtime: Runtime | None, path: str) -> dict[str, Any]:
     """Read a document, migrated to the newest schema. Raises `Damaged` if it was changed, `NewerFormat` if too new."""
     try:
         with open(path, "rb") as file:
@@ -102,7 +102,7 @@ def load(ground: Ground | None, path: str) -> dict[str, Any]:
         code = document.pop("mac", None)
     except (OSError, ValueError, AttributeError, EOFError) as error:
         raise Damaged(f"{path} cannot be read: {error}.") from None
-    if ground is not None and not ground.key.is_ours(_canonical(document), code):
+    if runtime is not None and not runtime.key.is_ours(_canonical(document), code):
         raise Damaged(f"{path} does not carry our code: somebody else wrote or changed it.", "It is not used.")
     return migrate(document, path)
 
@@ -170,9 +170,9 @@ def incremental(base: dict[str, Any], now: dict[str, Any], files: dict[str, list
     }
 
 
-def signed(ground: Ground, document: dict[str, Any]) -> bytes:
+def signed(runtime: Runtime, document: dict[str, Any]) -> bytes:
     """A document as it is written, with its code."""
-    return json.dumps({**document, "mac": ground.key.code(_canonical(document))}, indent=2, ensure_ascii=False).encode(
+    return json.dumps({**document, "mac": runtime.key.code(_canonical(document))}, indent=2, ensure_ascii=False).encode(
         "utf-8", "replace"
     )
 

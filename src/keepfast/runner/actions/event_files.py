@@ -19,7 +19,7 @@ from keepfast.runner.domain.records import LoggedEvent
 from keepfast.runner.domain.task import State
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 AT_ONCE = 5_000
 """Events that are appended at once."""
@@ -61,10 +61,10 @@ def plain(event: dict[str, Any]) -> str:
 
 
 def extend(
-    ground: Ground, id: str, path: str, line: Callable[[dict[str, Any]], str], only: frozenset[str] | None = None
+    runtime: Runtime, id: str, path: str, line: Callable[[dict[str, Any]], str], only: frozenset[str] | None = None
 ) -> None:
     """Append the events of a task that are not there yet; the last line says how far it got."""
-    rows = queries.events_of(ground.tables, id, _last(path), AT_ONCE, sorted(only or ()))
+    rows = queries.events_of(runtime.tables, id, _last(path), AT_ONCE, sorted(only or ()))
     if not rows:
         return
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)

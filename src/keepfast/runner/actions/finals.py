@@ -13,36 +13,36 @@ from keepfast.runner.domain.task import UNSAVED
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import Kept
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 
 
 def keep(
-    ground: Ground, task: Task, run: Run | None = None, output: Output | None = None, epoch: int = 0
+    runtime: Runtime, task: Task, run: Run | None = None, output: Output | None = None, epoch: int = 0
 ) -> Kept | None:
     """Save the state in which a task ends, once for each epoch in which it does; None if that failed."""
-    return checkpoints.keep(ground, task, run, "final", _key(task, epoch or task.epoch), output)
+    return checkpoints.keep(runtime, task, run, "final", _key(task, epoch or task.epoch), output)
 
 
-def make_up(ground: Ground, task: Task) -> None:
+def make_up(runtime: Runtime, task: Task) -> None:
     """Save the state of a task that is done, unless it is saved already."""
-    checkpoints.take(ground, task, None, "final", _key(task, task.epoch))
+    checkpoints.take(runtime, task, None, "final", _key(task, task.epoch))
 
 
 def _key(task: Task, epoch: int) -> str:
     return f"{task.id}:final:{epoch}"
 
 
-def finish(ground: Ground, task: Task, kept: Kept | None, trigger: str, run: str = "", **columns: Any) -> None:
+def finish(runtime: Runtime, task: Task, kept: Kept | None, trigger: str, run: str = "", **columns: Any) -> None:
     """The work of a task is complete: it is done if its last state was kept, else held. Inside a transaction."""
-    tables, now = ground.tables, ground.now()
+    tables, now = runtime.tables, runtime.now()
     if kept is not None:
         tables.move(task.id, "finish", now, trigger=trigger, run=run, **columns)
         return
     columns["why"] = why = f"The work is complete, but its last state is not saved: {_error(tables, task.id)}"
-    tables.move(task.id, "unsaved", now, trigger=trigger, run=run, human=1, **columns, **_next(ground))
+    tables.move(task.id, "unsaved", now, trigger=trigger, run=run, human=1, **columns, **_next(runtime))
     tables.notify(task.id, now, "unsaved", f"{task.title}: {why}")
 
 
@@ -51,24 +51,24 @@ def tell(tables: Tables, task: Task, now: int) -> None:
     tables.notify(task.id, now, "done", f"{task.title} is done.")
 
 
-def try_again(ground: Ground, id: str) -> bool:
+def try_again(runtime: Runtime, id: str) -> bool:
     """Save the last state of a task that is held for it; return whether the task is done now."""
-    tables = ground.tables
+    tables = runtime.tables
     task = tables.task(id)
-    kept, noted = keep(ground, task), None
+    kept, noted = keep(runtime, task), None
     with tables.write():
         hold = tables.hold(id)
         if hold is None or hold.kind != UNSAVED or tables.task(id).epoch != task.epoch:
             return tables.task(id).state == "done"  # a person was faster
         if kept is not None:
-            finish(ground, task, kept, "saved", reason="")
-            noted = checkpoints.note(ground, kept)
-            tell(tables, task, ground.now())
+            finish(runtime, task, kept, "saved", reason="")
+            noted = checkpoints.note(runtime, kept)
+            tell(tables, task, runtime.now())
         else:
-            tables.change_hold(hold.id, **_next(ground))
+            tables.change_hold(hold.id, **_next(runtime))
     if noted is not None:
-        checkpoints.publish(ground, noted)
-    metadata.project(ground, id)
+        checkpoints.publish(runtime, noted)
+    metadata.project(runtime, id)
     return kept is not None
 
 
@@ -94,7 +94,7 @@ def _error(tables: Tables, id: str) -> str:
     return found.error if found is not None else "no checkpoint was made"
 
 
-def _next(ground: Ground) -> dict[str, Any]:
+def _next(runtime: Runtime) -> dict[str, Any]:
     """When the next interval is over, by the kernel's clock as well."""
-    wait = int(ground.options.checkpoint_interval * SECOND)
-    return {"due_at": ground.now() + wait, "due_boot": ground.since_boot() + wait, "boot": ground.boot}
+    wait = int(runtime.options.checkpoint_interval * SECOND)
+    return {"due_at": runtime.now() + wait, "due_boot": runtime.since_boot() + wait, "boot": runtime.boot}

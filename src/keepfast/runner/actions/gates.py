@@ -15,22 +15,22 @@ from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.process.redaction import Lines
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 OUTPUT, LOOKED_AT = 20_000, 1 << 20
 """Letters of the output that are kept, and bytes of its end that are looked at."""
 
 
-def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, str]:
+def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, str]:
     """Run the phase's verification command; None if it has none."""
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets, known = opened(ground, task), vault.values(ground, task)
-    command = vault.reveal(ground, task.id, command)
+    secrets, known = opened(runtime, task), vault.values(runtime, task)
+    command = vault.reveal(runtime, task.id, command)
     environment = {
         name: value
-        for name, value in ground.variables.items()
+        for name, value in runtime.variables.items()
         if name in ("PATH", "HOME", "LANG", "TERM", "TZ", "TMPDIR")
     }
     try:
@@ -46,12 +46,12 @@ def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, st
     except OSError as error:
         return False, f"The verification could not be started: {error.strerror}."
     try:
-        out, _ = child.communicate(timeout=ground.options.verify_timeout)
+        out, _ = child.communicate(timeout=runtime.options.verify_timeout)
         passed = child.returncode == 0
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         out, _ = child.communicate()
-        out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
+        out += f"\nThe verification took longer than {runtime.options.verify_timeout:.0f} s and was ended.".encode()
         passed = False
     return passed, _shown(out, known)
 

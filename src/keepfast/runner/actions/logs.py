@@ -11,7 +11,7 @@ from keepfast.runner.actions.folders import LOGS, METADATA, own_folder, point, r
 from keepfast.runner.db import queries
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run
 
 KEEP = 10
@@ -28,25 +28,25 @@ AT_ONCE = 1 << 20
 """Bytes of an output that are copied in one piece."""
 
 
-def write(ground: Ground, run: Run) -> None:
+def write(runtime: Runtime, run: Run) -> None:
     """Bring `.logs/` up to date after a run. Doing it twice changes nothing; a failure costs the copy, nothing else."""
-    task = ground.tables.task(run.task)
+    task = runtime.tables.task(run.task)
     folder = own_folder(task.workspace, LOGS)
     if folder is None:
         return
     with suppress(OSError):
         for name, source in OUTPUTS:
             _copy(f"{run.folder}/{source}", folder, f"run-{run.number}.{name}", name)
-        _extend_all(ground, task.id, folder)
+        _extend_all(runtime, task.id, folder)
         _prune(folder)
 
 
 class Events:
     """Lets `.metadata/` and `.logs/` follow what happens to all tasks, or to one, whoever made it happen."""
 
-    def __init__(self, ground: Ground, only: str = "") -> None:
-        self.ground, self.tables, self.only = ground, ground.tables, only
-        self._since = queries.last_sequence(ground.tables)
+    def __init__(self, runtime: Runtime, only: str = "") -> None:
+        self.runtime, self.tables, self.only = runtime, runtime.tables, only
+        self._since = queries.last_sequence(runtime.tables)
 
     def look(self) -> None:
         """Write what is new."""
@@ -61,14 +61,14 @@ class Events:
         workspace = self.tables.task(id).workspace
         with suppress(OSError):
             if is_telling:
-                metadata.project(self.ground, id)
+                metadata.project(self.runtime, id)
             else:
                 told = own_folder(workspace, METADATA)
                 if told is not None:
-                    event_files.extend(self.ground, id, f"{told}/history.jsonl", event_files.line)
+                    event_files.extend(self.runtime, id, f"{told}/history.jsonl", event_files.line)
             folder = own_folder(workspace, LOGS)
             if folder is not None:
-                _extend_all(self.ground, id, folder)
+                _extend_all(self.runtime, id, folder)
 
 
 class Outputs:
@@ -120,9 +120,9 @@ class Outputs:
                 file.seek(at)
 
 
-def _extend_all(ground: Ground, id: str, folder: str) -> None:
-    event_files.extend(ground, id, f"{folder}/protocols.jsonl", event_files.line, PROTOCOL)
-    event_files.extend(ground, id, f"{folder}/agent.log", event_files.plain)
+def _extend_all(runtime: Runtime, id: str, folder: str) -> None:
+    event_files.extend(runtime, id, f"{folder}/protocols.jsonl", event_files.line, PROTOCOL)
+    event_files.extend(runtime, id, f"{folder}/agent.log", event_files.plain)
 
 
 def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whole: bool = False) -> int:

@@ -24,8 +24,8 @@ from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
-    from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run, Task
 
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
@@ -74,24 +74,24 @@ def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) ->
     return True, "its session is there"
 
 
-def recall(ground: Ground, task: Task, last: Run | None) -> Memory:
+def recall(runtime: Runtime, task: Task, last: Run | None) -> Memory:
     """Decide how the next run of a task begins, and build the brief if it begins afresh."""
-    how = driver(agent_of(ground, task), ground.options)
-    mode = str(task.agent.get("resume_with", ground.options.resume_with))
-    work = restores.look_for_work(ground, task) if task.attempt else restores.Missing()
+    how = driver(agent_of(runtime, task), runtime.options)
+    mode = str(task.agent.get("resume_with", runtime.options.resume_with))
+    work = restores.look_for_work(runtime, task) if task.attempt else restores.Missing()
     if work.unknown:
         return Memory(False, work.unknown, task.session, unknown=work.unknown)
     missing = [show(path) for path in work.paths]
     if work.is_all:
-        return Memory(False, restores.INVALID, task.session, tell(ground, task, how), is_lost=True, missing=missing)
-    found = _conversation(ground, task, last, how, mode)
-    idle = (ground.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
+        return Memory(False, restores.INVALID, task.session, tell(runtime, task, how), is_lost=True, missing=missing)
+    found = _conversation(runtime, task, last, how, mode)
+    idle = (runtime.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
     used, model = last_usage(found.path) if found.path else (0, "")
-    full = usage(used, model, ground.options.context_tokens, ground.options.context_windows, {})
-    resumes, why = choose(mode, bool(found.path) and how.can_resume, full, idle, ground.options.cold_history)
+    full = usage(used, model, runtime.options.context_tokens, runtime.options.context_windows, {})
+    resumes, why = choose(mode, bool(found.path) and how.can_resume, full, idle, runtime.options.cold_history)
     if resumes and found.back is not None:
         why = f"its conversation was {found.what}, and brought back from v{found.back.checkpoint.version}"
-    brief = "" if resumes or not task.attempt else tell(ground, task, how)
+    brief = "" if resumes or not task.attempt else tell(runtime, task, how)
     return Memory(
         resumes, found.lost or why, found.back.session if found.back else task.session, brief, found.back,
         bool(found.lost), _count(found.path) if resumes else 0, missing,
@@ -110,34 +110,34 @@ class _Found(NamedTuple):
     """What had become of the one that was brought back."""
 
 
-def _conversation(ground: Ground, task: Task, last: Run | None, how: Driver, mode: str) -> _Found:
+def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, mode: str) -> _Found:
     """Find the conversation of a task, brought back from its checkpoint if the client has lost it or a part of it."""
-    path = "" if restores.is_refused(last) else how.transcript(task.session, ground.variables)
+    path = "" if restores.is_refused(last) else how.transcript(task.session, runtime.variables)
     what = "lost"
     if not how.can_resume or mode == BRIEF:
         return _Found(path, None, "", what)
-    if path and restores.is_cut_short(ground, task, path):
+    if path and restores.is_cut_short(runtime, task, path):
         path, what = "", "cut short"
     if path or not task.session:
         return _Found(path, None, "", what)
-    back, lost = _find_again(ground, task, last)
-    return _Found(how.transcript(back.session, ground.variables) if back is not None else "", back, lost, what)
+    back, lost = _find_again(runtime, task, last)
+    return _Found(how.transcript(back.session, runtime.variables) if back is not None else "", back, lost, what)
 
 
-def _find_again(ground: Ground, task: Task, last: Run | None) -> tuple[Back | None, str]:
+def _find_again(runtime: Runtime, task: Task, last: Run | None) -> tuple[Back | None, str]:
     """A conversation that the client no longer has, from its checkpoint; else why it is lost, empty if there was none."""
-    if last is not None and restores.is_refused(last) and _is_refused(ground, task, last.number - 1):
+    if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
         return None, "the client refused its conversation, and what was brought back of it"
     try:
-        back = restores.bring_back(ground, task)
+        back = restores.bring_back(runtime, task)
     except (KeepfastError, OSError) as error:
         return None, f"its conversation could not be brought back: {error}"
-    was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(ground, task)
+    was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(runtime, task)
     return back, "no checkpoint holds its conversation" if back is None and was_kept else ""
 
 
-def _is_refused(ground: Ground, task: Task, number: int) -> bool:
-    return restores.is_refused(queries.find_run(ground.tables, f"{task.id}:{number}"))
+def _is_refused(runtime: Runtime, task: Task, number: int) -> bool:
+    return restores.is_refused(queries.find_run(runtime.tables, f"{task.id}:{number}"))
 
 
 def _count(path: str) -> int:
@@ -148,34 +148,34 @@ def _count(path: str) -> int:
         return 0
 
 
-def tell(ground: Ground, task: Task, how: Driver) -> str:
+def tell(runtime: Runtime, task: Task, how: Driver) -> str:
     """A brief of the task's newest checkpoint as a part of a prompt; empty if there is nothing to tell.
 
     Of an agent whose conversation cannot be read it tells the files that its runs changed, and what it said last.
     """
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
             resuming = Resuming(engine, root, row.id)
-            told = _worth_telling(ground, task, resuming, bool(how.client))
+            told = _worth_telling(runtime, task, resuming, bool(how.client))
             if told is None:
                 return ""
             brief = resuming.brief(told, exact=True)
-        secrets = values(ground, task)
+        secrets = values(runtime, task)
     except (KeepfastError, OSError):
         return ""  # a task that cannot be told of its past still goes on
     text = render(brief, os.fsdecode(root), how)
-    last = None if how.client else ground.tables.last_run(task.id)
+    last = None if how.client else runtime.tables.last_run(task.id)
     if last is not None and last.said:
         text += "\n\n## What you said last\n> " + LED.sub("'@", last.said).replace("\n", "\n> ")
     return struck_out(text, secrets)
 
 
-def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
+def _worth_telling(runtime: Runtime, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
     """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
     newest, seen = None, set()
     repository = resuming.engine.repository()
-    for taken in checkpoints.lineage(ground, task.id):
+    for taken in checkpoints.lineage(runtime, task.id):
         row = checkpoints.row_of(repository, resuming.workspace, taken)
         told = resuming.tell(row) if row is not None and not row.forgotten else None
         if told is None or not told.session or told.session in seen:

@@ -16,7 +16,7 @@ from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Task
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 TRIES = 3
 COLUMNS = (
@@ -25,18 +25,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def project(ground: Ground, id: str) -> None:
+def project(runtime: Runtime, id: str) -> None:
     """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
-    folder = own_folder(ground.tables.task(id).workspace, METADATA)
+    folder = own_folder(runtime.tables.task(id).workspace, METADATA)
     if folder is None:
         return
     try:
         for _ in range(TRIES):
-            task = ground.tables.task(id)
-            replace(f"{folder}/task.json", signed(ground, _projected(ground.tables, task)))
-            if ground.tables.task(id).updated_at == task.updated_at:
+            task = runtime.tables.task(id)
+            replace(f"{folder}/task.json", signed(runtime, _projected(runtime.tables, task)))
+            if runtime.tables.task(id).updated_at == task.updated_at:
                 break  # else somebody else may have written a newer one, over which ours has come
-        event_files.extend(ground, id, f"{folder}/history.jsonl", event_files.line)
+        event_files.extend(runtime, id, f"{folder}/history.jsonl", event_files.line)
     except OSError:
         pass
 

@@ -14,15 +14,15 @@ from keepfast.runner.domain.task import DEPENDENCY, SECRET
 from keepfast.runner.process.redaction import clean
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 
 
-def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
+def ask(runtime: Runtime, task: Task, run: Run, now: int, block: Block) -> None:
     """Make a row of a question or a need, unless the same is there already. Inside a transaction."""
-    tables = ground.tables
+    tables = runtime.tables
     block = block._replace(fields=clean(block.fields), lists=clean(block.lists))
     if block.name == "DEPENDENCY_REQUEST":
         name = block.fields["name"]
@@ -41,7 +41,7 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
         tables.log(task.id, now, "duplicate_refused", {"kind": kind, "text": text}, run.id)
         return
     id = ("q_" if kind == "question" else "d_") + sha256(f"{run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
-    timeout = int(ground.options.question_timeout * SECOND)
+    timeout = int(runtime.options.question_timeout * SECOND)
     tables.insert(
         "prompt", once=True, id=id, task=task.id, run=run.id, kind=kind, key=mark, text=text,
         category=block.fields.get("category", block.fields.get("type", "")), options=block.lists.get("options", []),

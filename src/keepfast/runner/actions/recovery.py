@@ -19,7 +19,7 @@ from keepfast.runner.process import shims as process
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
@@ -69,46 +69,46 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
             )
 
 
-def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
+def rebuild(runtime: Runtime, roots: Iterable[str]) -> list[Found]:
     """Take over every task that the database does not know. They come back held for a person.
 
     Events are numbered above all that the folders tell, so that their files go on at once.
     """
     folders = list(workspaces(roots))
-    with ground.tables.write() as tables:
+    with runtime.tables.write() as tables:
         tables.count_events_on(max(map(event_files.last_number, folders), default=0))
-    return [_take_over(ground, folder) for folder in folders]
+    return [_take_over(runtime, folder) for folder in folders]
 
 
-def _take_over(ground: Ground, workspace: str) -> Found:
+def _take_over(runtime: Runtime, workspace: str) -> Found:
     path = f"{workspace}/{folders.METADATA}/task.json"
     try:
-        known = documents.load(ground, path)
+        known = documents.load(runtime, path)
     except KeepfastError as error:
         return Found(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
     id = str(known.get("id", ""))
     if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
         return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
-    if queries.find_task(ground.tables, id) is not None:
+    if queries.find_task(runtime.tables, id) is not None:
         return Found(workspace, id, "there")
-    found, refused = _documents(ground, workspace, id)
+    found, refused = _documents(runtime, workspace, id)
     cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
     phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
-    _insert(ground, known, phase, found, cold)
+    _insert(runtime, known, phase, found, cold)
     return Found(workspace, id, "cold start" if cold else "rebuilt", refused)
 
 
-def _insert(ground: Ground, known: dict[str, Any], phase: int, found: list[Document], cold: bool) -> None:
+def _insert(runtime: Runtime, known: dict[str, Any], phase: int, found: list[Document], cold: bool) -> None:
     latest = found[-1].content if found else None
-    kept = _kept(ground, known, found)
-    now, id = ground.now(), str(known["id"])
+    kept = _kept(runtime, known, found)
+    now, id = runtime.now(), str(known["id"])
     ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
     columns = {name: known[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
-    columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
-    marked = vault.mark_older(ground, known)
+    columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(runtime) if task == id]])
+    marked = vault.mark_older(runtime, known)
     columns |= marked.value
     columns["step"] = (latest["agent"].get("currentStep") if latest is not None else None) or ""
-    with ground.tables.write() as tables:
+    with runtime.tables.write() as tables:
         tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
         vault.keep(tables, id, marked, now)
         provided = {one["name"]: one for one in known.get("dependencies", [])}
@@ -139,11 +139,11 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, found: list[Docum
             tables.insert("checkpoint", once=True, **one._asdict())
 
 
-def _kept(ground: Ground, known: dict[str, Any], found: list[Document]) -> list[TaskCheckpoint]:
+def _kept(runtime: Runtime, known: dict[str, Any], found: list[Document]) -> list[TaskCheckpoint]:
     """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
     id = str(known["id"])
     rows: dict[str, CheckpointRow] = {}
-    with suppress(KeepfastError, OSError), ground.engine() as engine:
+    with suppress(KeepfastError, OSError), runtime.engine() as engine:
         _, workspace = engine.root(os.fsencode(known["workspace"]))
         query = Query(workspace=workspace.id, task=id, forgotten=True)
         rows = {row.id: row for row in engine.repository().find(query)}
@@ -162,37 +162,37 @@ def _kept(ground: Ground, known: dict[str, Any], found: list[Document]) -> list[
     return kept
 
 
-def end_unknown(ground: Ground) -> None:
+def end_unknown(runtime: Runtime) -> None:
     """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
-    for task, number, folder in _folders(ground):
+    for task, number, folder in _folders(runtime):
         run = f"{task}:{number}"
-        if process.look(folder, run).kind == process.ALIVE and queries.find_run(ground.tables, run) is None:
+        if process.look(folder, run).kind == process.ALIVE and queries.find_run(runtime.tables, run) is None:
             process.wish(folder, "stop", "no row speaks of this run")
 
 
-def catch_up(ground: Ground) -> None:
+def catch_up(runtime: Runtime) -> None:
     """What is done after the last row of a task, for those whose supervisor was killed just there."""
-    vault.seal_older(ground)
-    checkpoints.publish_rest(ground)
-    for task in queries.current_tasks(ground.tables):
+    vault.seal_older(runtime)
+    checkpoints.publish_rest(runtime)
+    for task in queries.current_tasks(runtime.tables):
         if not os.path.isdir(task.workspace):
             continue
-        newest = checkpoints.latest(ground, task.id)
-        if task.state == DONE and task.phases and newest is not None and not _is_changed(ground, task, newest.tree):
-            finals.make_up(ground, task)
-        metadata.project(ground, task.id)
+        newest = checkpoints.latest(runtime, task.id)
+        if task.state == DONE and task.phases and newest is not None and not _is_changed(runtime, task, newest.tree):
+            finals.make_up(runtime, task)
+        metadata.project(runtime, task.id)
 
 
-def _is_changed(ground: Ground, task: Task, tree: str) -> bool:
+def _is_changed(runtime: Runtime, task: Task, tree: str) -> bool:
     try:
-        return checkpoints.changed_since(ground, task, tree)
+        return checkpoints.changed_since(runtime, task, tree)
     except (KeepfastError, OSError):
         return True  # nothing can be kept there now
 
 
-def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
+def _folders(runtime: Runtime) -> Iterator[tuple[str, int, str]]:
     """Runs that have a folder, whether or not a row speaks of them: task, number, folder."""
-    base = f"{ground.folder}/runs"
+    base = f"{runtime.folder}/runs"
     try:
         names = os.listdir(base)
     except OSError:
@@ -203,7 +203,7 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
+def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
     """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
@@ -214,7 +214,7 @@ def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[Document],
     for name in sorted(names):
         path = f"{folder}/{name}"
         try:
-            document = documents.load(ground, path)
+            document = documents.load(runtime, path)
         except KeepfastError as error:
             refused.append(Refused(path, str(error)))
             continue

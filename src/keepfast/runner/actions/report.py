@@ -12,14 +12,14 @@ from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import moment
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
 
-def report(ground: Ground, since: int) -> dict[str, Any]:
+def report(runtime: Runtime, since: int) -> dict[str, Any]:
     """Everything of note after `since`, as one value."""
-    tasks, tables, now = Tasks(ground), ground.tables, ground.now()
+    tasks, tables, now = Tasks(runtime), runtime.tables, runtime.now()
     found = []
     for task in queries.tasks_since(tables, since):
         runs = queries.runs_since(tables, task.id, since)
@@ -39,7 +39,7 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             "money": round(sum(run.money for run in runs), 4),
             "waited_seconds": waited,
             "checkpoints": dict(kept),
-            "changed_files": _changed(ground, task.id, since),
+            "changed_files": _changed(runtime, task.id, since),
             "save_failed": failed._asdict() if failed is not None else None,
             "warnings": tasks.views.warnings(task.id, since),
         })  # fmt: skip
@@ -47,16 +47,16 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
         "since": moment(since),
         "until": moment(now),
         "needs_you": tasks.views.inbox(),
-        "missing_keys": missing_keys(ground),
+        "missing_keys": missing_keys(runtime),
         "tasks": found,
         "tokens": sum(one["tokens"] for one in found),
         "money": round(sum(one["money"] for one in found), 4),
     }
 
 
-def _changed(ground: Ground, task: str, since: int) -> int | None:
+def _changed(runtime: Runtime, task: str, since: int) -> int | None:
     """Files that differ between the first and the last checkpoint of that time; None if there are no two."""
-    rows = queries.checkpoints_since(ground.tables, task, since)
+    rows = queries.checkpoints_since(runtime.tables, task, since)
     if len(rows) < 2:
         return None
     from keepfast.app.inspect import between
@@ -65,7 +65,7 @@ def _changed(ground: Ground, task: str, since: int) -> int | None:
     from keepfast.store.rows import Query
 
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             repository = engine.repository()
             first, last = (repository.find(Query(id_prefix=row.id, limit=1)) for row in (rows[0], rows[-1]))
             if not first or not last:

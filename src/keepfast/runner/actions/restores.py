@@ -18,8 +18,8 @@ from keepfast.store.conversations import Conversation, checked, ends
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
     from keepfast.runner.actions.rollback import Back
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
     from keepfast.store.rows import CheckpointRow
@@ -46,37 +46,37 @@ class Missing(NamedTuple):
     """Why nobody can tell now; empty if it is known."""
 
 
-def look_for_work(ground: Ground, task: Task) -> Missing:
+def look_for_work(runtime: Runtime, task: Task) -> Missing:
     """Compare the disk with what the task's checkpoints say that it made.
 
     The checkpoint of a crash is taken of what the crash has left: with it, the one before it counts as well.
     """
-    kept = checkpoints.leading(ground, task.id)
+    kept = checkpoints.leading(runtime, task.id)
     if len(kept) < 2:
         return Missing()
     is_crash = kept[0].reason == "crash" and kept[0].run == f"{task.id}:{task.attempt}"
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
-            rows = checkpoints.standing(ground, engine.repository(), row.id, task.id)
+            rows = checkpoints.standing(runtime, engine.repository(), row.id, task.id)
             if len(rows) < 2:
                 return Missing()
             compared = rows[:2] if is_crash and rows[0].id == kept[0].id else rows[:1]
             pairs = [pair for one in compared for pair in pairs_between(engine.repository(), row.id, rows[-1], one)]
             made = {new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)}
     except (KeepfastError, OSError) as error:
-        is_there = _is_told_there(ground, task, kept[: 2 if is_crash else 1], kept[-1])
+        is_there = _is_told_there(runtime, task, kept[: 2 if is_crash else 1], kept[-1])
         return Missing() if is_there else Missing(unknown=str(error))
     gone = sorted(path for path in made if not os.path.lexists(root + b"/" + path))
     return Missing(gone, bool(gone) and len(gone) == len(made))
 
 
-def _is_told_there(ground: Ground, task: Task, newest: Sequence[TaskCheckpoint], first: TaskCheckpoint) -> bool:
+def _is_told_there(runtime: Runtime, task: Task, newest: Sequence[TaskCheckpoint], first: TaskCheckpoint) -> bool:
     """Is, without the store, everything there that the documents of these checkpoints list, or was nothing made at all?"""
     if first.tree and all(one.tree == first.tree for one in newest):
         return True
     try:
-        told = [documents.read(ground, task.workspace, one.file) for one in newest if one.file]
+        told = [documents.read(runtime, task.workspace, one.file) for one in newest if one.file]
         names = [str(name) for document in told for name in document["workspace"]["deliverables"]]
     except (KeepfastError, OSError, KeyError, TypeError):
         return False
@@ -88,15 +88,15 @@ def is_refused(run: Run | None) -> bool:
     return run is not None and bool(run.resume) and any(word in run.reason for word in LOST_SESSION)
 
 
-def is_cut_short(ground: Ground, task: Task, path: str) -> bool:
+def is_cut_short(runtime: Runtime, task: Task, path: str) -> bool:
     """Does the client's transcript end before the conversation that the task's newest checkpoint holds?
 
     It has fewer bytes, or not the last message. One that has grown is whole; so is one that cannot be compared.
     """
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             _, row = engine.root(os.fsencode(task.workspace))
-            found = _holder(ground, engine, row.id, task)
+            found = _holder(runtime, engine, row.id, task)
             if found is None:
                 return False
             told = checked(engine.repository().document(found)[0].conversation)
@@ -122,40 +122,40 @@ def _holds(path: str, id: str) -> bool:
         return any(mark in line for line in file for mark in marks)
 
 
-def bring_back(ground: Ground, task: Task) -> Back | None:
+def bring_back(runtime: Runtime, task: Task) -> Back | None:
     """Write the conversation of the task's session, as its newest checkpoint holds it, as a new session of the client.
 
     None if no checkpoint holds it. Raises `KeepfastError` or `OSError` if one does and it cannot be read or written.
     """
-    with ground.engine() as engine:
+    with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
-        found = _holder(ground, engine, row.id, task)
+        found = _holder(runtime, engine, row.id, task)
         if found is None:
             return None
-        held = returning.read_conversation(ground, engine, task, found, root)
+        held = returning.read_conversation(runtime, engine, task, found, root)
         return None if held is None else returning.Back(found, *returning.write(held))
 
 
-def _holder(ground: Ground, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:
+def _holder(runtime: Runtime, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:
     """The newest checkpoint with the conversation of the task's session."""
     repository = engine.repository()
-    for number, taken in enumerate(checkpoints.lineage(ground, task.id)[:MOST]):
+    for number, taken in enumerate(checkpoints.lineage(runtime, task.id)[:MOST]):
         row = checkpoints.row_of(repository, workspace, taken)
         if row is None or row.forgotten:
             continue
         told = checked(repository.document(row)[0].conversation)
         if told is None:
             continue
-        if told.session == task.session or (number == 0 and _was_restored(ground, task)):
+        if told.session == task.session or (number == 0 and _was_restored(runtime, task)):
             return row
     return None
 
 
-def _was_restored(ground: Ground, task: Task) -> bool:
+def _was_restored(runtime: Runtime, task: Task) -> bool:
     """Was the task's session made of its newest checkpoint, and has it not begun since?"""
-    row = queries.newest_checkpoint(ground.tables, task.id)
+    row = queries.newest_checkpoint(runtime.tables, task.id)
     restored = row is not None and row.reason == "restored"
-    return restored and not queries.runs_of_session(ground.tables, task.id, task.session)
+    return restored and not queries.runs_of_session(runtime.tables, task.id, task.session)
 
 
 def origin(tables: Tables, task: str, last: Run | None) -> str:

@@ -19,7 +19,7 @@ from keepfast.workspace.git_clone import Git
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
@@ -35,46 +35,46 @@ class Back(NamedTuple):
 
 
 def bring_back(
-    ground: Ground, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
+    runtime: Runtime, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
 ) -> Back | None:
     """Bring files back to a checkpoint, and the conversation as a new session; None if `ask` said no.
 
     What is there now is saved first. Raises `WrongKey` before anything is touched if the conversation cannot be opened.
     """
-    with ground.engine() as engine:
+    with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
-        target = resolve(engine.repository(), row.id, reference, ground.now())
+        target = resolve(engine.repository(), row.id, reference, runtime.now())
         if ask is not None and not ask(target):
             return None
-        held = read_conversation(ground, engine, task, target, root) if conversation else None
+        held = read_conversation(runtime, engine, task, target, root) if conversation else None
         Restorer(engine, root, row).restore(target, conflicts="theirs")
         return Back(target, *write(held))
 
 
-def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
+def branch_off(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
     """Make a fork of the workspace as it is now, saved first; return the session that goes on there, and its messages."""
-    with ground.engine() as engine:
-        engine.handle(Event(os.fsencode(task.workspace), ground.now(), message="before a fork", task=task.id))
+    with runtime.engine() as engine:
+        engine.handle(Event(os.fsencode(task.workspace), runtime.now(), message="before a fork", task=task.id))
         root, row = engine.root(os.fsencode(task.workspace))
-        checkpoint = resolve(engine.repository(), row.id, "@", ground.now())
-        git = Git(ground.variables.get("PATH", os.defpath), root) if with_git else None
+        checkpoint = resolve(engine.repository(), row.id, "@", runtime.now())
+        git = Git(runtime.variables.get("PATH", os.defpath), root) if with_git else None
         Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
-        newest = queries.newest_checkpoint(ground.tables, task.id)
+        newest = queries.newest_checkpoint(runtime.tables, task.id)
         told = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
         if told is None or told.forgotten:
             return "", 0
-        return write(read_conversation(ground, engine, task, told, os.fsencode(folder)))
+        return write(read_conversation(runtime, engine, task, told, os.fsencode(folder)))
 
 
 def read_conversation(
-    ground: Ground, engine: Engine, task: Task, target: CheckpointRow, root: bytes
+    runtime: Runtime, engine: Engine, task: Task, target: CheckpointRow, root: bytes
 ) -> Conversing | None:
     """The conversation of a checkpoint, read whole; None if it has none, or the agent cannot go on with one."""
-    agent = agent_of(ground, task)
-    how = driver(agent, ground.options)
+    agent = agent_of(runtime, task)
+    how = driver(agent, runtime.options)
     if not how.can_resume:
         return None
-    variables = {**ground.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
+    variables = {**runtime.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
     try:
         found = Conversing(engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables)
     except NotFound:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
 
 MISSING = (
@@ -90,31 +90,31 @@ class DocumentKey:
         return key
 
 
-def opened(ground: Ground, task: Task) -> dict[str, str]:
+def opened(runtime: Runtime, task: Task) -> dict[str, str]:
     """The values for the environment of the task's agent in the clear: for the shim's ears."""
-    rows = queries.variables_of(ground.tables, task.id)
-    return {row.name: ground.seals.open_value(row.name, row.sealed).decode("utf-8", "replace") for row in rows}
+    rows = queries.variables_of(runtime.tables, task.id)
+    return {row.name: runtime.seals.open_value(row.name, row.sealed).decode("utf-8", "replace") for row in rows}
 
 
-def missing_keys(ground: Ground) -> list[str]:
+def missing_keys(runtime: Runtime) -> list[str]:
     """Ids of the store's key sets whose keys are not here: what is sealed with them cannot be opened."""
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
         return []  # no store, or a damaged one: others say so
 
 
-def warn_of_keys(ground: Ground, task: Task) -> None:
+def warn_of_keys(runtime: Runtime, task: Task) -> None:
     """Say in the task's log that a key is missing, once for the same keys."""
-    missing = missing_keys(ground)
+    missing = missing_keys(runtime)
     if not missing:
         return
     text = f"{MISSING} Key sets: {', '.join(missing)}."
-    with ground.tables.write() as tables:
+    with runtime.tables.write() as tables:
         known = queries.events_of_type(tables, task.id, "warning")
         if text not in [one.read()["message"] for one in known]:
-            tables.warn(task.id, ground.now(), text)
+            tables.warn(task.id, runtime.now(), text)
 
 
 def struck_out(text: str, secrets: Iterable[str]) -> str:

@@ -12,29 +12,29 @@ from keepfast.runner.domain.records import Task
 from keepfast.runner.process.wake import wake
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 
 class Steps:
     """A step of the state machine: written, told to the workspace, and the supervisor is woken."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
 
     def move(self, task: Task, action: str, trigger: str, **columns: Any) -> Task:
         with self.tables.write():
-            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
+            self.tables.move(task.id, action, self.runtime.now(), trigger=trigger, **columns)
         return self.told(task.id)
 
     def want(self, task: Task, what: str, trigger: str) -> Task:
         with self.tables.write():
-            now = self.ground.now()
+            now = self.runtime.now()
             self.tables.want(task.id, what, now, trigger)
             self.tables.log(task.id, now, "wanted", {"what": what or "go on"})
         return self.told(task.id)
 
     def lift(self, task: Task, trigger: str, **columns: Any) -> Task:
-        now = self.ground.now()
+        now = self.runtime.now()
         with self.tables.write():
             self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
             hold_open(self.tables, task.id, now, trigger)
@@ -49,15 +49,15 @@ class Steps:
 
     def marked(self, task: str, text: str, name: str = "") -> str:
         """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
-        marked = vault.mark(self.ground, text, name)
+        marked = vault.mark(self.runtime, text, name)
         with self.tables.write():
-            return str(vault.keep(self.tables, task, marked, self.ground.now()))
+            return str(vault.keep(self.tables, task, marked, self.runtime.now()))
 
     def check_epoch(self, task: Task) -> None:
         if self.tables.task(task.id).epoch != task.epoch:
             raise Conflict("The task went on in the meantime.", "Look again.")
 
     def told(self, id: str) -> Task:
-        metadata.project(self.ground, id)
-        wake(self.ground.folder)
+        metadata.project(self.runtime, id)
+        wake(self.runtime.folder)
         return self.tables.task(id)

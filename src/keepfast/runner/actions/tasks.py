@@ -34,7 +34,7 @@ from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.store.rows import CheckpointRow
 
 HUMAN_ONLY = frozenset(
@@ -53,10 +53,10 @@ def only_people(pid: int, verb: str) -> None:
 class Tasks:
     """The one layer of functions behind `task …`, the page and MCP."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
-        self.views, self.steps = Views(ground), Steps(ground)
-        self.answers = Answers(ground, self.views, self.steps)
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
+        self.views, self.steps = Views(runtime), Steps(runtime)
+        self.answers = Answers(runtime, self.views, self.steps)
 
     # Making
 
@@ -69,17 +69,17 @@ class Tasks:
         """
         if start:
             self._check_agent(spec.agent)
-        now = self.ground.now()
+        now = self.runtime.now()
         id = task_id(now, spec.title)
         after = []
         for name in spec.after:
             other = (names or {}).get(name) or self.views.find(name).id
             after.append(other)
         given = {name: getattr(spec, name) for name in vault.GIVEN}
-        marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.ground, given)
+        marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.runtime, given)
         workspace = self._adopt(spec.workspace)
         folders.prepare(spec.workspace)
-        budget = {**spec.budget, "tokens": spec.budget["tokens"] or self.ground.options.max_tokens}
+        budget = {**spec.budget, "tokens": spec.budget["tokens"] or self.runtime.options.max_tokens}
         with self.tables.write():
             self.tables.count_events_on(event_files.last_number(spec.workspace))
             self.tables.insert(
@@ -91,7 +91,7 @@ class Tasks:
             self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec.type})
         if start:
             return self.start(id)
-        metadata.project(self.ground, id)
+        metadata.project(self.runtime, id)
         return self.tables.task(id)
 
     def new_all(self, specs: Iterable[TaskSpec], *, start: bool = False) -> list[Task]:
@@ -109,7 +109,7 @@ class Tasks:
 
     def start(self, ref: str) -> Task:
         task = self.views.find(ref)
-        self._check_agent(vault.open_agent(self.ground, task))
+        self._check_agent(vault.open_agent(self.runtime, task))
         return self.steps.move(task, "submit", "start")
 
     # Pausing and going on
@@ -158,19 +158,19 @@ class Tasks:
             return self._save_again(task)
         if hold.kind in machine.TIMED and not allow:
             return self.try_now(ref)  # whoever says so wants to wait no longer, neither for the account
-        if task.attempt and not checkpoints.is_any_left(self.ground, task):
+        if task.attempt and not checkpoints.is_any_left(self.runtime, task):
             raise NotAllowed("No checkpoint found to resume from", "`keepfast task retry` begins anew.")
         with self.tables.write():
             if allow:
-                tools = [*(task.agent.get("allowed_tools") or self.ground.options.allowed_tools)]
+                tools = [*(task.agent.get("allowed_tools") or self.runtime.options.allowed_tools)]
                 tools += [self.steps.marked(task.id, tool) for tool in allow]
                 self.tables.change(
-                    task.id, self.ground.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
+                    task.id, self.runtime.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
                 )
             return self.steps.lift(task, "resume", crashes=[], idle=0, restores=0)
 
     def _save_again(self, task: Task) -> Task:
-        if not finals.try_again(self.ground, task.id):
+        if not finals.try_again(self.runtime, task.id):
             failed = finals.failed(self.tables, task.id)
             raise Conflict(
                 f"It could not be saved: {failed.error}" if failed else "The task went on in the meantime.",
@@ -228,8 +228,8 @@ class Tasks:
         if task.state not in machine.TERMINAL:
             raise NotAllowed(f"A task that is {task.state} cannot be archived.", "Cancel it first.")
         with self.tables.write():
-            self.tables.change(task.id, self.ground.now(), archived=1)
-            self.tables.log(task.id, self.ground.now(), "archived", {})
+            self.tables.change(task.id, self.runtime.now(), archived=1)
+            self.tables.log(task.id, self.runtime.now(), "archived", {})
         return self.tables.task(task.id)
 
     # Going back and branching off
@@ -249,11 +249,11 @@ class Tasks:
         task = self.views.find(ref)
         if self.tables.open_run(task.id) is not None:
             raise NotAllowed("The agent is running.", "Pause the task first.")
-        started = self.ground.now()
-        back = returning.bring_back(self.ground, task, checkpoint, conversation, ask)
+        started = self.runtime.now()
+        back = returning.bring_back(self.runtime, task, checkpoint, conversation, ask)
         if back is None:
             return None
-        target, now = back.checkpoint, self.ground.now()
+        target, now = back.checkpoint, self.runtime.now()
         row = queries.checkpoint_of_id(self.tables, task.id, target.id)
         phase = row.phase if row is not None else task.phase
         with self.tables.write():
@@ -277,9 +277,9 @@ class Tasks:
         """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
         task = self.views.find(ref)
         if start:
-            self._check_agent(vault.open_agent(self.ground, task))
+            self._check_agent(vault.open_agent(self.runtime, task))
         folder = os.path.realpath(folder)
-        session, _ = returning.branch_off(self.ground, task, folder, git)
+        session, _ = returning.branch_off(self.runtime, task, folder, git)
         spec = TaskSpec(
             name="", title=task.title, type=task.type, brief=task.brief, workspace=folder, agent=task.agent,
             phases=task.phases, budget=task.budget, priority=task.priority, after=[], secrets=task.needs,
@@ -287,7 +287,7 @@ class Tasks:
         made = self.new(spec, sealed=True)
         with self.tables.write():
             self.tables.change(
-                made.id, self.ground.now(), fork_of=task.id, phase=task.phase, session=session,
+                made.id, self.runtime.now(), fork_of=task.id, phase=task.phase, session=session,
                 next_prompt=telling.forked(folder) if session else "",
             )  # fmt: skip
             for row in queries.secrets_of(self.tables, task.id):
@@ -308,25 +308,25 @@ class Tasks:
 
     def _rest(self, task: Task, action: str, trigger: str, reason: str, **columns: Any) -> Task:
         """A step of a task that has run, and does not run now; its checkpoint tells what a person has decided."""
-        key = f"{task.id}:{reason}:{self.ground.now()}"
+        key = f"{task.id}:{reason}:{self.runtime.now()}"
         has_run = task.attempt > 0 and os.path.isdir(task.workspace)
-        kept = checkpoints.keep(self.ground, task, None, reason, key) if has_run else None
+        kept = checkpoints.keep(self.runtime, task, None, reason, key) if has_run else None
         with self.tables.write():
             self.steps.check_epoch(task)
-            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
-            noted = checkpoints.note(self.ground, kept) if kept is not None else None
+            self.tables.move(task.id, action, self.runtime.now(), trigger=trigger, **columns)
+            noted = checkpoints.note(self.runtime, kept) if kept is not None else None
         if noted is not None:
-            checkpoints.publish(self.ground, noted)
+            checkpoints.publish(self.runtime, noted)
         return self.steps.told(task.id)
 
     def _check_agent(self, agent: Agent) -> None:
         """Raises `Usage` if the agent's program is not there."""
-        why = driver(agent, self.ground.options).check(self.ground.variables)
+        why = driver(agent, self.runtime.options).check(self.runtime.variables)
         if why:
             raise Usage(why, "Install it, or give the program with `agent.command`.")
 
     def _adopt(self, workspace: str) -> str:
-        with self.ground.engine() as engine:
+        with self.runtime.engine() as engine:
             root = os.fsencode(workspace)
             located = engine.locate(root)
             if located is None or located[0] != root:

@@ -17,7 +17,7 @@ from keepfast.runner.db.rows import MARKED
 from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is_telling, option_before, spans
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Agent, Task
 
@@ -35,10 +35,10 @@ class Marked(NamedTuple):
     sealed: dict[str, str]
 
 
-def mark(ground: Ground, value: Any, name: str = "") -> Marked:
+def mark(runtime: Runtime, value: Any, name: str = "") -> Marked:
     """Seal the secrets in a text, or in the texts of a list or an object; `name` is what the value is called."""
     sealed: dict[str, str] = {}
-    return Marked(_marked(ground, value, name, sealed), sealed)
+    return Marked(_marked(runtime, value, name, sealed), sealed)
 
 
 def secret_name(question: str) -> str:
@@ -48,13 +48,13 @@ def secret_name(question: str) -> str:
     return next((word for word in (*words, *pairs) if is_secret(word, LIKELY)), "")
 
 
-def mark_given(ground: Ground, given: Mapping[str, Any]) -> Marked:
+def mark_given(runtime: Runtime, given: Mapping[str, Any]) -> Marked:
     """Seal the secrets in what people write of a task. Every value that its agent sets is sealed, whatever it looks like."""
     agent = given["agent"]
-    marked = mark(ground, {**given, "agent": {name: value for name, value in agent.items() if name != "set"}})
+    marked = mark(runtime, {**given, "agent": {name: value for name, value in agent.items() if name != "set"}})
     if "set" in agent:
         marked.value["agent"]["set"] = {
-            str(name): _sealed(ground, str(name), str(value)) for name, value in agent["set"].items()
+            str(name): _sealed(runtime, str(name), str(value)) for name, value in agent["set"].items()
         }
     return marked
 
@@ -66,46 +66,46 @@ def keep(tables: Tables, task: str, marked: Marked, now: int) -> Any:
     return marked.value
 
 
-def reveal(ground: Ground, task: str, value: Any) -> Any:
+def reveal(runtime: Runtime, task: str, value: Any) -> Any:
     """Put the values of a task back where their marks are. Raises `WrongKey` if the key is not here."""
     if isinstance(value, str):
-        known = _known(ground, task) if MARK.search(value) else {}
+        known = _known(runtime, task) if MARK.search(value) else {}
         return MARK.sub(lambda match: known.get(match[1], match[0]), value)
     if isinstance(value, dict):
-        return {name: reveal(ground, task, item) for name, item in value.items()}
+        return {name: reveal(runtime, task, item) for name, item in value.items()}
     if isinstance(value, list):
-        return [reveal(ground, task, item) for item in value]
+        return [reveal(runtime, task, item) for item in value]
     return value
 
 
-def open_agent(ground: Ground, task: Task) -> Agent:
+def open_agent(runtime: Runtime, task: Task) -> Agent:
     """The task's `agent` with its true values. Raises `WrongKey` if the key is not here."""
-    agent: Agent = reveal(ground, task.id, task.agent)
+    agent: Agent = reveal(runtime, task.id, task.agent)
     if "set" in agent:
-        agent["set"] = {name: _opened(ground, name, value) for name, value in task.agent["set"].items()}
+        agent["set"] = {name: _opened(runtime, name, value) for name, value in task.agent["set"].items()}
     return agent
 
 
-def agent_of(ground: Ground, task: Task) -> Agent:
+def agent_of(runtime: Runtime, task: Task) -> Agent:
     """The same where nothing is started: what does not open is left out."""
     try:
-        return open_agent(ground, task)
+        return open_agent(runtime, task)
     except KeepfastError:
         return {**task.agent, "set": {}}
 
 
-def values(ground: Ground, task: Task) -> list[str]:
+def values(runtime: Runtime, task: Task) -> list[str]:
     """All secrets that people gave a task, in the clear: to strike them out of everything else."""
-    found = [ground.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(ground.tables, task.id)]
+    found = [runtime.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(runtime.tables, task.id)]
     given = [value.decode("utf-8", "surrogateescape") for value in found]
-    chosen = open_agent(ground, task).get("set", {})
+    chosen = open_agent(runtime, task).get("set", {})
     return [*given, *[value for name, value in chosen.items() if is_telling(name, value)]]
 
 
-def why_away(ground: Ground, task: Task) -> str:
+def why_away(runtime: Runtime, task: Task) -> str:
     """Why the secrets of a task cannot be opened now, where another try may help; empty if they open, or never will."""
     try:
-        values(ground, task)
+        values(runtime, task)
     except (WrongKey, Damaged):
         return ""  # the key is not here, or the value is no longer what was sealed
     except (KeepfastError, OSError) as error:
@@ -113,35 +113,35 @@ def why_away(ground: Ground, task: Task) -> str:
     return ""
 
 
-def seal_older(ground: Ground) -> None:
+def seal_older(runtime: Runtime) -> None:
     """Seal what older versions kept in the clear."""
-    for task in ground.tables.tasks():
+    for task in runtime.tables.tasks():
         before = {name: getattr(task, name) for name in GIVEN}
-        marked = mark_older(ground, before)
+        marked = mark_older(runtime, before)
         if marked.value != before:
-            with ground.tables.write() as tables:
-                tables.change(task.id, task.updated_at, **keep(tables, task.id, marked, ground.now()))
+            with runtime.tables.write() as tables:
+                tables.change(task.id, task.updated_at, **keep(tables, task.id, marked, runtime.now()))
 
 
-def mark_older(ground: Ground, columns: Mapping[str, Any]) -> Marked:
+def mark_older(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
     """The same for a row or a document that may be of an older version; what is sealed stays so."""
     given = {name: columns[name] for name in GIVEN}
     chosen = given["agent"].get("set", {})
     if not all(SEALED.fullmatch(str(value)) for value in chosen.values()):
-        return mark_given(ground, given)
+        return mark_given(runtime, given)
     marked = mark_given(
-        ground, {**given, "agent": {name: value for name, value in given["agent"].items() if name != "set"}}
+        runtime, {**given, "agent": {name: value for name, value in given["agent"].items() if name != "set"}}
     )
     if "set" in given["agent"]:
         marked.value["agent"]["set"] = chosen
     return marked
 
 
-def _marked(ground: Ground, value: Any, name: str, sealed: dict[str, str]) -> Any:
+def _marked(runtime: Runtime, value: Any, name: str, sealed: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _marked(ground, item, str(key), sealed) for key, item in value.items()}
+        return {key: _marked(runtime, item, str(key), sealed) for key, item in value.items()}
     if isinstance(value, list):
-        return [_marked(ground, item, option_before(value, number), sealed) for number, item in enumerate(value)]
+        return [_marked(runtime, item, option_before(value, number), sealed) for number, item in enumerate(value)]
     if not isinstance(value, str):
         return value
     found = spans(value)
@@ -150,22 +150,22 @@ def _marked(ground: Ground, value: Any, name: str, sealed: dict[str, str]) -> An
     parts, at = [], 0
     for start, end, kind in found:
         id = os.urandom(6).hex()
-        sealed[id] = _sealed(ground, id, value[start:end])
+        sealed[id] = _sealed(runtime, id, value[start:end])
         parts += [value[at:start], f"[redacted:{kind if kind in KINDS else 'secret'}#{id}]"]
         at = end
     return "".join([*parts, value[at:]])
 
 
-def _sealed(ground: Ground, name: str, value: str) -> str:
-    return ground.seals.seal_value(name, value.encode("utf-8", "surrogateescape"))
+def _sealed(runtime: Runtime, name: str, value: str) -> str:
+    return runtime.seals.seal_value(name, value.encode("utf-8", "surrogateescape"))
 
 
-def _opened(ground: Ground, name: str, value: Any) -> str:
+def _opened(runtime: Runtime, name: str, value: Any) -> str:
     if not str(value).startswith("encrypted:"):
         return str(value)  # a row of an older version
-    return ground.seals.open_value(name, str(value)).decode("utf-8", "surrogateescape")
+    return runtime.seals.open_value(name, str(value)).decode("utf-8", "surrogateescape")
 
 
-def _known(ground: Ground, task: str) -> dict[str, str]:
-    rows = [row for row in queries.secrets_of(ground.tables, task) if row.type == MARKED]
-    return {row.name: ground.seals.open_value(row.name, row.sealed).decode("utf-8", "surrogateescape") for row in rows}
+def _known(runtime: Runtime, task: str) -> dict[str, str]:
+    rows = [row for row in queries.secrets_of(runtime.tables, task) if row.type == MARKED]
+    return {row.name: runtime.seals.open_value(row.name, row.sealed).decode("utf-8", "surrogateescape") for row in rows}

@@ -18,7 +18,7 @@ from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.process import shims as process
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
@@ -26,8 +26,8 @@ SECOND = 1_000_000_000
 class Views:
     """What there is; nothing is changed here."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
 
     def find(self, ref: str) -> Task:
         """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
@@ -120,7 +120,7 @@ class Views:
             "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
             "save_failed": failed._asdict() if failed is not None else None,
-            "missing_keys": missing_keys(self.ground),
+            "missing_keys": missing_keys(self.runtime),
             "warnings": self.warnings(task.id),
         }  # fmt: skip
 
@@ -147,7 +147,7 @@ class Views:
 
     def _asked(self, prompt: Prompt) -> dict[str, Any]:
         task = self.tables.task(prompt.task)
-        weight = questions.priority(task.priority, prompt.category, self.ground.now() - prompt.created_at)
+        weight = questions.priority(task.priority, prompt.category, self.runtime.now() - prompt.created_at)
         return {**self.prompt(prompt), "title": task.title, "priority": weight, "hold": None, "actions": []}
 
     def _held(self, hold: Hold) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Views:
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": moment(hold.since), "options": [],
             "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
             **self._spent(task),
-            "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
+            "priority": questions.priority(task.priority, "", self.runtime.now() - hold.since),
         }  # fmt: skip
 
     def _spent(self, task: Task) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Views:
         run = self.tables.open_run(task.id)
         if run is not None:
             tokens, money = tokens + run.tokens, money + run.money
-            seconds += run_outputs.lasted(self.ground, run, process.look(run.folder, run.id))
+            seconds += run_outputs.lasted(self.runtime, run, process.look(run.folder, run.id))
         used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
@@ -205,7 +205,7 @@ class Views:
     def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
         if hold is None:
             return None
-        left = max(hold.due_at - self.ground.now(), 0) // SECOND if hold.due_at else None
+        left = max(hold.due_at - self.runtime.now(), 0) // SECOND if hold.due_at else None
         return {
             "kind": hold.kind, "reason": hold.reason or None, "since": moment(hold.since),
             "until": moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
@@ -216,7 +216,7 @@ class Views:
         """The limit that a task meets which nothing else holds."""
         if hold is not None or task.state not in (machine.QUEUED, machine.ACTIVE) or self.tables.open_run(task.id):
             return None
-        limit = accounts.current_limit(self.ground, task)
+        limit = accounts.current_limit(self.runtime, task)
         if limit is None:
             return None
         until = None if limit.needs_human else moment(limit.due_at)
@@ -241,7 +241,7 @@ class Views:
         if len(rows) < 2:
             return None
         try:
-            newest, base = [documents.read(self.ground, task.workspace, row.file) for row in rows]
+            newest, base = [documents.read(self.runtime, task.workspace, row.file) for row in rows]
             return documents.incremental(base, newest, self._files(task, rows[1].version, rows[0].version))
         except (KeepfastError, KeyError, TypeError):
             return None
@@ -249,7 +249,7 @@ class Views:
     def _files(self, task: Task, old: int, new: int) -> dict[str, list[str]]:
         """Files that are new or changed from one version to another, as the store has them."""
         found: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
-        with self.ground.engine() as engine:
+        with self.runtime.engine() as engine:
             repository = engine.repository()
             base, newest = (repository.checkpoint(task.workspace_id, version) for version in (old, new))
             if base is None or newest is None:

@@ -16,7 +16,7 @@ from keepfast.runner.notify import channels as ways
 from keepfast.secrets.redaction import redact
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 WAITS = (5.0, 30.0, 120.0, 600.0, 1800.0)
@@ -30,8 +30,8 @@ CLOSE = 30.0
 class Notices:
     """What is to be told and what came back. Slow ways are gone in a thread of their own; a tick only starts it."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self._lock = Lock()
         self._thread: Thread | None = None
         self._next: dict[str, float] = {}
@@ -41,9 +41,9 @@ class Notices:
         self._since = ""
 
     @property
-    def _ways(self) -> dict[str, Callable[[Ground, ways.Body], str]]:
+    def _ways(self) -> dict[str, Callable[[Runtime, ways.Body], str]]:
         """The ways that the settings name now."""
-        return {name: way for name, way in ways.WAYS.items() if getattr(self.ground.options, name)}
+        return {name: way for name, way in ways.WAYS.items() if getattr(self.runtime.options, name)}
 
     def tick(self) -> None:
         """Send what is due; return at once."""
@@ -51,7 +51,7 @@ class Notices:
         for notice in due:
             if notice.id not in self._rung:
                 self._rung.add(notice.id)
-                ways.ring(self.ground, notice.kind)
+                ways.ring(self.runtime, notice.kind)
         if not self._ways:
             for notice in due:
                 self._sent(notice)
@@ -69,15 +69,15 @@ class Notices:
             self._thread.join(CLOSE)
 
     def _due(self) -> list[Notice]:
-        rows = queries.unsent_notices(self.ground.tables, len(WAITS), BATCH)
+        rows = queries.unsent_notices(self.runtime.tables, len(WAITS), BATCH)
         if not rows or self._is_quiet():
             return []
         now = monotonic()
         return [row for row in rows if self._next.get(row.id, 0.0) <= now]
 
     def _is_quiet(self) -> bool:
-        local = datetime.fromtimestamp(self.ground.now() / SECOND, self.ground.zone)
-        return is_quiet(local.hour * 60 + local.minute, self.ground.options.quiet_hours)
+        local = datetime.fromtimestamp(self.runtime.now() / SECOND, self.runtime.zone)
+        return is_quiet(local.hour * 60 + local.minute, self.runtime.options.quiet_hours)
 
     def _work(self, due: list[Notice]) -> None:
         try:
@@ -93,11 +93,11 @@ class Notices:
         if notice.prompt and not self._is_open(notice.prompt):
             self._sent(notice)  # answered in the meantime
             return
-        told, failed = ways.body(self.ground, notice), ""
+        told, failed = ways.body(self.runtime, notice), ""
         for name, way in self._ways.items():
             if (notice.id, name) in self._went:
                 continue
-            why = way(self.ground, told)
+            why = way(self.runtime, told)
             if why:
                 failed = failed or f"{name}: {redact(why)}"
             else:
@@ -108,25 +108,25 @@ class Notices:
             self._sent(notice)
 
     def _sent(self, notice: Notice) -> None:
-        with self.ground.tables.write() as tables:
-            changes.sent(tables, notice.id, self.ground.now())
+        with self.runtime.tables.write() as tables:
+            changes.sent(tables, notice.id, self.runtime.now())
         self._went -= {(notice.id, name) for name in ways.WAYS}
         self._rung.discard(notice.id)
         self._next.pop(notice.id, None)
 
     def _failed(self, notice: Notice, why: str) -> None:
         tries = notice.tries
-        with self.ground.tables.write() as tables:
+        with self.runtime.tables.write() as tables:
             changes.count_failure(tables, notice.id)
             if tries >= len(WAITS):
-                tables.log(notice.task, self.ground.now(), "notice_failed", {"id": notice.id, "why": why})
+                tables.log(notice.task, self.runtime.now(), "notice_failed", {"id": notice.id, "why": why})
         if tries < len(WAITS):
             self._next[notice.id] = monotonic() + WAITS[tries]
 
     # What comes back
 
     def _is_open(self, prompt: str) -> bool:
-        return queries.find_waiting_prompt(self.ground.tables, prompt) is not None
+        return queries.find_waiting_prompt(self.runtime.tables, prompt) is not None
 
     def _is_time_to_fetch(self) -> bool:
         if "notify_ntfy" not in self._ways or monotonic() - self._fetched < FETCH:
@@ -134,7 +134,7 @@ class Notices:
         return bool(self._questions())
 
     def _questions(self) -> list[Prompt]:
-        return queries.waiting_choices(self.ground.tables)
+        return queries.waiting_choices(self.runtime.tables)
 
     def _fetch(self) -> None:
         """Answers that were given by a button. One that comes twice, or too late, changes nothing."""
@@ -143,12 +143,12 @@ class Notices:
         open_ones = {prompt.id: prompt for prompt in self._questions()}
         since = self._since or str(min(prompt.created_at for prompt in open_ones.values()) // SECOND)
         try:
-            for message, id, number in ways.answers(self.ground, since):
+            for message, id, number in ways.answers(self.runtime, since):
                 self._since = message
                 prompt = open_ones.get(id)
                 if prompt is not None and number < len(prompt.options):
                     try:
-                        Tasks(self.ground).answers.answer(id, prompt.options[number], by="ntfy")
+                        Tasks(self.runtime).answers.answer(id, prompt.options[number], by="ntfy")
                     except KeepfastError:
                         continue  # somebody was faster
         except (OSError, ValueError):

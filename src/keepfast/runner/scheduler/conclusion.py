@@ -18,7 +18,7 @@ from keepfast.runner.process.output import Output
 from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
@@ -28,9 +28,9 @@ TRIGGERS = {
 }  # fmt: skip
 
 
-def settle(ground: Ground, id: str) -> None:
+def settle(runtime: Runtime, id: str) -> None:
     """Decide what follows from a run that has ended, and write it. Done twice, it does nothing the second time."""
-    tables = ground.tables
+    tables = runtime.tables
     run = tables.run(id)
     if run.state == ENDED:
         return
@@ -43,27 +43,27 @@ def settle(ground: Ground, id: str) -> None:
         task = tables.check_epoch(run)
     except Overtaken:
         with tables.write():
-            tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=ground.now())
+            tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=runtime.now())
         return
-    output = run_outputs.read(ground, run)
+    output = run_outputs.read(runtime, run)
     # How an agent ends that is told to says nothing of its work.
     output.close(look.exit_code if run.wanted != verdict.LINGERING else None)
-    rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
+    rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != runtime.boot
     judged = _judge(task, run, look, output)
     step("settle:judged")
-    dialogue.keep(ground, run, output)
-    kept = checkpoints.keep(ground, task, run, _reason(judged), f"{id}:{judged.kind}", output)
+    dialogue.keep(runtime, run, output)
+    kept = checkpoints.keep(runtime, task, run, _reason(judged), f"{id}:{judged.kind}", output)
     step("settle:saved")
-    passed, shown = verify(ground, task, judged)
+    passed, shown = verify(runtime, task, judged)
     step("settle:verified")
-    final = finals.keep(ground, task, run, output) if _is_last(ground, task, judged, passed) else kept
+    final = finals.keep(runtime, task, run, output) if _is_last(runtime, task, judged, passed) else kept
     step("settle:kept")
-    noted = Settlement(ground, task, run, look, output, judged, kept, passed, shown, rebooted, final).write()
+    noted = Settlement(runtime, task, run, look, output, judged, kept, passed, shown, rebooted, final).write()
     step("settle:written")
     for one in noted:
-        checkpoints.publish(ground, one)
-    metadata.project(ground, task.id)
-    logs.write(ground, run)
+        checkpoints.publish(runtime, one)
+    metadata.project(runtime, task.id)
+    logs.write(runtime, run)
 
 
 def _reason(judged: Verdict) -> str:
@@ -74,12 +74,12 @@ def _reason(judged: Verdict) -> str:
     return TRIGGERS[judged.kind]
 
 
-def _is_last(ground: Ground, task: Task, judged: Verdict, passed: bool | None) -> bool:
+def _is_last(runtime: Runtime, task: Task, judged: Verdict, passed: bool | None) -> bool:
     """Does the task end with this phase?"""
     if judged.kind != verdict.PHASE:
         return False
     review, last = task.phases[task.phase - 1]["review"], task.phase >= len(task.phases)
-    return gate(passed, task.reworks, review, last, ground.options.max_attempts).action == "finish"
+    return gate(passed, task.reworks, review, last, runtime.options.max_attempts).action == "finish"
 
 
 def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:

@@ -28,7 +28,7 @@ from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 POLL = 0.2
@@ -38,27 +38,27 @@ COPY = 1.0
 AFTER_GRACE = 20.0
 
 
-def observe(ground: Ground, id: str, halt: Flag) -> bool:
+def observe(runtime: Runtime, id: str, halt: Flag) -> bool:
     """Follow a run until its process has ended; False if we were told to halt before."""
-    run = ground.tables.run(id)
+    run = runtime.tables.run(id)
     if run.state == ENDED:
         return True
-    return _Observer(ground, run).follow(halt)
+    return _Observer(runtime, run).follow(halt)
 
 
 class _Observer:
     """Follows one live run: its output, its clocks, and what people want of it."""
 
-    def __init__(self, ground: Ground, run: Run) -> None:
-        self.ground, self.run, self.folder = ground, run, run.folder
-        self.task = ground.tables.task(run.task)
-        self.driver = driver(agent_of(ground, self.task), ground.options)
-        self.output = self.driver.output(ground.now() / SECOND, ground.zone)
+    def __init__(self, runtime: Runtime, run: Run) -> None:
+        self.runtime, self.run, self.folder = runtime, run, run.folder
+        self.task = runtime.tables.task(run.task)
+        self.driver = driver(agent_of(runtime, self.task), runtime.options)
+        self.output = self.driver.output(runtime.now() / SECOND, runtime.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
         self.transcripts = Transcripts()
         self.outputs, self.copied_at = Outputs(run, self.task.workspace), 0.0
         self.heard_at = monotonic()
-        self.began_at = self.heard_at - age(ground, run)
+        self.began_at = self.heard_at - age(runtime, run)
         self.told_at = self.asked_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
@@ -67,7 +67,7 @@ class _Observer:
         self.near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
         self.known = self._figures()
-        self.figures, self.bands = fullness.told(ground, run), fullness.bands(ground, run)
+        self.figures, self.bands = fullness.told(runtime, run), fullness.bands(runtime, run)
 
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
@@ -96,7 +96,7 @@ class _Observer:
 
     def _read_transcripts(self) -> None:
         session = self.output.session or self.run.session
-        path = "" if self.transcripts.is_known else self.driver.transcript(session, self.ground.variables)
+        path = "" if self.transcripts.is_known else self.driver.transcript(session, self.runtime.variables)
         self.transcripts.read(path, self.output)
 
     def _wait(self, pid: int) -> None:
@@ -114,7 +114,7 @@ class _Observer:
                 os.close(fd)
 
     def _obey(self, now: float) -> None:
-        tables = self.ground.tables
+        tables = self.runtime.tables
         self.run, self.task = tables.run(self.run.id), tables.task(self.run.task)
         if self.run.state == ENDED:
             return
@@ -123,7 +123,7 @@ class _Observer:
         self._tell(now)
         wanted = self.task.wanted
         if self.stop_at:
-            if now - self.stop_at > self.ground.options.stop_grace + AFTER_GRACE:
+            if now - self.stop_at > self.runtime.options.stop_grace + AFTER_GRACE:
                 self.stop_at = now
                 process.wish(self.folder, "kill", self.run.wanted)
             return
@@ -153,14 +153,14 @@ class _Observer:
         if state.done == "freeze" and state.frozen and number != self.frozen:
             self.frozen, self.saved_at = number, now
             key = f"{self.run.id}:freeze:{number}"
-            checkpoints.take(self.ground, self.task, self.run, "user_pause", key, self.output)
+            checkpoints.take(self.runtime, self.task, self.run, "user_pause", key, self.output)
 
     def _unpause(self) -> None:
         """A pause was taken back before the agent was told to end. If a hook of its has told it, the next run goes on."""
         self.pause_at = 0.0
         with suppress(FileNotFoundError):
             os.unlink(f"{self.folder}/pause")
-        with self.ground.tables.write() as tables:
+        with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
             tables.change_run(self.run.id, wanted="", state=LIVE)
 
@@ -172,13 +172,13 @@ class _Observer:
             if self.driver.stops_at_tools:
                 with open(f"{self.folder}/pause", "wb"):
                     pass
-        waited = now - self.pause_at > self.ground.options.pause_grace
+        waited = now - self.pause_at > self.runtime.options.pause_grace
         if at_once or waited or not self.driver.stops_at_tools or os.path.exists(f"{self.folder}/stopped"):
             self._end("pause", now)
 
     def _watch(self, now: float) -> None:
         """Budget, silence, interval: what concerns a run that nobody has asked anything of."""
-        options = self.ground.options
+        options = self.runtime.options
         budget = Budget.of(self.task.budget)
         spent = Spent(
             self.task.tokens + self.output.tokens,
@@ -193,7 +193,7 @@ class _Observer:
         mark = nudge(budget, spent, self.task.told)
         if mark:
             self._nudge(mark, what)
-        said = fullness.act(self.ground, self.task, self.run, self.output, self.bands)
+        said = fullness.act(self.runtime, self.task, self.run, self.output, self.bands)
         if said:
             self._say(said)
         quiet = now - self.heard_at
@@ -208,8 +208,8 @@ class _Observer:
             self._log("silent", {"seconds": int(quiet)})
         if now - self.saved_at >= options.checkpoint_interval:
             self.saved_at = now
-            key = f"{self.run.id}:interval:{self.ground.now() // SECOND}"
-            checkpoints.take(self.ground, self.task, self.run, "interval", key, self.output)
+            key = f"{self.run.id}:interval:{self.runtime.now() // SECOND}"
+            checkpoints.take(self.runtime, self.task, self.run, "interval", key, self.output)
 
     def _is_lingering(self) -> bool:
         """Has the agent said its last word, and is not in the middle of anything?"""
@@ -217,10 +217,10 @@ class _Observer:
 
     def _nudge(self, mark: float, what: str) -> None:
         self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
-        with self.ground.tables.write() as tables:
+        with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
-            tables.change(self.task.id, self.ground.now(), told=mark)
-            tables.log(self.task.id, self.ground.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
+            tables.change(self.task.id, self.runtime.now(), told=mark)
+            tables.log(self.task.id, self.runtime.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
 
     def _say(self, text: str) -> None:
         """Let the agent know, at its next tool."""
@@ -234,19 +234,19 @@ class _Observer:
 
     def _want(self, why: str) -> None:
         if self.run.wanted != why:
-            with self.ground.tables.write() as tables:
+            with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
                 tables.change_run(self.run.id, wanted=why, state=STOPPING)
-                tables.log(self.task.id, self.ground.now(), "stopping", {"why": why}, self.run.id)
+                tables.log(self.task.id, self.runtime.now(), "stopping", {"why": why}, self.run.id)
 
     def _tell(self, now: float) -> None:
         """Write down that the run lives, what it says of its progress, and what it used."""
         if self.run.state == STARTING:
             pid = process.agent(self.folder).pid
             if pid:
-                with self.ground.tables.write() as tables:
+                with self.runtime.tables.write() as tables:
                     tables.check_epoch(self.run)
-                    at = began_at(self.ground, self.run)
+                    at = began_at(self.runtime, self.run)
                     tables.change_run(self.run.id, state=LIVE, pid=int(pid), live_at=at)
                     tables.log(
                         self.task.id, at, "agent_started", {"pid": int(pid), "session": self.run.session}, self.run.id
@@ -256,25 +256,25 @@ class _Observer:
             self.near = near
             self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
             key = f"{self.run.id}:limit_near:{near.scope}"
-            checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
+            checkpoints.take(self.runtime, self.task, self.run, "limit", key, self.output)
         known = self._figures()
         if known != self.known and now - self.told_at >= TELL:
             self.known, self.told_at = known, now
-            with self.ground.tables.write() as tables:
+            with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
                 offset = self.tails[0][0].offset
                 tables.change_run(self.run.id, offset=offset, tokens=self.output.tokens, money=self.output.money)
                 step_, fraction = self.output.step or self.task.step, self.output.fraction or self.task.fraction
-                tables.change(self.task.id, self.ground.now(), step=step_, fraction=fraction)
+                tables.change(self.task.id, self.runtime.now(), step=step_, fraction=fraction)
                 facts = {
                     "step": step_,
                     "fraction": fraction,
                     "tokens": self.output.tokens,
                     "retrying": self.output.retrying,
                 }
-                tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
-                tell_progress(tables, self.run, self.ground.now(), self.output)
-                self.figures = fullness.tell(self.ground, self.run, self.output, self.figures)
+                tables.log(self.task.id, self.runtime.now(), "progress", facts, self.run.id)
+                tell_progress(tables, self.run, self.runtime.now(), self.output)
+                self.figures = fullness.tell(self.runtime, self.run, self.output, self.figures)
 
     def _figures(self) -> tuple[object, ...]:
         """What the agent has told of its progress and its use so far: a change is written down."""
@@ -282,10 +282,10 @@ class _Observer:
         return output.step, output.fraction, output.tokens, output.retrying, len(output.figures), len(output.reports)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
-        with self.ground.tables.write() as tables:
-            tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
+        with self.runtime.tables.write() as tables:
+            tables.log(self.task.id, self.runtime.now(), type, facts, self.run.id)
 
     def _since_last_save(self) -> float:
-        at = queries.last_saved(self.ground.tables, self.run.id) or self.run.started_at
+        at = queries.last_saved(self.runtime.tables, self.run.id) or self.run.started_at
         # A clock that was set in between must not make it wait for ever, nor save at once.
-        return min(max((self.ground.now() - at) / SECOND, 0.0), self.ground.options.checkpoint_interval)
+        return min(max((self.runtime.now() - at) / SECOND, 0.0), self.runtime.options.checkpoint_interval)

@@ -28,7 +28,7 @@ from keepfast.runner.scheduler.turns import order_resumes
 from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 LOGGED = 4_000
@@ -45,7 +45,7 @@ class Settlement:
 
     def __init__(
         self,
-        ground: Ground,
+        runtime: Runtime,
         task: Task,
         run: Run,
         look: process.Look,
@@ -57,21 +57,28 @@ class Settlement:
         rebooted: bool,
         final: Kept | None,
     ) -> None:
-        self.ground, self.task, self.run, self.look, self.output, self.judged = ground, task, run, look, output, judged
+        self.runtime, self.task, self.run, self.look, self.output, self.judged = (
+            runtime,
+            task,
+            run,
+            look,
+            output,
+            judged,
+        )
         self.kept, self.passed, self.shown, self.rebooted, self.final = kept, passed, shown, rebooted, final
         self.taken = kept.taken if kept is not None else None
-        self.now = ground.now()
+        self.now = runtime.now()
 
     def write(self) -> list[Noted]:
         """Write the rows, then the documents of the checkpoints, which tell what they say."""
-        with self.ground.tables.write() as tables:
+        with self.runtime.tables.write() as tables:
             if tables.run(self.run.id).state == ENDED:
                 return []
             self._follow(tables)
             found = [self.kept]
             if self.final is not self.kept and tables.task(self.task.id).state == DONE:
                 found.append(self.final)
-            return [checkpoints.note(self.ground, kept) for kept in found if kept is not None]
+            return [checkpoints.note(self.runtime, kept) for kept in found if kept is not None]
 
     def _follow(self, tables: Tables) -> None:
         try:
@@ -86,7 +93,7 @@ class Settlement:
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
         for block in (*self.output.stated, *self.judged.blocks):
-            ask(self.ground, self.task, self.run, self.now, block)
+            ask(self.runtime, self.task, self.run, self.now, block)
         self._tell_malformed(tables)
         _FOLLOWS[self.judged.kind](self, tables)
 
@@ -97,7 +104,7 @@ class Settlement:
         self._tell_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = run_outputs.lasted(self.ground, run, self.look)
+        seconds = run_outputs.lasted(self.runtime, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
             exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
@@ -110,7 +117,7 @@ class Settlement:
             seconds=self.task.seconds + seconds, session=session, step=output.step or self.task.step,
             fraction=output.fraction or self.task.fraction,
         )  # fmt: skip
-        remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        remembers = output.began and driver(self.task.agent, self.runtime.options).can_resume
         remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
             # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
@@ -123,7 +130,7 @@ class Settlement:
             "reason": head(self.judged.reason, 500),
             "tokens": output.tokens,
         }
-        fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
+        fullness.tell(self.runtime, run, output, fullness.told(self.runtime, run))
         tell_progress(tables, run, self.now, output)
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
@@ -132,7 +139,7 @@ class Settlement:
         """Say that the agent was started, if it had ended before anybody saw it live."""
         pid = process.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
-            at = run_outputs.began_at(self.ground, self.run)
+            at = run_outputs.began_at(self.runtime, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, at, "agent_started", facts, self.run.id)
@@ -180,7 +187,7 @@ class Settlement:
             self._limited_for_unknown_time(tables, account, limit)
             return
         windows = self.task.windows + int(verdict.counts_as_window(limit))
-        if windows > int(self.task.agent.get("limit_windows", self.ground.options.max_windows)):
+        if windows > int(self.task.agent.get("limit_windows", self.runtime.options.max_windows)):
             self._move(
                 tables,
                 "hold",
@@ -194,12 +201,12 @@ class Settlement:
             )
             return
         assert limit.resets_at is not None
-        options = self.ground.options
+        options = self.runtime.options
         resets = int(limit.resets_at * SECOND)
         self._limit_account(tables, account, resets, limit)
         least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
         # Seconds of a short limit are not made minutes.
-        wait = min(jitter(self.ground.noise(), least, most), max(resets - self.now, SECOND))
+        wait = min(jitter(self.runtime.noise(), least, most), max(resets - self.now, SECOND))
         due = resets + wait
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
         if not verdict.counts_as_window(limit) and count > 1:
@@ -230,10 +237,10 @@ class Settlement:
         """Hold the task for longer each time, one after another of the same account; return when it goes on."""
         due = self.now + self._patience(count)
         if account:
-            due = stagger(self._resumes_of(tables, account), due, int(self.ground.options.stagger * SECOND))
+            due = stagger(self._resumes_of(tables, account), due, int(self.runtime.options.stagger * SECOND))
         self._move(
-            tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.ground.since_boot() + due - self.now,
-            boot=self.ground.boot, account=account,
+            tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.runtime.since_boot() + due - self.now,
+            boot=self.runtime.boot, account=account,
         )  # fmt: skip
         return (self._order(tables, account) if account else 0) or due
 
@@ -245,7 +252,7 @@ class Settlement:
 
     def _patience(self, count: int) -> int:
         """Nanoseconds to wait before the next try after so many in a row."""
-        options = self.ground.options
+        options = self.runtime.options
         return backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
 
     def _resumes_of(self, tables: Tables, account: str) -> list[int]:
@@ -262,7 +269,7 @@ class Settlement:
         crashes = [*task.crashes[-COUNTED:], self.now]
         tables.change(task.id, self.now, crashes=crashes)
         attempts = len(crashes) + task.idle
-        if attempts >= self.ground.options.max_attempts:
+        if attempts >= self.runtime.options.max_attempts:
             why = self.judged.reason
             if attempts > 1:
                 why = f"crashed {attempts} times in a row: {why}"
@@ -281,7 +288,7 @@ class Settlement:
 
     def _full(self, tables: Tables) -> None:
         """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
-        if self.task.agent.get("resume_with", self.ground.options.resume_with) == "history":
+        if self.task.agent.get("resume_with", self.runtime.options.resume_with) == "history":
             self._failed(tables)
             return
         tables.change(self.task.id, self.now, session="")
@@ -322,7 +329,7 @@ class Settlement:
         idle = self.task.idle + 1
         attempts = idle + len(self.task.crashes)
         tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=telling.aside("\n\n".join(said)))
-        if attempts < self.ground.options.max_attempts:
+        if attempts < self.runtime.options.max_attempts:
             self._back_off(tables, BACKOFF, attempts, self.judged.reason)
             return
         why = f"No progress in {attempts} runs: {self.judged.reason}."
@@ -333,14 +340,14 @@ class Settlement:
         self._finish(tables, why=self.judged.reason)
 
     def _finish(self, tables: Tables, **columns: Any) -> None:
-        finals.finish(self.ground, self.task, self.final, self.judged.kind, self.run.id, **columns)
+        finals.finish(self.runtime, self.task, self.final, self.judged.kind, self.run.id, **columns)
         if self.final is not None:
             finals.tell(tables, self.task, self.now)
 
     def _phase(self, tables: Tables) -> None:
         task = self.task
         phase, last = task.phases[task.phase - 1], task.phase >= len(task.phases)
-        most = self.ground.options.max_attempts
+        most = self.runtime.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
         if self.passed is not None:
@@ -351,7 +358,7 @@ class Settlement:
             text = telling.rework(self.shown, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
-            marked = vault.mark(self.ground, telling.next_phase(task, task.phase + 1))
+            marked = vault.mark(self.runtime, telling.next_phase(task, task.phase + 1))
             text = vault.keep(tables, task.id, marked, self.now)
             self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, step="", fraction=0.0, next_prompt=text)
         elif decided.action == "finish":

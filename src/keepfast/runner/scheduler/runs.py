@@ -20,7 +20,7 @@ from keepfast.runner.process.redaction import clean_text, is_secret
 from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 PROMPT_FILE = "KEEPFAST_PROMPT_FILE"
@@ -29,41 +29,41 @@ ROOM = 1 << 20
 """Free bytes with which an agent may begin."""
 
 
-def baseline(ground: Ground, id: str) -> None:
+def baseline(runtime: Runtime, id: str) -> None:
     """Save the workspace as it was before the first run: whatever an agent does, that comes back."""
-    run = ground.tables.run(id)
+    run = runtime.tables.run(id)
     if run.number == 1 and run.state == STARTING:
-        checkpoints.take(ground, ground.tables.task(run.task), run, "start", f"{run.task}:start")
+        checkpoints.take(runtime, runtime.tables.task(run.task), run, "start", f"{run.task}:start")
 
 
-def spawn(ground: Ground, id: str) -> None:
+def spawn(runtime: Runtime, id: str) -> None:
     """Start the shim, unless the run's folder shows that it was started.
 
     Raises what keeps the task's secrets from being opened now; the run stays as it is, and is tried again.
     """
-    run = ground.tables.run(id)
+    run = runtime.tables.run(id)
     if run.state != STARTING or process.look(run.folder, id).kind != process.ABSENT:
         return
     try:
-        task = ground.tables.check_epoch(run)
+        task = runtime.tables.check_epoch(run)
     except Overtaken:
         return
     os.makedirs(run.folder, mode=0o700, exist_ok=True)
     try:
-        how = driver(vault.open_agent(ground, task), ground.options)
-        secrets, known = opened(ground, task), vault.values(ground, task)
-        prompt = vault.reveal(ground, task.id, run.prompt)
-        given = vault.reveal(ground, task.id, telling.given(task, run.prompt))
+        how = driver(vault.open_agent(runtime, task), runtime.options)
+        secrets, known = opened(runtime, task), vault.values(runtime, task)
+        prompt = vault.reveal(runtime, task.id, run.prompt)
+        given = vault.reveal(runtime, task.id, telling.given(task, run.prompt))
     except KeepfastError as error:
-        if vault.why_away(ground, task):
+        if vault.why_away(runtime, task):
             raise
         _never(run, str(error))
         return
-    why = how.check(ground.variables) or missing(task)
+    why = how.check(runtime.variables) or missing(task)
     if why:
         _never(run, why)
         return
-    launch = how.launch(task, run, ground.variables, secrets, ground.folders)
+    launch = how.launch(task, run, runtime.variables, secrets, runtime.folders)
     # Hooks that people installed believe that they are supervised where they have been given this run's token, and belong to
     # the client that this run has a guard for.
     told = {"prompt": run.prompt, "token": run.token, "client": how.client}
@@ -79,8 +79,8 @@ def spawn(ground: Ground, id: str) -> None:
         "input": given,
         "prompt_variable": "" if how.client else PROMPT_FILE,
         "secrets": sorted({value for value in known if value}),
-        "grace": ground.options.stop_grace,
-        "freezer": ground.options.freezer,
+        "grace": runtime.options.stop_grace,
+        "freezer": runtime.options.freezer,
     }
     step("run:spawning")
     process.start(run.folder, job)

@@ -1,4 +1,4 @@
-"""Starting the supervisor: its ground, its lock, its workflows, its loop. What `serve` and `run` call."""
+"""Starting the supervisor: its runtime, its lock, its workflows, its loop. What `serve` and `run` call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from keepfast.app.wiring import build
 from keepfast.model.errors import Busy, KeepfastError, Usage, extra
-from keepfast.runner.actions.environment import Ground
 from keepfast.runner.actions.news import News
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler.attempts import Threads, Workflows
@@ -28,7 +28,7 @@ AGAIN = 3.0
 """Seconds after which a supervisor in the background asks again whether another one has ended."""
 
 
-def make_ground(
+def make_runtime(
     settings: Settings,
     data: str,
     home: bytes,
@@ -37,7 +37,7 @@ def make_ground(
     options: Options | None = None,
     folders: Sequence[str] = (),
     following: Following | None = None,
-) -> Ground:
+) -> Runtime:
     """What every command about tasks stands on. Opens the tables, makes them if need be.
 
     `folders` are what the agents' hooks are told of the user's home, configuration and data. With `following`, a supervisor
@@ -50,7 +50,7 @@ def make_ground(
     def follow() -> tuple[Options, str]:
         return Options.read(now()), following.trouble if following is not None else ""
 
-    return Ground(
+    return Runtime(
         data + FOLDER,
         options or Options.read(now()),
         clock,
@@ -66,7 +66,7 @@ def _nothing() -> None:
 
 
 def run(
-    ground: Ground,
+    runtime: Runtime,
     stop: Flag,
     *,
     until_idle: bool = False,
@@ -80,14 +80,14 @@ def run(
     Agents live on when it returns, and are found again by the next one. `tell` is given every event as it happens; `begun`
     is called when no other supervisor is in the way.
     """
-    with closing(Lock(ground.folder)) as lock, closing(ground.tables.claim()) as claim:
+    with closing(Lock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
         begun()
-        workflows = _workflows(ground, durable)
+        workflows = _workflows(runtime, durable)
         try:
-            supervisor = Supervisor(ground, workflows, only, claim)
+            supervisor = Supervisor(runtime, workflows, only, claim)
             supervisor.stop = stop
             supervisor.note = lock.note
-            supervisor.news = news = News(ground.tables, tell)
+            supervisor.news = news = News(runtime.tables, tell)
             supervisor.run(until_idle)
         finally:
             workflows.close()
@@ -100,8 +100,8 @@ class Background:
     While another one runs it waits, and takes over when that one ends; `say` is told who runs tasks, and what went wrong.
     """
 
-    def __init__(self, ground: Ground, say: Callable[[str], None] = lambda text: None) -> None:
-        self.ground, self.stop, self.say = ground, Flag(), say
+    def __init__(self, runtime: Runtime, say: Callable[[str], None] = lambda text: None) -> None:
+        self.runtime, self.stop, self.say = runtime, Flag(), say
         self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, name="supervisor", daemon=True)
 
@@ -110,14 +110,14 @@ class Background:
 
     def close(self) -> None:
         self.stop.set()
-        wake(self.ground.folder)
+        wake(self.runtime.folder)
         self.thread.join(30)
 
     def _run(self) -> None:
         told = ""
         while not self.stop.is_set():
             try:
-                run(self.ground, self.stop, begun=self._say_here if told else _nothing)
+                run(self.runtime, self.stop, begun=self._say_here if told else _nothing)
             except Busy as error:
                 if str(error) != told:
                     told = str(error)
@@ -132,11 +132,11 @@ class Background:
         self.say("Tasks are run here now.")
 
 
-def _workflows(ground: Ground, durable: bool) -> Workflows:
+def _workflows(runtime: Runtime, durable: bool) -> Workflows:
     if not durable:
-        return Threads(ground)
+        return Threads(runtime)
     try:
         from keepfast.runner.scheduler.workflows import Durable
     except ImportError:
         raise Usage("The supervisor needs an extra that is not installed.", extra("serve")) from None
-    return Durable(ground)
+    return Durable(runtime)

@@ -27,7 +27,7 @@ from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
@@ -35,11 +35,11 @@ SECOND = 1_000_000_000
 class Supervisor:
     """Tick and reconcile."""
 
-    def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
-        self.ground, self.tables, self.workflows = ground, ground.tables, workflows
+    def __init__(self, runtime: Runtime, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
+        self.runtime, self.tables, self.workflows = runtime, runtime.tables, workflows
         self.claim: Claim = claim or Alone()
-        self.notices = Notices(ground)
-        self.timers, self.turns, self.events = Timers(ground), Turns(ground, only), Events(ground, only)
+        self.notices = Notices(runtime)
+        self.timers, self.turns, self.events = Timers(runtime), Turns(runtime, only), Events(runtime, only)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
@@ -47,32 +47,32 @@ class Supervisor:
         """Why something could not be done, the last time that this happened."""
         self.note: Callable[[str], None] = lambda text: None
         """Where it is said what cannot be done now; an empty text takes it back."""
-        self.news = News(ground.tables, None)
+        self.news = News(runtime.tables, None)
         self._noted = ""
         self._reconciled = 0.0
 
     def run(self, until_idle: bool = False) -> None:
         """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
-        listener = Listener(self.ground.folder)
+        listener = Listener(self.runtime.folder)
         try:
-            if self.ground.options.roots and not self.only:
-                recover.rebuild(self.ground, self.ground.options.roots)
+            if self.runtime.options.roots and not self.only:
+                recover.rebuild(self.runtime, self.runtime.options.roots)
             self.reconcile()
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
                     raise Unreachable("The task database was moved or deleted.", "Stop, and run `keepfast rebuild`.")
                 try:
                     self.claim.check()
-                    if monotonic() - self._reconciled >= self.ground.options.reconcile:
+                    if monotonic() - self._reconciled >= self.runtime.options.reconcile:
                         self.reconcile()
                     self.tick()
                     self.news.look()
                     if until_idle and not self.is_waiting():
                         return
-                    pause, trouble = self._pause(), self.ground.trouble or self.ground.unread
+                    pause, trouble = self._pause(), self.runtime.trouble or self.runtime.unread
                 except (Busy, DiskFull, Unreachable, OSError) as error:
                     # Agents go on without us; what could not be written is written when there is room again.
-                    pause, trouble = self.ground.options.tick, str(error)
+                    pause, trouble = self.runtime.options.tick, str(error)
                 self._say(trouble)
                 listener.wait(pause)
         finally:
@@ -100,16 +100,16 @@ class Supervisor:
 
     def _pause(self) -> float:
         """Until the next tick, or sooner if a hold ends before."""
-        now = self.ground.now()
+        now = self.runtime.now()
         due = [(hold.due_at - now) / SECOND for hold in self.tables.holds() if hold.due_at and not hold.human]
-        running = 0.5 if queries.open_runs(self.tables) else self.ground.options.tick
-        return max(0.05, min([running, self.ground.options.tick, *due]))
+        running = 0.5 if queries.open_runs(self.tables) else self.runtime.options.tick
+        return max(0.05, min([running, self.runtime.options.tick, *due]))
 
     # The tick
 
     def tick(self) -> None:
         """Lift what is due, expire what is late, start what can start, tell what is to be told, in workspaces too."""
-        self.ground.follow_settings()
+        self.runtime.follow_settings()
         self.timers.follow_clock()
         self.timers.lift_due()
         self.timers.expire()
@@ -124,7 +124,7 @@ class Supervisor:
 
     def _schedule(self) -> None:
         busy = queries.open_runs(self.tables)
-        free = self.ground.options.concurrency - len(busy)
+        free = self.runtime.options.concurrency - len(busy)
         if free <= 0:
             return
         used = {self.tables.task(run.task).workspace for run in busy}
@@ -146,11 +146,11 @@ class Supervisor:
     def reconcile(self) -> None:
         """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
         first, self._reconciled = not self._reconciled, monotonic()
-        self.ground.trouble = ""  # whatever could not be done is tried again now
+        self.runtime.trouble = ""  # whatever could not be done is tried again now
         if not self.only:
-            recover.end_unknown(self.ground)
+            recover.end_unknown(self.runtime)
             if first:
-                recover.catch_up(self.ground)
+                recover.catch_up(self.runtime)
         for run in queries.open_runs(self.tables):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
@@ -158,28 +158,28 @@ class Supervisor:
             if kind == process.ABSENT and self._is_of_another_host(run):
                 self._lose(run)
                 continue
-            rebooted = kind == process.ABSENT and run.boot != self.ground.boot
+            rebooted = kind == process.ABSENT and run.boot != self.runtime.boot
             if first or rebooted:
                 with self.tables.write() as tables:
                     if rebooted:
                         # It was never started before the machine went down: it begins now.
-                        tables.change_run(run.id, boot=self.ground.boot)
-                    tables.log(run.task, self.ground.now(), "found", {"as": kind}, run.id)
+                        tables.change_run(run.id, boot=self.runtime.boot)
+                    tables.log(run.task, self.runtime.now(), "found", {"as": kind}, run.id)
             self.workflows.start(run.id)
         step("reconciled")
 
     def _is_of_another_host(self, run: Run) -> bool:
         """Several hosts can only share a database of their own kind; a host keeps its name or its boot."""
-        shared = bool(self.ground.options.database)
+        shared = bool(self.runtime.options.database)
         return (
-            shared and run.host != self.ground.host and run.boot != self.ground.boot and not os.path.isdir(run.folder)
+            shared and run.host != self.runtime.host and run.boot != self.runtime.boot and not os.path.isdir(run.folder)
         )
 
     def _lose(self, run: Run) -> None:
         """A run of a host whose supervisor is gone: its agent may live there, so a person decides."""
         why = f"It ran on {run.host}, whose supervisor is gone. Resume it here when the agent there has ended."
         with self.tables.write() as tables:
-            now, task = self.ground.now(), tables.task(run.task)
+            now, task = self.runtime.now(), tables.task(run.task)
             if tables.run(run.id).state == ENDED:
                 return
             tables.change_run(run.id, state=ENDED, outcome="host_lost", reason=why, ended_at=now)

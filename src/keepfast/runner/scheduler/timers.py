@@ -15,7 +15,7 @@ from keepfast.runner.domain.records import Hold, Prompt
 from keepfast.runner.domain.task import ASKING, UNSAVED
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 JUMP = 60 * SECOND
@@ -25,19 +25,19 @@ JUMP = 60 * SECOND
 class Timers:
     """Looked at with every tick; each row is changed once, however often that is."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
         self._offset = 0
 
     def follow_clock(self) -> None:
         """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
-        offset = self.ground.now() - self.ground.since_boot()
+        offset = self.runtime.now() - self.runtime.since_boot()
         jump, self._offset = offset - (self._offset or offset), offset
 
         if abs(jump) > JUMP:
             with self.tables.write() as tables:
                 changes.shift_prompts(tables, jump)
-        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
+        now, timeout = self.runtime.now(), int(self.runtime.options.question_timeout * SECOND)
 
         if queries.prompts_ahead(self.tables, now + JUMP):
             # It was set back while nobody looked.
@@ -49,7 +49,7 @@ class Timers:
             if hold.human or hold.due_at is None or not self.is_due(hold):
                 continue
             with self.tables.write():
-                now = self.ground.now()
+                now = self.runtime.now()
                 if self.tables.hold(hold.task) == hold:
                     self.tables.move(hold.task, "lift", now, trigger="timer", reason="")
                     hold_open(self.tables, hold.task, now, "timer")
@@ -58,23 +58,23 @@ class Timers:
         """Tasks whose work is complete and whose last state could not be saved: once an interval."""
         for hold in self.tables.holds():
             if hold.kind == UNSAVED and hold.due_at is not None and self.is_due(hold):
-                finals.try_again(self.ground, hold.task)
+                finals.try_again(self.runtime, hold.task)
 
     def is_due(self, hold: Hold) -> bool:
         assert hold.due_at is not None
-        if hold.due_boot is not None and hold.boot == self.ground.boot:
-            return self.ground.since_boot() >= hold.due_boot
-        return self.ground.now() >= hold.due_at
+        if hold.due_boot is not None and hold.boot == self.runtime.boot:
+            return self.runtime.since_boot() >= hold.due_boot
+        return self.runtime.now() >= hold.due_at
 
     def expire(self) -> None:
-        now = self.ground.now()
+        now = self.runtime.now()
         for prompt in queries.late_prompts(self.tables, now):
             late = questions.expire(bool(prompt.required), prompt.standard)
             if prompt.kind == "secret":
                 late = late._replace(answer=questions.REFUSED)
             with self.tables.write():
                 if late.answer is None:
-                    again = now + int(self.ground.options.question_timeout * SECOND)
+                    again = now + int(self.runtime.options.question_timeout * SECOND)
                     self.tables.change_prompt(prompt.id, expires_at=again)
                     self.tables.notify(prompt.task, now, "reminder", f"Still waiting: {prompt.text}")
                     continue
@@ -89,9 +89,9 @@ class Timers:
 
     def remind(self) -> None:
         """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
-        now = self.ground.now()
+        now = self.runtime.now()
         for prompt in queries.waiting_reviews(self.tables):
-            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            passes_after = int(self.runtime.options.auto_approve_after * SECOND)
             due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
             if due is None:
                 continue
@@ -107,7 +107,7 @@ class Timers:
     def _passes(self, prompt: Prompt) -> bool:
         """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
         try:
-            Tasks(self.ground).answers.approve(prompt.id, by="policy")
+            Tasks(self.runtime).answers.approve(prompt.id, by="policy")
         except KeepfastError:
             return False
         return True

@@ -21,7 +21,7 @@ from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
@@ -47,8 +47,8 @@ def order_resumes(tables: Tables, account: str) -> None:
 class Turns:
     """Of all tasks, or of one alone."""
 
-    def __init__(self, ground: Ground, only: str) -> None:
-        self.ground, self.tables, self.only = ground, ground.tables, only
+    def __init__(self, runtime: Runtime, only: str) -> None:
+        self.runtime, self.tables, self.only = runtime, runtime.tables, only
 
     def candidates(self) -> list[Task]:
         rows = queries.free_tasks(self.tables)
@@ -58,7 +58,7 @@ class Turns:
 
     def is_held_back(self, task: Task) -> bool:
         """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
-        now = self.ground.now()
+        now = self.runtime.now()
         why = runs.missing(task)
         if why:
             with self.tables.write():
@@ -90,7 +90,7 @@ class Turns:
                         task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
                     )
             return True
-        for limit in accounts.limits(self.ground, task):
+        for limit in accounts.limits(self.runtime, task):
             holds = [hold for hold in self.tables.holds() if hold.account == limit.account and hold.due_at]
             others = [hold.due_at for hold in holds if hold.due_at]
             # Whoever has met the limit goes on before anybody begins who is not more urgent. Those who only queue up behind it
@@ -102,7 +102,7 @@ class Turns:
                 continue
             due = None
             if not limit.needs_human:
-                due = stagger(others, max([limit.due_at, *others]), int(self.ground.options.stagger * SECOND))
+                due = stagger(others, max([limit.due_at, *others]), int(self.runtime.options.stagger * SECOND))
             with self.tables.write():
                 self.tables.move(
                     task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=limit.reason, due_at=due,
@@ -120,7 +120,7 @@ class Turns:
         """
         since = max(now - HOUR, queries.last_hand(self.tables, task.id))
         begun = queries.counted_runs(self.tables, task, since)
-        if len(begun) < FUSE * self.ground.options.max_attempts:
+        if len(begun) < FUSE * self.runtime.options.max_attempts:
             return False
         why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
         with self.tables.write():
@@ -130,18 +130,18 @@ class Turns:
 
     def begin(self, task: Task) -> Run | None:
         """Make the row of the next attempt, with everything that it needs; None if it cannot begin now."""
-        how = driver(vault.agent_of(self.ground, task), self.ground.options)
-        started = self.ground.since_boot()
-        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
+        how = driver(vault.agent_of(self.runtime, task), self.runtime.options)
+        started = self.runtime.since_boot()
+        memory = remembering.recall(self.runtime, task, self.tables.last_run(task.id))
         if memory.unknown:
             self._put_off(task, f"Its files cannot be compared with its checkpoints: {memory.unknown}")
             return None
-        away = vault.why_away(self.ground, task)
+        away = vault.why_away(self.runtime, task)
         if away:
             self._put_off(task, f"Its secrets cannot be opened now: {away}")
             return None
-        now, resumes, known = self.ground.now(), memory.resumes, task.session
-        milliseconds = (self.ground.since_boot() - started) // 1_000_000
+        now, resumes, known = self.runtime.now(), memory.resumes, task.session
+        milliseconds = (self.runtime.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
             task = tables.task(task.id)
             if not _is_free(tables, task) or task.session != known:
@@ -150,7 +150,7 @@ class Turns:
                 return None
             last = tables.last_run(task.id)
             number, epoch = task.attempt + 1, task.epoch + 1
-            id, account = f"{task.id}:{number}", how.account(self.ground.variables)
+            id, account = f"{task.id}:{number}", how.account(self.runtime.variables)
             prompt = self._prompt(tables, task, last, memory, id, now)
             session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             if task.state == QUEUED:
@@ -158,8 +158,8 @@ class Turns:
             tables.change(task.id, now, attempt=number, epoch=epoch, session=session, account=account)
             tables.insert(
                 "run", id=id, task=task.id, number=number, phase=task.phase, epoch=epoch, state=STARTING, session=session,
-                resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
-                boot=self.ground.boot, host=self.ground.host, started_at=now, account=account,
+                resume=int(resumes), prompt=prompt, folder=self.runtime.runs_folder(id), token=os.urandom(16).hex(),
+                boot=self.runtime.boot, host=self.runtime.host, started_at=now, account=account,
             )  # fmt: skip
             origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
             if origin and not memory.is_lost:
@@ -185,16 +185,16 @@ class Turns:
 
     def _put_off(self, task: Task, why: str) -> None:
         """Hold a task that cannot begin without the store; it is tried again, later each time, and people are told once."""
-        options = self.ground.options
+        options = self.runtime.options
         with self.tables.write() as tables:
-            now, last = self.ground.now(), tables.last_run(task.id)
+            now, last = self.runtime.now(), tables.last_run(task.id)
             if not _is_free(tables, tables.task(task.id)):
                 return
             tries = 1 + queries.backoffs_since(tables, task.id, last.ended_at if last is not None else 0)
             wait = backoff(tries, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
             tables.move(
                 task.id, "hold", now, trigger="store", hold=BACKOFF, why=why, due_at=now + wait,
-                due_boot=self.ground.since_boot() + wait, boot=self.ground.boot,
+                due_boot=self.runtime.since_boot() + wait, boot=self.runtime.boot,
             )  # fmt: skip
             if tries == options.max_attempts:
                 tables.notify(task.id, now, "error", f"{task.title}: {why}")
@@ -210,7 +210,7 @@ class Turns:
         for one in answers:
             changes.deliver(tables, one.id, run)
         # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
-        return str(vault.keep(tables, task.id, vault.mark(self.ground, prompt), now))
+        return str(vault.keep(tables, task.id, vault.mark(self.runtime, prompt), now))
 
 
 def _is_free(tables: Tables, task: Task) -> bool:

@@ -23,7 +23,7 @@ from keepfast.runner.scheduler.attempts import log_trouble
 from keepfast.runner.scheduler.conclusion import settle
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 VERSION = "1"
 """Of the workflow's steps. Workflows of another version are cancelled and begun again from their rows."""
@@ -34,15 +34,15 @@ NAME = "keepfast-supervisor"
 class _Here:
     """The one supervisor of this process: DBOS knows functions, not objects."""
 
-    ground: Ground | None = None
+    runtime: Runtime | None = None
     halt = Flag()
     active: ClassVar[set[str]] = set()
     lock = Lock()
 
 
-def _ground() -> Ground:
-    assert _Here.ground is not None
-    return _Here.ground
+def _ground() -> Runtime:
+    assert _Here.runtime is not None
+    return _Here.runtime
 
 
 class Stopped(Exception):
@@ -113,24 +113,24 @@ def _run(run: str) -> str:
 class Durable:
     """Workflows on DBOS: SQLite beside our tables, or PostgreSQL where the settings give its address."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        _Here.ground, _Here.halt = ground, Flag()
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        _Here.runtime, _Here.halt = runtime, Flag()
         _Here.active = set()
         config: DBOSConfig = {
             "name": NAME,
             "application_version": VERSION,
-            "executor_id": ground.host,
+            "executor_id": runtime.host,
             "serializer": DBOSPortableJSONSerializer(),
             "run_migrations": True,
             "max_executor_threads": THREADS,
             "log_level": "ERROR",
             "enable_otlp": False,
         }
-        if ground.options.database:
-            config["system_database_url"] = ground.options.database.replace("postgres://", "postgresql://", 1)
+        if runtime.options.database:
+            config["system_database_url"] = runtime.options.database.replace("postgres://", "postgresql://", 1)
         else:
-            path = ground.folder + "/workflows.db"
+            path = runtime.folder + "/workflows.db"
             config["system_database_url"] = f"sqlite:///{path}"
             config["system_database_engine"] = _engine(path)
         self.dbos = DBOS(config=config)
@@ -151,7 +151,7 @@ class Durable:
     def close(self) -> None:
         _Here.halt.set()
         DBOS.destroy(workflow_completion_timeout_sec=10)
-        _Here.ground = None
+        _Here.runtime = None
 
     def _cancel_foreign(self) -> None:
         """Workflows of another version would stay pending for ever; their runs are found again by reconcile."""

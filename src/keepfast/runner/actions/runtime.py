@@ -29,7 +29,7 @@ class Seals(Protocol):
     def open_value(self, name: str, text: str) -> bytes: ...
 
 
-class Ground:
+class Runtime:
     """All of it in one place; made by the front end, which knows the environment and the clock."""
 
     def __init__(
