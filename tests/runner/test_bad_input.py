@@ -89,9 +89,9 @@ class Running:
         ({"brief": "x", "breif": "y"}, "unknown key 'breif'", "brief"),
         ({"brief": "x", "workspace": "nowhere"}, "there is no folder", "Make it first"),
         ({"brief": "x", "agent": {"kind": "command"}}, "agent.command", ""),
-        ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Take one `after` out"),
+        ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Remove one `after`"),
         ({"tasks": [{"name": "a", "brief": "x", "after": ["b"]}, {"name": "b", "brief": "x", "after": ["a"]}]},
-         "wait for one another: a → b", "Take one `after` out"),
+         "wait for one another: a → b", "Remove one `after`"),
         ({"tasks": []}, "must be a list of tasks", ""),
         ({"tasks": [{"brief": "x"}], "title": "y"}, "nothing else is allowed", ""),
     ],
@@ -232,7 +232,7 @@ def test_a_workspace_whose_disk_is_full_waits_for_room(place: Place, kind: str, 
         assert place.state(other) == ("done", "")
         assert place.state(task) == ("active", "crashed")
         assert reason(place, task) == (
-            f"No space left on the disk of {place.base / 'one'}: make room there, then resume the task."
+            f"No space left on the disk of {place.base / 'one'}: free some space, then resume the task."
         )
         assert "resume" in actions(place, task)
         assert place.tasks.views.describe(place.runtime.tables.task(task.id))["hold"]["needs_you"]

@@ -70,7 +70,7 @@ def test_a_restored_task_goes_on_with_the_files_and_the_history_of_that_checkpoi
     here.supervise()
     assert here.state(task) == ("done", ""), here
     seen = here.last_request()
-    assert "Do the work." in seen and WORD in seen and "brought back to the checkpoint" in seen
+    assert "Do the work." in seen and WORD in seen and "restored to checkpoint" in seen
     assert "hazelnut" not in seen and "I wait again." not in seen
     event = next(one for one in here.tasks.views.log(task.id) if one["type"] == "checkpoint_restored")
     assert event["success"] and event["messages_restored"] >= 4

@@ -54,7 +54,7 @@ def test_a_document_that_somebody_changed_is_not_used(place: Place) -> None:
     forged = folder(place) / "checkpoint_forged.json"
     forged.write_text(json.dumps(document))
 
-    with pytest.raises(Damaged, match="does not carry our code"):
+    with pytest.raises(Damaged, match="has no valid signature"):
         documents.load(place.runtime, str(forged))
 
 

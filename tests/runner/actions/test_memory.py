@@ -74,7 +74,7 @@ def test_what_a_restore_went_back_behind_is_no_longer_on_the_way(place: Place) -
     place.supervise()
     assert place.state(task) == ("done", "")
     assert (place.workspace() / "a").read_text() == "3"
-    assert "brought back to the checkpoint v2" in place.told()[-1]
+    assert "restored to checkpoint v2" in place.told()[-1]
 
 
 SCRIPT = 'cat > "given-$KEEPFAST_ATTEMPT"; cat "$KEEPFAST_PROMPT_FILE" > "../prompt-$KEEPFAST_ATTEMPT"; '

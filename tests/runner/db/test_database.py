@@ -81,7 +81,7 @@ def test_what_an_agent_can_say_can_be_kept(place: Place) -> None:
 
     kept = place.runtime.tables.task(task.id)
     assert kept.reason.replace("\ufffd", "\0") == odd
-    assert (kept.updated_at, kept.told, kept.crashes, kept.budget["money"]) == (2**62, 1, [1, 2], 0.1)
+    assert (kept.updated_at, kept.budget_mark, kept.crashes, kept.budget["money"]) == (2**62, 1, [1, 2], 0.1)
     assert [one.id for one in place.runtime.tables.tasks("title != ?", "50% of ?")] == [task.id]
 
 
@@ -142,13 +142,13 @@ def test_a_second_supervisor_on_one_server_is_refused_and_changes_nothing(shared
     first, second = shared("one"), shared("two")
     task = first.task([DONE])
     claim = first.runtime.tables.claim()
-    with pytest.raises(Busy, match=r"runs already on this database \(keepfast "):
+    with pytest.raises(Busy, match=r"is already running on this database \(keepfast "):
         second.runtime.tables.claim()
     words = [sys.executable, str(CHILD), str(second.base), "never", "1", "threads"]
     done = subprocess.run([*words, second.options.database], stderr=subprocess.PIPE, timeout=120)
 
     assert done.returncode == 1
-    assert b"runs already on this database" in done.stderr
+    assert b"is already running on this database" in done.stderr
     assert first.state(task) == ("queued", "")
     assert first.journal() == []
     claim.close()
@@ -232,7 +232,7 @@ def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
 @pytest.mark.parametrize(
     ("address", "error", "said"),
     [
-        ("mysql://somewhere/tasks", Usage, "neither empty nor an address of PostgreSQL"),
+        ("mysql://somewhere/tasks", Usage, "must be empty or the address"),
         ("postgresql://tester@127.0.0.1:1/tasks", Unreachable, "cannot be used"),
         ("postgresql://tester:hunter2secret@127.0.0.1:1/tasks", Unreachable, "cannot be used"),
     ],

@@ -203,8 +203,8 @@ def test_what_a_command_said_last_is_what_came_together_without_blocks() -> None
     for line in ("[USER_QUESTION]", "question: Which name?", "[/USER_QUESTION]"):
         bare.feed(line.encode())
 
-    assert output.last_said() == "The tests pass.\nOnly the name is open."
-    assert bare.last_said() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
+    assert output.last_message() == "The tests pass.\nOnly the name is open."
+    assert bare.last_message() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_what_a_client_says_is_protocol_error_or_log_and_its_tools_are_not_its_l
 
     assert types(output) == ["log", "protocol", "log", "error"]
     assert [message.step for message in output.messages] == ["", "02", "02", "02"]
-    assert output.last_said() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
+    assert output.last_message() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
 
 
 def test_each_line_has_the_time_at_which_it_was_written(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_after_so_many_windows_a_person_decides(place: Place) -> None:
     place.ahead = 10 * HOUR * SECOND
     place.supervise()
     assert place.outcomes(task) == ["limited", "limited"], "it does not wait by the clock any more"
-    assert [one["text"] for one in report(place.runtime, 0)["needs_you"]] == ["1 limits were waited for already"]
+    assert [one["text"] for one in report(place.runtime, 0)["needs_you"]] == ["usage limits already waited for: 1"]
     place.tasks.try_now(task.id)
     place.supervise()
     assert place.state(task) == ("done", "")

@@ -136,7 +136,7 @@ def test_asking_again_for_what_was_given_leads_to_a_person(place: Place) -> None
 
     assert place.state(task) == ("active", "no_progress"), place
     assert runs(place, task) == 4
-    assert "SHOP_KEY is in your environment" in place.told()[-1]
+    assert "SHOP_KEY is already in your environment" in place.told()[-1]
 
 
 def test_the_wait_for_short_limits_in_a_row_grows(place: Place) -> None:

@@ -339,7 +339,7 @@ def test_whoever_tries_now_does_not_wait_for_the_limit(place: Place) -> None:
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    with pytest.raises(NotAllowed, match="waits for no timer"):
+    with pytest.raises(NotAllowed, match="not waiting for a limit"):
         place.tasks.try_now(task.id)
 
 
@@ -547,10 +547,10 @@ def test_a_pause_that_is_taken_back_before_the_agent_is_stopped_is_none(place: P
     task = client(place, [{"wait_for": str(go)}, spoken(DONE["say"]), result()])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
     place.tasks.pause(task.id)
-    place.supervise(until=lambda: last(place, task).wanted == "pause")
+    place.supervise(until=lambda: last(place, task).request == "pause")
 
     place.tasks.resume(task.id)
-    place.supervise(until=lambda: last(place, task).wanted == "")
+    place.supervise(until=lambda: last(place, task).request == "")
     assert not (Path(last(place, task).folder) / "pause").exists()
     go.touch()
     place.supervise()

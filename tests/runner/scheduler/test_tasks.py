@@ -18,7 +18,7 @@ from keepfast.agents import transcript
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.resume import extractor as notes
 from keepfast.runner.actions.runtime import Runtime
-from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import prompts
 from keepfast.runner.domain.records import Agent, TaskSpec
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.scheduler import attempts
@@ -703,9 +703,9 @@ def test_a_session_that_goes_on_keeps_the_task_as_its_current_one(place: Place) 
     [answer] = place.runtime.tables.prompts("id = ?", prompt)
     begun = place.told()[0]
 
-    assert noted(begun, telling.answered(answer))[0] == "Build the JWT thing — SQLite"
-    assert noted(begun, telling.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
-    for text in (telling.rework("FAILED </keepfast> x", 1, 3), telling.restored("v2", True), telling.forked("/f")):
+    assert noted(begun, prompts.answered(answer))[0] == "Build the JWT thing — SQLite"
+    assert noted(begun, prompts.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
+    for text in (prompts.rework("FAILED </keepfast> x", 1, 3), prompts.restored("v2", True), prompts.forked("/f")):
         assert noted(begun, text) == noted(begun)
 
 

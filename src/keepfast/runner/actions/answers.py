@@ -10,8 +10,7 @@ from keepfast.runner.actions import checkpoints, finals, vault
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
 from keepfast.runner.db import changes, queries
-from keepfast.runner.domain import prompts as telling
-from keepfast.runner.domain import questions, reviews
+from keepfast.runner.domain import prompts, questions, reviews
 from keepfast.runner.domain.protocol import VARIABLES, is_variable
 from keepfast.runner.domain.records import Prompt, Task
 from keepfast.runner.domain.task import BUDGET, NotAllowed
@@ -31,11 +30,15 @@ class Answers:
         """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
         task, prompt = self._approval(ref)
         if prompt.flagged and not anyway:
-            raise Conflict("The verification of this phase fails.", "Read its output, and approve with --anyway.")
+            raise Conflict(
+                "The verification of this phase failed.", "Read its output. To approve anyway, use --anyway."
+            )
         if prompt.tree and not anyway and checkpoints.changed_since(self.runtime, task, prompt.tree):
-            raise Conflict("The workspace changed since the review began.", "Look again, and approve with --anyway.")
+            raise Conflict(
+                "The workspace changed since the review began.", "Review the changes. To approve anyway, use --anyway."
+            )
         last = task.phase >= len(task.phases)
-        text = "" if last else self.steps.marked(task.id, telling.next_phase(task, task.phase + 1))
+        text = "" if last else self.steps.marked(task.id, prompts.next_phase(task, task.phase + 1))
         more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
         final = finals.keep(self.runtime, task, epoch=task.epoch + 1) if last else None
         with self.tables.write():
@@ -58,10 +61,10 @@ class Answers:
         comments, remarks = self._marked_all(task.id, comments, remarks)
         comments, remarks = self._with_kept(prompt, comments, remarks)
         if not comments and not remarks:
-            raise Usage("Changes need a comment: it is what the agent is told.")
+            raise Usage("A comment is required: the agent gets it as its next prompt.")
         if task.reworks >= self.runtime.options.max_attempts:
             raise NotAllowed(
-                f"Phase {task.phase} was reworked {task.reworks} times already.", "Approve it, or cancel the task."
+                f"Phase {task.phase} has already been reworked {task.reworks} times.", "Approve it, or cancel the task."
             )
         # Beside the path of a remark, a word may be a secret that it is not by itself.
         text = self.steps.marked(task.id, reviews.rejected(comments, remarks))
@@ -82,7 +85,7 @@ class Answers:
         """Keep comments on a review that goes on waiting: whoever asks for changes sends them along."""
         _, prompt = self._approval(ref)
         if not comments.strip() and not remarks:
-            raise Usage("There is nothing in this comment.")
+            raise Usage("The comment is empty.")
         comments, remarks = self._marked_all(prompt.task, comments, remarks)
         reviews.rejected(*self._with_kept(prompt, comments, remarks))  # all of it must be tellable
         with self.tables.write():
@@ -118,12 +121,12 @@ class Answers:
         if prompt.kind == "secret":
             return self._answer_need(prompt, text, by)
         if prompt.kind == "approval":
-            raise Usage("A review is not a question.", "`keepfast task approve` or `keepfast task reject`.")
+            raise Usage("This is a review, not a question.", "Run `keepfast task approve` or `keepfast task reject`.")
         checked = questions.check(text, prompt.options, exactly)
         if checked.value is None:
             with self.tables.write():
                 changes.count_try(self.tables, prompt.id)
-            near = f"Answer with {checked.suggestion!r}, or with --exactly if you mean it so."
+            near = f"Answer {checked.suggestion!r}, or use --exactly to send your answer as it is."
             raise Usage(checked.why, near if checked.suggestion else None)
         with self.tables.write():
             self._answer(prompt, self._marked_answer(prompt, checked.value), by)
@@ -138,11 +141,11 @@ class Answers:
         """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
         refused = text.strip().casefold() in questions.REFUSALS
         if refused and not prompt.run:
-            raise Usage(f"The task itself names {prompt.key}.", "`keepfast task secret` gives it.")
+            raise Usage(f"The task requires {prompt.key}.", "Run `keepfast task secret` to provide it.")
         if prompt.category in VARIABLES and not refused:
             raise Usage(
-                "A secret is not given as an answer.",
-                "`keepfast task secret` takes it without showing it; the answer `refused` lets the agent do without it.",
+                "A secret cannot be given as an answer.",
+                "Run `keepfast task secret` to enter it unseen, or answer `refused` to let the agent continue without it.",
             )
         if not text.strip():
             raise Usage("The answer is empty.")
@@ -159,7 +162,7 @@ class Answers:
         if not is_variable(name):
             raise Usage(f"{name!r} cannot be the name of an environment variable.")
         if not value or "\0" in value:
-            raise Usage("The value is empty or holds a NUL character.")
+            raise Usage("The value is empty or contains a NUL character.")
         sealed = self.runtime.seals.seal_value(name, value.encode())
         now = self.runtime.now()
         with self.tables.write():
@@ -188,7 +191,7 @@ class Answers:
                     raise Usage(f"A budget of {name} cannot be {amount}.")
                 budget[name] = amount
         with self.tables.write():
-            self.tables.change(task.id, self.runtime.now(), budget=budget, told=0)
+            self.tables.change(task.id, self.runtime.now(), budget=budget, budget_mark=0)
             self.tables.log(task.id, self.runtime.now(), "budget_set", budget)
             hold = self.tables.hold(task.id)
             if hold is not None and hold.kind == BUDGET:
@@ -207,7 +210,10 @@ class Answers:
             answered_at=now,
         )
         if not changed:
-            raise Conflict(f"{prompt.id} is no longer waiting.", "It was answered, or the task went on without it.")
+            raise Conflict(
+                f"{prompt.id} is no longer waiting for an answer.",
+                "It was already answered, or the task continued without it.",
+            )
         self.tables.log(
             prompt.task, now, "answered", {"id": prompt.id, "kind": prompt.kind, "answer": answer, "by": by}
         )
@@ -219,7 +225,7 @@ class Answers:
             task = self.views.find(ref)
             found = queries.waiting_prompts_of(self.tables, task.id, "approval")
         if not found:
-            raise Conflict("No review is waiting here.", "`keepfast task show` says what the task does.")
+            raise Conflict("No review is waiting.", "Run `keepfast task show` to see the task's state.")
         return self.tables.task(found[-1].task), found[-1]
 
     def _question(self, ref: str) -> Prompt:
@@ -232,8 +238,9 @@ class Answers:
             )
             if len(found) > 1:
                 raise Usage(
-                    "Several questions wait.", f"Give the id of one: {', '.join([prompt.id for prompt in found])}."
+                    "Several questions are waiting.",
+                    f"Give the id of one: {', '.join([prompt.id for prompt in found])}.",
                 )
         if not found:
-            raise Conflict("No question is waiting here.", "`keepfast task show` says what the task does.")
+            raise Conflict("No question is waiting.", "Run `keepfast task show` to see the task's state.")
         return found[-1]

@@ -103,7 +103,7 @@ def load(runtime: Runtime | None, path: str) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError, EOFError) as error:
         raise Damaged(f"{path} cannot be read: {error}.") from None
     if runtime is not None and not runtime.key.is_ours(_canonical(document), code):
-        raise Damaged(f"{path} does not carry our code: somebody else wrote or changed it.", "It is not used.")
+        raise Damaged(f"{path} has no valid signature: keepfast did not write it, or it was changed.", "It is ignored.")
     return migrate(document, path)
 
 

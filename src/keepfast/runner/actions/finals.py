@@ -41,7 +41,7 @@ def finish(runtime: Runtime, task: Task, kept: Kept | None, trigger: str, run: s
     if kept is not None:
         tables.move(task.id, "finish", now, trigger=trigger, run=run, **columns)
         return
-    columns["why"] = why = f"The work is complete, but its last state is not saved: {_error(tables, task.id)}"
+    columns["why"] = why = f"The work is complete, but its last state could not be saved: {_error(tables, task.id)}"
     tables.move(task.id, "unsaved", now, trigger=trigger, run=run, human=1, **columns, **_next(runtime))
     tables.notify(task.id, now, "unsaved", f"{task.title}: {why}")
 

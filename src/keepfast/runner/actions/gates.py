@@ -51,7 +51,7 @@ def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, 
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         out, _ = child.communicate()
-        out += f"\nThe verification took longer than {runtime.options.verify_timeout:.0f} s and was ended.".encode()
+        out += f"\nThe verification took longer than {runtime.options.verify_timeout:.0f} s and was stopped.".encode()
         passed = False
     return passed, _shown(out, known)
 

@@ -64,14 +64,14 @@ def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) ->
     `idle` is the seconds since the last run, `most` the tokens of a cold history that are worth their price.
     """
     if not has_session:
-        return False, "there is no session to go on with"
+        return False, "there is no session to resume"
     if mode != AUTO:
         return mode == HISTORY, f"resume_with is {mode}"
     if used.percent >= NOTICE:
         return False, f"the conversation fills {used.reached} % of the model's window"
     if most and used.used > most and idle >= COLD:
         return False, f"{used.used:,} tokens of history would be paid for again"
-    return True, "its session is there"
+    return True, "its session is available"
 
 
 def recall(runtime: Runtime, task: Task, last: Run | None) -> Memory:
@@ -90,7 +90,7 @@ def recall(runtime: Runtime, task: Task, last: Run | None) -> Memory:
     full = usage(used, model, runtime.options.context_tokens, runtime.options.context_windows, {})
     resumes, why = choose(mode, bool(found.path) and how.can_resume, full, idle, runtime.options.cold_history)
     if resumes and found.back is not None:
-        why = f"its conversation was {found.what}, and brought back from v{found.back.checkpoint.version}"
+        why = f"its conversation was {found.what}, and restored from v{found.back.checkpoint.version}"
     brief = "" if resumes or not task.attempt else tell(runtime, task, how)
     return Memory(
         resumes, found.lost or why, found.back.session if found.back else task.session, brief, found.back,
@@ -127,13 +127,13 @@ def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, m
 def _find_again(runtime: Runtime, task: Task, last: Run | None) -> tuple[Back | None, str]:
     """A conversation that the client no longer has, from its checkpoint; else why it is lost, empty if there was none."""
     if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
-        return None, "the client refused its conversation, and what was brought back of it"
+        return None, "the client refused its conversation, and the restored copy too"
     try:
         back = restores.bring_back(runtime, task)
     except (KeepfastError, OSError) as error:
-        return None, f"its conversation could not be brought back: {error}"
+        return None, f"its conversation could not be restored: {error}"
     was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(runtime, task)
-    return back, "no checkpoint holds its conversation" if back is None and was_kept else ""
+    return back, "no checkpoint contains its conversation" if back is None and was_kept else ""
 
 
 def _is_refused(runtime: Runtime, task: Task, number: int) -> bool:
@@ -166,8 +166,8 @@ def tell(runtime: Runtime, task: Task, how: Driver) -> str:
         return ""  # a task that cannot be told of its past still goes on
     text = render(brief, os.fsdecode(root), how)
     last = None if how.client else runtime.tables.last_run(task.id)
-    if last is not None and last.said:
-        text += "\n\n## What you said last\n> " + LED.sub("'@", last.said).replace("\n", "\n> ")
+    if last is not None and last.last_message:
+        text += "\n\n## What you said last\n> " + LED.sub("'@", last.last_message).replace("\n", "\n> ")
     return struck_out(text, secrets)
 
 

@@ -127,10 +127,10 @@ def _insert(runtime: Runtime, known: dict[str, Any], phase: int, found: list[Doc
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)
         if not ended:
-            why = "The task database was rebuilt; resume the task when you have looked at it."
+            why = "The task database was rebuilt. Check the task, then resume it."
             if cold:
-                why = f"No checkpoint was left; the task begins again at phase {phase}. Work may be lost."
-                lost = aside("The work so far is in the folder; what was said about it is lost.")
+                why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
+                lost = aside("Your work so far is in the folder; the conversation about it is lost.")
                 tables.change(id, now, next_prompt=lost, session="")
                 tables.warn(id, now, f"{known['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
@@ -167,7 +167,7 @@ def end_unknown(runtime: Runtime) -> None:
     for task, number, folder in _folders(runtime):
         run = f"{task}:{number}"
         if process.look(folder, run).kind == process.ALIVE and queries.find_run(runtime.tables, run) is None:
-            process.wish(folder, "stop", "no row speaks of this run")
+            process.wish(folder, "stop", "the task database does not know this run")
 
 
 def catch_up(runtime: Runtime) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
-HELD = "Task could not be restored from checkpoint for the second time. It waits for you."
-INVALID = "Workspace validation failed: nothing that the task has made is there any more"
+HELD = "Task could not be restored from checkpoint for the second time. It is waiting for you."
+INVALID = "Workspace validation failed: none of the files that the task created exist any more"
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 CUT_OFF = frozenset(("crashed", "limited", "paused", "retry", "budget", "full", "host_restart", "host_lost"))
 """Outcomes of runs that did not come to their end by themselves: the run after one of them goes on from its checkpoint."""

@@ -85,7 +85,7 @@ class DocumentKey:
         except ValueError:
             key = b""
         if len(key) != 32:
-            raise Failed(f"The key file {self.path} is damaged.", "Bring it back from a backup, or move it away.")
+            raise Failed(f"The key file {self.path} is damaged.", "Restore it from a backup, or move it away.")
         self._key = key
         return key
 

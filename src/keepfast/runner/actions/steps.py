@@ -55,7 +55,7 @@ class Steps:
 
     def check_epoch(self, task: Task) -> None:
         if self.tables.task(task.id).epoch != task.epoch:
-            raise Conflict("The task went on in the meantime.", "Look again.")
+            raise Conflict("The task changed in the meantime.", "Check its state and try again.")
 
     def told(self, id: str) -> Task:
         metadata.project(self.runtime, id)

@@ -26,7 +26,7 @@ from keepfast.runner.actions.answers import Answers
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
 from keepfast.runner.db import changes, queries
-from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import prompts
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.records import Agent, Task, TaskCheckpoint, TaskSpec
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
@@ -46,7 +46,7 @@ def only_people(pid: int, verb: str) -> None:
     """Refuse a process that belongs to a run. An agent under the same user id can get around this; it is no sandbox."""
     if verb in HUMAN_ONLY and process.carries_token(pid):
         raise Refused(
-            f"An agent may not {verb.replace('_', ' ')} tasks.", "A person does that from a terminal or the page."
+            f"An agent may not {verb.replace('_', ' ')} tasks.", "A person can, in a terminal or on the page."
         )
 
 
@@ -118,10 +118,12 @@ class Tasks:
         """Ask for a pause at the next tool boundary, or at once."""
         task = self.views.find(ref)
         if task.state not in (machine.QUEUED, ACTIVE):
-            raise NotAllowed(f"A task that is {task.state} cannot be paused.")
+            raise NotAllowed(f"Cannot pause: the task is {task.state}.")
         hold = self.tables.hold(task.id)
         if hold is not None and hold.kind == UNSAVED:
-            raise NotAllowed("The work is complete; nothing is left to pause.", "`keepfast task resume` saves it.")
+            raise NotAllowed(
+                "The work is complete; there is nothing to pause.", "Run `keepfast task resume` to save it."
+            )
         if self.tables.open_run(task.id) is not None:
             return self.steps.want(task, "pause_now" if now else "pause", "pause")
         why = "paused by a person"
@@ -131,35 +133,43 @@ class Tasks:
         """Stop everything that the agent runs, where it stands; `resume` lets it go on."""
         task = self.views.find(ref)
         if self.tables.open_run(task.id) is None:
-            raise NotAllowed("Nothing runs that could be frozen.", "`keepfast task pause` keeps it from starting.")
+            raise NotAllowed(
+                "The task has no running agent to freeze.", "Run `keepfast task pause` to keep it from starting."
+            )
         return self.steps.want(task, machine.FROZEN, "freeze")
 
     def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
         """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
         task = self.views.find(ref)
-        if task.wanted:
-            if task.wanted == machine.CANCEL:
+        if task.request:
+            if task.request == machine.CANCEL:
                 raise NotAllowed("The task is being cancelled.")
             return self.steps.want(task, "", "resume")
         hold = self.tables.hold(task.id)
         if hold is None:
             if task.state == ACTIVE or task.state == machine.QUEUED:
                 return task
-            raise NotAllowed(f"A task that is {task.state} cannot be resumed.")
+            raise NotAllowed(f"Cannot resume: the task is {task.state}.")
         if hold.kind in machine.ASKING:
             raise NotAllowed(
-                f"The task waits for an answer: {hold.reason}", "`keepfast task answer` or `keepfast task secret`."
+                f"The task is waiting for an answer: {hold.reason}",
+                "Run `keepfast task answer` or `keepfast task secret`.",
             )
         if task.state == machine.REVIEW:
-            raise NotAllowed("The task waits for a review.", "`keepfast task approve` or `keepfast task reject`.")
+            raise NotAllowed(
+                "The task is waiting for a review.", "Run `keepfast task approve` or `keepfast task reject`."
+            )
         if hold.kind == BUDGET:
-            raise NotAllowed("The budget is used up.", "`keepfast task budget` gives more.")
+            raise NotAllowed("The budget is used up.", "Run `keepfast task budget` to raise it.")
         if hold.kind == UNSAVED:
             return self._save_again(task)
         if hold.kind in machine.TIMED and not allow:
             return self.try_now(ref)  # whoever says so wants to wait no longer, neither for the account
         if task.attempt and not checkpoints.is_any_left(self.runtime, task):
-            raise NotAllowed("No checkpoint found to resume from", "`keepfast task retry` begins anew.")
+            raise NotAllowed(
+                "No checkpoint found to resume from",
+                "Run `keepfast task cancel`, then `keepfast task retry` to start again.",
+            )
         with self.tables.write():
             if allow:
                 tools = [*(task.agent.get("allowed_tools") or self.runtime.options.allowed_tools)]
@@ -173,8 +183,8 @@ class Tasks:
         if not finals.try_again(self.runtime, task.id):
             failed = finals.failed(self.tables, task.id)
             raise Conflict(
-                f"It could not be saved: {failed.error}" if failed else "The task went on in the meantime.",
-                "Mend that and resume it again; `keepfast task accept` calls it done as it is.",
+                f"The last state could not be saved: {failed.error}" if failed else "The task changed in the meantime.",
+                "Fix the cause and run `keepfast task resume` again, or run `keepfast task accept` to finish without saving.",
             )
         return self.steps.told(task.id)
 
@@ -183,7 +193,7 @@ class Tasks:
         task = self.views.find(ref)
         hold = self.tables.hold(task.id)
         if hold is None or hold.kind != machine.UNSAVED:
-            raise NotAllowed("Nothing is to be accepted here.", "`keepfast task show` says what the task does.")
+            raise NotAllowed("There is nothing to accept.", "Run `keepfast task show` to see the task's state.")
         why = f"accepted by a person without its last checkpoint: {hold.reason}"
         return self.steps.move(task, "finish", "accept", epoch=task.epoch + 1, why=why)
 
@@ -192,7 +202,7 @@ class Tasks:
         task = self.views.find(ref)
         hold = self.tables.hold(task.id)
         if hold is None or hold.kind not in machine.TIMED:
-            raise NotAllowed("The task waits for no timer.")
+            raise NotAllowed("The task is not waiting for a limit or a back-off.")
         with self.tables.write():
             if hold.account:
                 changes.forget_account(self.tables, hold.account)
@@ -226,7 +236,7 @@ class Tasks:
     def archive(self, ref: str) -> Task:
         task = self.views.find(ref)
         if task.state not in machine.TERMINAL:
-            raise NotAllowed(f"A task that is {task.state} cannot be archived.", "Cancel it first.")
+            raise NotAllowed(f"Cannot archive: the task is {task.state}.", "Cancel it first.")
         with self.tables.write():
             self.tables.change(task.id, self.runtime.now(), archived=1)
             self.tables.log(task.id, self.runtime.now(), "archived", {})
@@ -269,7 +279,7 @@ class Tasks:
             changes.keep_restored(self.tables, restored)
             return self.steps.move(
                 task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
-                next_prompt=telling.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
+                next_prompt=prompts.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
                 step="", fraction=0.0,
             )  # fmt: skip
 
@@ -288,7 +298,7 @@ class Tasks:
         with self.tables.write():
             self.tables.change(
                 made.id, self.runtime.now(), fork_of=task.id, phase=task.phase, session=session,
-                next_prompt=telling.forked(folder) if session else "",
+                next_prompt=prompts.forked(folder) if session else "",
             )  # fmt: skip
             for row in queries.secrets_of(self.tables, task.id):
                 self.tables.keep_secret(made.id, row.name, row.sealed, row.type, row.given_at)
@@ -299,8 +309,8 @@ class Tasks:
         task = self.views.find(ref)
         if not task.fork_of:
             raise Usage(
-                "This task works in its folder itself; there is nothing to bring back.",
-                "`keepfast diff` shows changes.",
+                "This task is not a fork; its changes are already in its folder.",
+                "Run `keepfast diff` to see them.",
             )
         return self.tables.task(task.fork_of)
 
@@ -323,7 +333,7 @@ class Tasks:
         """Raises `Usage` if the agent's program is not there."""
         why = driver(agent, self.runtime.options).check(self.runtime.variables)
         if why:
-            raise Usage(why, "Install it, or give the program with `agent.command`.")
+            raise Usage(why, "Install it, or set `agent.command`.")
 
     def _adopt(self, workspace: str) -> str:
         with self.runtime.engine() as engine:

@@ -41,9 +41,11 @@ class Views:
             rows = rows or [task for task in tasks if task.id.startswith(ref)]
             rows = rows or [task for task in current if task.title.startswith(ref)]
         if not rows:
-            raise NotFound(f"There is no task {ref!r}.", "`keepfast task list` shows what there is.")
+            raise NotFound(f"There is no task {ref!r}.", "Run `keepfast task list` to see all tasks.")
         if len(rows) > 1:
-            raise Usage(f"{ref!r} could be {', '.join([task.id for task in rows[:5]])}.", "Give more of the id.")
+            raise Usage(
+                f"{ref!r} is ambiguous: {', '.join([task.id for task in rows[:5]])}.", "Give more characters of the id."
+            )
         return rows[0]
 
     def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
@@ -58,7 +60,7 @@ class Views:
     def describe(self, task: Task) -> dict[str, Any]:
         """A task as JSON: the source's status beside our own state and hold."""
         hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
-        is_frozen = task.wanted == machine.FROZEN
+        is_frozen = task.request == machine.FROZEN
         state = machine.State(task.state, hold.kind if hold else "")
         waiting = queries.waiting_prompts_of(self.tables, task.id)
         return {
@@ -70,7 +72,7 @@ class Views:
             "hold": self._hold(hold),
             "agent_status": machine.agent_status(state, run.state if run else ""),
             "frozen": is_frozen,
-            "wanted": task.wanted or None,
+            "wanted": task.request or None,
             "phase": _phase(task, task.phase),
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
@@ -156,7 +158,7 @@ class Views:
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "phase": _phase(task, task.phase),
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": moment(hold.since), "options": [],
-            "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
+            "actions": machine.actions(machine.State(task.state, hold.kind), task.request == machine.FROZEN),
             **self._spent(task),
             "priority": questions.priority(task.priority, "", self.runtime.now() - hold.since),
         }  # fmt: skip

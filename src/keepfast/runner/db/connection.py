@@ -17,7 +17,7 @@ def connect(address: str, version: int, tables: str) -> Database:
         return Postgres(address, version, tables)
     if "://" in address:
         raise Usage(
-            "supervisor.database is neither empty nor an address of PostgreSQL.",
-            "postgresql://user@host/database, or empty for a file in the data folder.",
+            "supervisor.database must be empty or the address of a PostgreSQL database.",
+            "Use postgresql://user@host/database, or leave it empty for a file in the data folder.",
         )
     return Sqlite(address, version, tables)

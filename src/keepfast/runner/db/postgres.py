@@ -138,7 +138,9 @@ class _Claim:
             try:
                 self._sql = self._take()
             except Busy as error:
-                raise Conflict(f"Another supervisor took over. {error}", "One is enough; it sees all tasks.") from None
+                raise Conflict(
+                    f"Another supervisor took over. {error}", "One supervisor is enough for all tasks."
+                ) from None
 
     def close(self) -> None:
         self._sql.close()
@@ -151,8 +153,8 @@ class _Claim:
                 return sql
             if not _is_gone(who) or monotonic() > end:
                 raise Busy(
-                    f"A supervisor runs already on this database ({who or 'unknown'}).",
-                    "One is enough; it sees all tasks.",
+                    f"A supervisor is already running on this database ({who or 'unknown'}).",
+                    "One supervisor is enough for all tasks.",
                 )
             sleep(0.1)
 

@@ -10,7 +10,7 @@ from typing import Any
 from keepfast.model.errors import Busy, Damaged, DiskFull, NewerFormat, Unreachable
 from keepfast.runner.db.database import WAIT, Claim, Row, statements
 
-REBUILD = "Move it away and run `keepfast rebuild`: workspaces hold copies of their tasks."
+REBUILD = "Move it away and run `keepfast rebuild`: workspaces contain copies of their tasks."
 
 
 class Alone:

@@ -12,7 +12,7 @@ from keepfast.model.errors import Conflict, NotFound
 from keepfast.model.steps import step
 from keepfast.runner.db.connection import connect
 from keepfast.runner.db.database import Claim, Row
-from keepfast.runner.db.rows import SCHEMA, TABLES, read, stored
+from keepfast.runner.db.rows import SCHEMA, TABLES, read, renamed, stored
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.domain.task import FROZEN, USER_PAUSE, State, move
@@ -101,7 +101,7 @@ class Tables:
     def task(self, id: str) -> Task:
         row = self.one("SELECT * FROM task WHERE id = ?", id)
         if row is None:
-            raise NotFound(f"There is no task {id!r}.", "`task list` shows what there is.")
+            raise NotFound(f"There is no task {id!r}.", "Run `keepfast task list` to see all tasks.")
         return Task(**read(row))
 
     def tasks(self, where: str = "TRUE", *values: Any) -> list[Task]:
@@ -128,7 +128,7 @@ class Tables:
     def shown_hold(self, task: Task) -> Hold | None:
         """Why nothing goes on, as people are told: a frozen task is paused by a person too, though its run is not over."""
         hold = self.hold(task.id)
-        if hold is not None or task.wanted != FROZEN:
+        if hold is not None or task.request != FROZEN:
             return hold
         row = self.one("SELECT MAX(at) AS at FROM event WHERE task = ? AND type = 'wanted'", task.id)
         since = (row["at"] if row is not None else None) or task.updated_at
@@ -172,6 +172,7 @@ class Tables:
 
     def insert(self, table: str, once: bool = False, **columns: Any) -> None:
         """Make a row; `once`: unless it is there already."""
+        columns = renamed(columns)
         names = ", ".join([f'"{name}"' for name in columns])
         marks = ", ".join("?" * len(columns))
         tail = " ON CONFLICT DO NOTHING" if once else ""
@@ -192,6 +193,7 @@ class Tables:
         self._change("hold", hold, columns)
 
     def _change(self, table: str, id: str | int, columns: dict[str, Any], where: str = "TRUE") -> int:
+        columns = renamed(columns)
         names = ", ".join([f'"{name}" = ?' for name in columns])
         return self.do(f"UPDATE {table} SET {names} WHERE id = ? AND {where}", *_written(table, columns), id)
 
@@ -242,7 +244,7 @@ class Tables:
         """
         row = self.task(task)
         before, hold = self.shown_state(row), self.shown_hold(row)
-        self.change(task, now, wanted=what)
+        self.change(task, now, request=what)
         after = self.shown_state(self.task(task))
         if before.hold and not after.hold and hold is not None:
             self.insert(

@@ -69,7 +69,7 @@ def command(runtime: Runtime, told: Body) -> str:
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return str(error)
-    return f"the command ended with {done.returncode}" if done.returncode else ""
+    return f"the command exited with code {done.returncode}" if done.returncode else ""
 
 
 def webhook(runtime: Runtime, told: Body) -> str:
@@ -134,7 +134,7 @@ def _topic(url: str) -> tuple[str, str]:
 
 def _post(runtime: Runtime, url: str, content: dict[str, Any]) -> str:
     if not url.startswith(("https://", "http://")):
-        return f"{url} is no address"
+        return f"{url} is not a valid address"
     try:
         head = {"Content-Type": "application/json", "User-Agent": "keepfast"}
         request = Request(url, data=json.dumps(content).encode(), headers=head, method="POST")

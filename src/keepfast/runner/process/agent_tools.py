@@ -43,7 +43,7 @@ TOOLS: dict[str, Tool] = {
     "phase_complete": Tool(
         "PHASE_COMPLETE", {"phase": "phase", "evidence": "summary", "files": "files"},
         "Recorded. End your turn now; the phase is verified and reviewed.",
-        _tool("Say that the phase is complete, with evidence.", ["phase"], phase={"type": "integer"}, evidence=WORDS,
+        _tool("Report that the phase is complete, with evidence.", ["phase"], phase={"type": "integer"}, evidence=WORDS,
               files={"type": "array", "items": WORDS}),
     ),
     "ask_user": Tool(
@@ -64,12 +64,12 @@ TOOLS: dict[str, Tool] = {
     "report_error": Tool(
         "ERROR", {"type": "type", "message": "message", "details": "details", "recovery": "recovery"},
         "Recorded. End your turn now.",
-        _tool("Say that something stops you.", ["type", "message"], type={"enum": ["recoverable", "fatal"]}, message=WORDS,
+        _tool("Report an error that stops you.", ["type", "message"], type={"enum": ["recoverable", "fatal"]}, message=WORDS,
               details=WORDS, recovery={"enum": ["pause_and_retry", "checkpoint_and_fail", "notify_user"]}),
     ),
     "report_progress": Tool(
         "PROGRESS", {"step": "step", "percent": "percent", "message": "message"}, "Recorded. Go on.",
-        _tool("Say what you are doing and how far the phase is.", [], step=WORDS, percent={"type": "number"}, message=WORDS),
+        _tool("Report what you are doing and how far the phase is.", [], step=WORDS, percent={"type": "number"}, message=WORDS),
     ),
 }  # fmt: skip
 DEFAULTS = {"DEPENDENCY_REQUEST": {"type": "env_variable"}}

@@ -197,7 +197,7 @@ def driver(agent: Agent, options: Options) -> Driver:
     """The driver that a task's `agent` names. Raises `Usage`."""
     kind = agent.get("kind", "command" if agent.get("command") else "claude")
     if kind not in KINDS:
-        raise Usage(f"There is no kind of agent {kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+        raise Usage(f"Unknown kind of agent: {kind!r}.", f"Choose one of {', '.join(KINDS)}.")
     return KINDS[kind](agent, options)
 
 

@@ -203,7 +203,7 @@ class Output(ABC):
             self._heard(block)
         return "protocol" if found else "log"
 
-    def last_said(self) -> str:
+    def last_message(self) -> str:
         for message in reversed(self.messages):
             if message.role == "assistant" and not message.tool:
                 return message.content[-SAID:]
@@ -428,7 +428,7 @@ class PlainOutput(Output):
     def words(self) -> list[Block | Malformed]:
         return [*self.blocks, *self._reader.peek()]
 
-    def last_said(self) -> str:
+    def last_message(self) -> str:
         """The last lines that came together and are no protocol; if there are none, the last of what was."""
         said = [one for one in self.messages if one.role == "assistant" and one.content.strip()]
         for kind in ("log", "protocol"):

@@ -82,7 +82,7 @@ class Shim:
             signal.signal(number, _nothing)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda number, frame: self._stop("the shim was told to end"))
+        signal.signal(signal.SIGTERM, lambda number, frame: self._stop("the shim was terminated"))
 
     def _spawn(self) -> tuple[int, int]:
         """Start the agent; return the reading ends of its output, or -1 twice if it could not be started."""

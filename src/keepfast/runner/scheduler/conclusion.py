@@ -12,7 +12,7 @@ from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED
-from keepfast.runner.domain.verdict import Seen, Verdict, gate, judge
+from keepfast.runner.domain.verdict import Observations, Verdict, gate, judge
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.output import Output
 from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
@@ -47,7 +47,7 @@ def settle(runtime: Runtime, id: str) -> None:
         return
     output = run_outputs.read(runtime, run)
     # How an agent ends that is told to says nothing of its work.
-    output.close(look.exit_code if run.wanted != verdict.LINGERING else None)
+    output.close(look.exit_code if run.request != verdict.LINGERING else None)
     rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != runtime.boot
     judged = _judge(task, run, look, output)
     step("settle:judged")
@@ -86,9 +86,9 @@ def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
     code = look.exit_code if look.kind == process.OVER else None
     if look.signal is not None:
         code = -look.signal
-    seen = Seen(
+    seen = Observations(
         exit_code=code,
-        wanted="cancel" if task.wanted == "cancel" else run.wanted,
+        stop_reason="cancel" if task.request == "cancel" else run.request,
         blocks=tuple(output.blocks),
         limit=output.limit,
         error=output.error,

@@ -24,7 +24,8 @@ class Lock:
             who = os.pread(self.fd, 32, 0).decode("ascii", "replace").split("\n")[0].strip()
             os.close(self.fd)
             raise Busy(
-                f"A supervisor runs already (process {who or 'unknown'}).", "One is enough; it sees all tasks."
+                f"A supervisor is already running (process {who or 'unknown'}).",
+                "One supervisor is enough for all tasks.",
             ) from None
         self.note("")
 

@@ -20,7 +20,7 @@ from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain.limits import LimitNear
 from keepfast.runner.domain.records import Run
 from keepfast.runner.domain.task import ENDED, LIVE, STARTING, STOPPING
-from keepfast.runner.domain.verdict import LINGERING, has_last_word
+from keepfast.runner.domain.verdict import LINGERING, has_final_block
 from keepfast.runner.domain.waits import Budget, Spent, nudge, used
 from keepfast.runner.process import shims as process
 from keepfast.runner.process.drivers import driver
@@ -121,11 +121,11 @@ class _Observer:
         tables.check_epoch(self.run)
         self._read_transcripts()
         self._tell(now)
-        wanted = self.task.wanted
+        wanted = self.task.request
         if self.stop_at:
             if now - self.stop_at > self.runtime.options.stop_grace + AFTER_GRACE:
                 self.stop_at = now
-                process.wish(self.folder, "kill", self.run.wanted)
+                process.wish(self.folder, "kill", self.run.request)
             return
         if wanted == "freeze":
             self._freeze(now)
@@ -140,7 +140,7 @@ class _Observer:
         elif process.last_wish(self.folder) == "stop":
             self.stop_at = now  # told before we were restarted
         else:
-            if self.run.wanted == "pause":
+            if self.run.request == "pause":
                 self._unpause()
             self._watch(now)
 
@@ -162,7 +162,7 @@ class _Observer:
             os.unlink(f"{self.folder}/pause")
         with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
-            tables.change_run(self.run.id, wanted="", state=LIVE)
+            tables.change_run(self.run.id, request="", state=LIVE)
 
     def _pause(self, now: float, at_once: bool) -> None:
         """At the next tool boundary; after that, or when none comes, by a signal."""
@@ -190,7 +190,7 @@ class _Observer:
             self._log("budget_exceeded", {"what": what})
             self._end("budget", now)
             return
-        mark = nudge(budget, spent, self.task.told)
+        mark = nudge(budget, spent, self.task.budget_mark)
         if mark:
             self._nudge(mark, what)
         said = fullness.act(self.runtime, self.task, self.run, self.output, self.bands)
@@ -213,13 +213,13 @@ class _Observer:
 
     def _is_lingering(self) -> bool:
         """Has the agent said its last word, and is not in the middle of anything?"""
-        return self.output.is_over and has_last_word(self.output.words(), self.run.phase)
+        return self.output.is_over and has_final_block(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
         self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
         with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
-            tables.change(self.task.id, self.runtime.now(), told=mark)
+            tables.change(self.task.id, self.runtime.now(), budget_mark=mark)
             tables.log(self.task.id, self.runtime.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
 
     def _say(self, text: str) -> None:
@@ -233,10 +233,10 @@ class _Observer:
         process.wish(self.folder, "stop", why)
 
     def _want(self, why: str) -> None:
-        if self.run.wanted != why:
+        if self.run.request != why:
             with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
-                tables.change_run(self.run.id, wanted=why, state=STOPPING)
+                tables.change_run(self.run.id, request=why, state=STOPPING)
                 tables.log(self.task.id, self.runtime.now(), "stopping", {"why": why}, self.run.id)
 
     def _tell(self, now: float) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from keepfast.model.age import amount
 from keepfast.runner.actions import checkpoints, finals, restores, run_outputs, vault
 from keepfast.runner.actions import context_use as fullness
 from keepfast.runner.actions.checkpoints import Kept, Noted
 from keepfast.runner.actions.questions import ask, hold_open, tell_progress
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Overtaken, Tables
-from keepfast.runner.domain import prompts as telling
-from keepfast.runner.domain import verdict
+from keepfast.runner.domain import prompts, verdict
 from keepfast.runner.domain.limits import OVERLOAD, LimitHit
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.questions import PENDING
@@ -86,7 +86,7 @@ class Settlement:
         except Overtaken:
             tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
             return
-        goes_on = not self.task.wanted
+        goes_on = not self.task.request
         self._end_run(tables)
         if self.judged.kind == verdict.PAUSED and goes_on:
             return  # whoever paused it has resumed it while the agent was still ending: it begins again at once
@@ -107,9 +107,9 @@ class Settlement:
         seconds = run_outputs.lasted(self.runtime, run, self.look)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
-            exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
+            exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, last_message=output.last_message(),
         )  # fmt: skip
-        if self.task.wanted:
+        if self.task.request:
             tables.want(self.task.id, "", self.now, self.judged.kind, run.id)
         session = output.session or run.session
         tables.change(
@@ -151,7 +151,7 @@ class Settlement:
             tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
         if malformed and any(block.name in QUESTIONS for block in self.judged.blocks):
             refused = "; ".join([f"[{one.name}]: {one.why}" for one in malformed])
-            tables.warn(self.task.id, self.now, f"The agent asked more, in a block that was not understood. {refused}")
+            tables.warn(self.task.id, self.now, f"The agent also sent a block that was not understood. {refused}")
 
     # What follows
 
@@ -170,7 +170,7 @@ class Settlement:
 
     def _over_budget(self, tables: Tables) -> None:
         if self.judged.malformed:
-            tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
+            tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
         self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
         tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
 
@@ -192,12 +192,15 @@ class Settlement:
                 tables,
                 "hold",
                 hold=RATE_LIMIT,
-                why=f"{windows - 1} limits were waited for already",
+                why=f"usage limits already waited for: {windows - 1}",
                 human=1,
                 account=account,
             )
             tables.notify(
-                self.task.id, self.now, "limit", f"{self.task.title} was limited {windows} times; it waits for you."
+                self.task.id,
+                self.now,
+                "limit",
+                f"{self.task.title} reached {amount(windows, 'usage limit')}; it is waiting for you.",
             )
             return
         assert limit.resets_at is not None
@@ -215,12 +218,14 @@ class Settlement:
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
         due = self._order(tables, account) or due
-        tables.notify(self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {moment(due)}.")
+        tables.notify(
+            self.task.id, self.now, "limit", f"{self.task.title} is waiting for a usage limit until {moment(due)}."
+        )
 
     def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
         """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
-        why = f"limited: {limit.raw}"
+        why = f"limit reached: {limit.raw}"
         if limit.scope == OVERLOAD:
             self._back_off(tables, BACKOFF, count, why)
             return
@@ -298,11 +303,11 @@ class Settlement:
         if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
             tables.change(self.task.id, self.now, idle=0)
             if self.judged.malformed:
-                tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
+                tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
             return
         # Nobody need be asked: the agent wants what it has, and would want it for ever.
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
-        self._lead_nowhere(tables, [f"{name} is in your environment already." for name in names])
+        self._lead_nowhere(tables, [f"{name} is already in your environment." for name in names])
 
     def _denied(self, tables: Tables) -> None:
         why = f"The agent {self.judged.reason}."
@@ -313,8 +318,8 @@ class Settlement:
         said = self._corrections()
         if not said:
             said = [
-                "You ended your turn without completing the phase. Go on, or say what stops you.\n"
-                + telling.completion(self.task)
+                "You ended your turn without completing the phase. Continue, or say what stops you.\n"
+                + prompts.completion(self.task)
             ]
         self._lead_nowhere(tables, said)
 
@@ -328,7 +333,7 @@ class Settlement:
         tree = self.taken.tree if self.taken is not None else self.task.tree
         idle = self.task.idle + 1
         attempts = idle + len(self.task.crashes)
-        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=telling.aside("\n\n".join(said)))
+        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=prompts.aside("\n\n".join(said)))
         if attempts < self.runtime.options.max_attempts:
             self._back_off(tables, BACKOFF, attempts, self.judged.reason)
             return
@@ -355,10 +360,10 @@ class Settlement:
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, idle=0)
         if decided.action == "rework":
-            text = telling.rework(self.shown, task.reworks + 1, most)
+            text = prompts.rework(self.shown, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
-            marked = vault.mark(self.runtime, telling.next_phase(task, task.phase + 1))
+            marked = vault.mark(self.runtime, prompts.next_phase(task, task.phase + 1))
             text = vault.keep(tables, task.id, marked, self.now)
             self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, step="", fraction=0.0, next_prompt=text)
         elif decided.action == "finish":

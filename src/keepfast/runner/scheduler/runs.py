@@ -11,7 +11,7 @@ from keepfast.model.steps import step
 from keepfast.runner.actions import checkpoints, vault
 from keepfast.runner.actions.seals import opened
 from keepfast.runner.db.tables import Overtaken
-from keepfast.runner.domain import prompts as telling
+from keepfast.runner.domain import prompts
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import STARTING
 from keepfast.runner.process import shims as process
@@ -53,7 +53,7 @@ def spawn(runtime: Runtime, id: str) -> None:
         how = driver(vault.open_agent(runtime, task), runtime.options)
         secrets, known = opened(runtime, task), vault.values(runtime, task)
         prompt = vault.reveal(runtime, task.id, run.prompt)
-        given = vault.reveal(runtime, task.id, telling.given(task, run.prompt))
+        given = vault.reveal(runtime, task.id, prompts.standard_input(task, run.prompt))
     except KeepfastError as error:
         if vault.why_away(runtime, task):
             raise
@@ -92,7 +92,7 @@ def missing(task: Task) -> str:
     if not os.path.isdir(task.workspace):
         return f"Workspace validation failed: there is no folder {task.workspace}."
     if _is_full(task.workspace):
-        return f"No space left on the disk of {task.workspace}: make room there, then resume the task."
+        return f"No space left on the disk of {task.workspace}: free some space, then resume the task."
     return ""
 
 

@@ -121,15 +121,15 @@ class Background:
             except Busy as error:
                 if str(error) != told:
                     told = str(error)
-                    self.say(f"{told} Tasks are run here when it ends.")
+                    self.say(f"{told} This process runs tasks when it ends.")
                 self.stop.wait(AGAIN)
             except KeepfastError as error:
                 self.error = error
-                self.say(f"Tasks are not run here: {error}")
+                self.say(f"This process does not run tasks: {error}")
                 return
 
     def _say_here(self) -> None:
-        self.say("Tasks are run here now.")
+        self.say("This process runs tasks now.")
 
 
 def _workflows(runtime: Runtime, durable: bool) -> Workflows:

@@ -60,7 +60,9 @@ class Supervisor:
             self.reconcile()
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
-                    raise Unreachable("The task database was moved or deleted.", "Stop, and run `keepfast rebuild`.")
+                    raise Unreachable(
+                        "The task database was moved or deleted.", "Stop the supervisor and run `keepfast rebuild`."
+                    )
                 try:
                     self.claim.check()
                     if monotonic() - self._reconciled >= self.runtime.options.reconcile:
@@ -183,7 +185,7 @@ class Supervisor:
             if tables.run(run.id).state == ENDED:
                 return
             tables.change_run(run.id, state=ENDED, outcome="host_lost", reason=why, ended_at=now)
-            if task.wanted:
+            if task.request:
                 tables.want(task.id, "", now, "host_lost", run.id)
             tables.change(task.id, now, epoch=task.epoch + 1)
             tables.move(task.id, "hold", now, trigger="host_lost", hold=HOST_LOST, run=run.id, why=why, human=1)

@@ -12,8 +12,7 @@ from keepfast.runner.actions.memory import Memory
 from keepfast.runner.actions.questions import hold_open
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Tables
-from keepfast.runner.domain import prompts as telling
-from keepfast.runner.domain import questions
+from keepfast.runner.domain import prompts, questions
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
 from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, backoff, stagger, used
@@ -206,7 +205,7 @@ class Turns:
         # A session that goes on has what was delivered in its history.
         earlier = [one for one in known if one.delivered and not memory.resumes]
         left = last.left if last is not None and last.outcome != "phase" else []
-        prompt = telling.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
+        prompt = prompts.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
         for one in answers:
             changes.deliver(tables, one.id, run)
         # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
