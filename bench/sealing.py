@@ -18,7 +18,7 @@ from keepfast.app.checkpoint import Engine
 from keepfast.app.wiring import build
 from keepfast.model.event import Event
 from keepfast.settings import Settings
-from keepfast.store.save import LARGE
+from keepfast.store.save import CHUNKED_FROM_BYTES
 from keepfast.workspace import reader as read
 from keepfast.workspace import secret_check as judge
 
@@ -124,7 +124,7 @@ def mistakes(tree: Path) -> str:
                 continue
             count += 1
             size = path.stat().st_size
-            content = path.read_bytes() if size <= LARGE else None
+            content = path.read_bytes() if size <= CHUNKED_FROM_BYTES else None
             sealed += judge.is_secret(bytes(path.relative_to(tree)), content)
     return f"{sealed:,} of {count:,} ({100 * sealed / max(count, 1):.2f} %)"
 
@@ -135,7 +135,7 @@ def sealing_speed() -> float:
     with tempfile.TemporaryDirectory() as folder:
         repository = create_store(folder + "/store", durable=False)
         content = os.urandom(64 << 20)
-        took = timed(lambda: repository.contents.sealer().parts(io.BytesIO(content).read, lambda *_: None))
+        took = timed(lambda: repository.contents.sealer().seal_stream(io.BytesIO(content).read, lambda *_: None))
         repository.close()
     return len(content) / took / 1e6
 

@@ -11,7 +11,8 @@ from typing import Any
 import click
 import pytest
 
-from keepfast.cli.root import TABLE, root
+import reference_tables
+from keepfast.cli.root import root
 from keepfast.model import errors
 from tests.equipment.box import SOURCE, Box
 
@@ -24,77 +25,10 @@ MAGIC = "store"  # `holdfast store` is the first line of a store's format file
 # docs/commands.md
 
 
-def every_command() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(root, info_name="keepfast")
-    for name in TABLE:
-        command = root.get_command(context, name)
-        assert command is not None
-        yield name, command
-        if isinstance(command, click.Group):
-            for inner, subcommand in command.commands.items():
-                yield f"{name} {inner}", subcommand
-
-
-def flags(command: click.Command) -> list[click.Option]:
-    return [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
-
-
-def spelled(option: click.Option) -> str:
-    value = "" if option.is_flag else f" {option.make_metavar(click.Context(root))}".replace("|", "\\|")
-    return ", ".join([f"`{name}{value}`" for name in option.opts])
-
-
-def table(head: str, rows: list[str]) -> str:
-    return "\n".join([head, re.sub(r"[^|]+", "---", head), *rows])
-
-
-def options_table() -> str:
-    return table("| option | meaning |", [f"| {spelled(one)} | {one.help} |" for one in flags(root) if one.help])
-
-
-def commands_table() -> str:
-    rows = []
-    for name, command in every_command():
-        if (isinstance(command, click.Group) and name == "config") or command.hidden:
-            continue
-        arguments = [
-            argument.make_metavar(click.Context(command))
-            for argument in command.params
-            if isinstance(argument, click.Argument)
-        ]
-        words = " ".join(["keepfast", name, *arguments]).replace("|", "\\|")
-        text = TABLE[name].help if name in TABLE else command.get_short_help_str(200)
-        listed = ", ".join([spelled(option) for option in flags(command) if option.name != "as_json"])
-        rows.append(f"| `{words}` | {text} | {listed} |")
-    return table("| command | what it does | options |", [row.replace("  ", " ") for row in rows])
-
-
-def exit_codes_table() -> str:
-    found = {0: [("", "done, or nothing to do")], 130: [("", "interrupted by Ctrl-C")]}
-    for value in vars(errors).values():
-        if isinstance(value, type) and issubclass(value, errors.KeepfastError) and value is not errors.KeepfastError:
-            meaning = (value.__doc__ or "").split("\n")[0].rstrip(".")
-            found.setdefault(value.exit_code, []).append((value.kind, meaning))
-    rows = []
-    for code in sorted(found):
-        kinds = ", ".join([f"`{kind}`" for kind, _ in found[code] if kind])
-        rows.append(f"| {code} | {kinds} | {'; '.join([meaning for _, meaning in found[code]])} |")
-    return table("| code | `kind` in JSON | meaning |", rows)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"), [("options", options_table), ("commands", commands_table), ("exit codes", exit_codes_table)]
-)
-def test_the_tables_of_commands_say_what_the_code_does(name: str, content: Any) -> None:
-    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+def test_the_tables_of_commands_say_what_the_code_does() -> None:
     text = COMMANDS.read_text()
-    before, rest = text.split(begin)
-    written, after = rest.split(end)
-    if os.environ.get("KEEPFAST_DOCS") == "write":
-        written = content() + "\n"
-        COMMANDS.write_text(before + begin + written + end + after)
 
-    assert written == content() + "\n"
+    assert text == reference_tables.with_tables("commands.md", text)
 
 
 # Every command line in docs and in our own sentences
@@ -115,12 +49,13 @@ def spoken_of() -> list[tuple[str, str]]:
 
 
 def known_flags(command: click.Command) -> set[str]:
-    names = {name for option in [*flags(command), *flags(root)] for name in [*option.opts, *option.secondary_opts]}
+    options = [*reference_tables.visible_options(command), *reference_tables.visible_options(root)]
+    names = {name for option in options for name in [*option.opts, *option.secondary_opts]}
     return names | {"--help", "-h"}
 
 
 def test_every_command_and_flag_that_we_speak_of_exists() -> None:
-    commands = dict(every_command())
+    commands = dict(reference_tables.every_command())
     lines = spoken_of()
     unknown = []
     for where, line in lines:
@@ -128,7 +63,7 @@ def test_every_command_and_flag_that_we_speak_of_exists() -> None:
         while words and words[0].startswith("-"):
             if words[0] not in known_flags(root):
                 unknown.append((where, line))
-            option = next((one for one in flags(root) if words[0] in one.opts), None)
+            option = next((one for one in reference_tables.visible_options(root) if words[0] in one.opts), None)
             words = words[2:] if option is not None and not option.is_flag else words[1:]
         if not words or not re.fullmatch(r"[a-z]+", words[0]):
             continue
@@ -144,6 +79,39 @@ def test_every_command_and_flag_that_we_speak_of_exists() -> None:
 
     assert len(lines) > 40
     assert unknown == []
+
+
+# Links and paths
+
+
+def slug(heading: str) -> str:
+    """The anchor that a heading has on GitHub."""
+    return re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).strip().lower()).replace(" ", "-")
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), REPOSITORY / "bench/README.md"]
+    broken = []
+    for page in pages:
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target, _, anchor in re.findall(r"\]\(((?!https?:)[^)#\s]*)(#([^)\s]+))?\)", text):
+            path = page.parent / target if target else page
+            headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE) if path.suffix == ".md" else []
+            if not path.exists() or (anchor and anchor not in map(slug, headings)):
+                broken.append((page.name, f"{target}#{anchor}"))
+
+    assert broken == []
+
+
+def test_every_file_of_the_sources_that_a_page_names_is_there() -> None:
+    pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
+    missing = []
+    for page in [page for page in pages if page.name != "CHANGELOG.md"]:
+        for path in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|c))`", page.read_text()):
+            if not any((place / path).exists() for place in (REPOSITORY, REPOSITORY / "src/keepfast")):
+                missing.append((page.name, path))
+
+    assert missing == []
 
 
 # docs/json.md

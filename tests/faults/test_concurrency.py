@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 
-from keepfast.store.maintenance.compaction import Compacting
+from keepfast.store.maintenance.compaction import Compactor
 from keepfast.store.maintenance.space import compact, forget
 from keepfast.store.maintenance.verify import verify
 from keepfast.store.rows import Location, Query
@@ -210,7 +210,7 @@ def test_a_pack_that_comes_while_compaction_counts_is_left_for_another_time(
 ) -> None:
     """Saves end between the list of packs and that of what lies in them."""
     engine = open_engine(crowd.store)
-    repository, waste = engine.repository(), Compacting._waste
+    repository, waste = engine.repository(), Compactor._measure_packs
     packs = repository.ledger.packs
     saved: list[Any] = []
 
@@ -223,12 +223,12 @@ def test_a_pack_that_comes_while_compaction_counts_is_left_for_another_time(
             other.close()
         return found
 
-    def count(compacting: Compacting) -> Any:
+    def count(compacting: Compactor) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(repository.ledger, "packs", packs_and_then_a_save)
             return waste(compacting)
 
-    monkeypatch.setattr(Compacting, "_waste", count)
+    monkeypatch.setattr(Compactor, "_measure_packs", count)
     compact(repository, str(crowd.store), everything=True)
     _, row = engine.root(str(crowd.root).encode())
 

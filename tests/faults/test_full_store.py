@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from keepfast.store.reserve import needed
+from keepfast.store.reserve import reserve_size
 from tests.equipment.box import SOURCE, Box, Result
 
 from .disks import formatted, needs, tmpfs
@@ -118,7 +118,7 @@ def test_the_older_half_of_a_full_store_goes_and_so_does_its_space(
     desk = Desk(folder, disk)
     last = desk.fill(files, size)
     desk.stuff()
-    assert (desk.store / "reserve").stat().st_size >= needed(str(desk.store))
+    assert (desk.store / "reserve").stat().st_size >= reserve_size(str(desk.store))
     half = last // 2
 
     done = desk.run("forget", "-y", "--json", *[f"v{version}" for version in range(1, half + 1)])
@@ -132,7 +132,7 @@ def test_the_older_half_of_a_full_store_goes_and_so_does_its_space(
     assert desk.run("forget", "-y", *[f"v{version}" for version in desk.versions() - {last}]).code == 0
     assert desk.run("compact").code == 0
     assert desk.versions() == {last}
-    assert (desk.store / "reserve").stat().st_size >= needed(str(desk.store))
+    assert (desk.store / "reserve").stat().st_size >= reserve_size(str(desk.store))
     (desk.disk / "other").unlink()
     desk.save()
     desk.look()
@@ -181,7 +181,7 @@ def test_the_reserve_is_renewed_before_a_save_takes_room(folder: Path) -> None:
         desk.save()
         (desk.store / "reserve").unlink()
         desk.save()
-        assert (desk.store / "reserve").stat().st_size >= needed(str(desk.store))
+        assert (desk.store / "reserve").stat().st_size >= reserve_size(str(desk.store))
 
         (desk.store / "reserve").unlink()
         desk.stuff()
@@ -370,7 +370,7 @@ def test_whatever_is_tried_on_a_full_disk_changes_nothing_or_all_of_it(folder: P
 def test_one_who_gives_space_back_has_the_reserve_for_himself(folder: Path) -> None:
     """A save that comes meanwhile must not take the room that the reserve has just made."""
     from keepfast.model.errors import DiskFull
-    from keepfast.store.reserve import renew, with_reserve
+    from keepfast.store.reserve import ensure_reserve, with_reserve
 
     desk = Desk(folder, folder / "disk")
     desk.save()
@@ -381,12 +381,12 @@ def test_one_who_gives_space_back_has_the_reserve_for_himself(folder: Path) -> N
         if len(calls) == 1:
             raise DiskFull("full")
         with pytest.raises(DiskFull):
-            renew(str(desk.store))
+            ensure_reserve(str(desk.store))
 
     with_reserve(str(desk.store), "Testing", work)
 
     assert calls == [True, False]
-    assert (desk.store / "reserve").stat().st_size >= needed(str(desk.store))
+    assert (desk.store / "reserve").stat().st_size >= reserve_size(str(desk.store))
 
 
 @needs_strace

@@ -12,7 +12,7 @@ import pytest
 
 from keepfast.model.errors import DiskFull, Failed
 from keepfast.store import reserve
-from keepfast.store.reserve import MOST, PART, make_reserve, needed, renew, with_reserve
+from keepfast.store.reserve import MOST, PART, ensure_reserve, reserve_size, try_ensure_reserve, with_reserve
 
 from .disks import needs, tmpfs
 
@@ -42,34 +42,34 @@ def somebody_else(store: Path) -> Iterator[None]:
 
 
 def test_it_is_as_large_as_the_ledger_and_more(store: Path) -> None:
-    assert needed(str(store)) == PART
+    assert reserve_size(str(store)) == PART
     for length, parts in ((1, 2), (PART, 2), (PART + 1, 3), (1 << 40, MOST // PART)):
-        assert needed(with_ledger(store, length)) == parts * PART
+        assert reserve_size(with_ledger(store, length)) == parts * PART
 
 
 def test_it_grows_with_the_ledger_and_is_really_there(store: Path) -> None:
-    renew(str(store))
+    ensure_reserve(str(store))
     assert size(store) == PART
-    renew(with_ledger(store, PART))
+    ensure_reserve(with_ledger(store, PART))
     assert size(store) == 2 * PART
     assert (store / "reserve").stat().st_blocks * 512 >= 2 * PART
-    renew(with_ledger(store, 0))
+    ensure_reserve(with_ledger(store, 0))
     assert size(store) == 2 * PART
 
 
 def test_while_somebody_uses_it_nobody_makes_one(store: Path) -> None:
     with somebody_else(store):
         with pytest.raises(DiskFull):
-            renew(str(store))
-        make_reserve(str(store))
+            ensure_reserve(str(store))
+        try_ensure_reserve(str(store))
         assert not (store / "reserve").exists()
-    renew(str(store))
+    ensure_reserve(str(store))
     with somebody_else(store):
-        renew(str(store))  # there is nothing to do
+        ensure_reserve(str(store))  # there is nothing to do
 
 
 def test_while_somebody_uses_it_nobody_else_does(store: Path) -> None:
-    renew(str(store))
+    ensure_reserve(str(store))
     calls = 0
 
     def work() -> None:
@@ -89,7 +89,7 @@ def test_while_somebody_uses_it_nobody_else_does(store: Path) -> None:
 )
 @pytest.mark.parametrize("again", [True, False])
 def test_with_it_what_a_full_disk_stopped_is_done_once_more(store: Path, error: Exception, again: bool) -> None:
-    renew(str(store))
+    ensure_reserve(str(store))
     for name in ("search.db", "search.db-journal", "ledger.db"):
         (store / name).touch()
     seen: list[set[str]] = []
@@ -111,7 +111,7 @@ def test_with_it_what_a_full_disk_stopped_is_done_once_more(store: Path, error: 
 
 @pytest.mark.parametrize(("error", "told"), [(OSError(5, "Input/output error"), Failed), (Failed("no"), Failed)])
 def test_other_errors_do_not_use_it_up(store: Path, error: Exception, told: type[Exception]) -> None:
-    renew(str(store))
+    ensure_reserve(str(store))
     (store / "search.db").touch()
     calls = 0
 
@@ -145,7 +145,7 @@ def test_a_link_in_its_place_makes_no_file_elsewhere(store: Path, tmp_path: Path
     (store / "reserve").symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(Failed):
-        renew(str(store))
+        ensure_reserve(str(store))
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -163,11 +163,11 @@ def test_where_there_is_no_room_for_all_of_it_nothing_of_it_stays_taken(
         free = os.statvfs(disk).f_bfree
 
         with pytest.raises(DiskFull):
-            renew(str(disk))
+            ensure_reserve(str(disk))
 
         assert size(disk) == 0
         assert os.statvfs(disk).f_bfree == free
-        make_reserve(str(disk))
+        try_ensure_reserve(str(disk))
         assert size(disk) == 0
 
         calls = iter([DiskFull("full"), None])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from keepfast.store.save import MANY_ROWS
+from keepfast.store.save import SYNC_IN_BACKGROUND_ROWS
 
 SLOTS = 5
 LARGE, BALLAST, MANY = "large", "ballast", "many"
@@ -27,7 +27,7 @@ def contents(number: int, extra: str = "") -> dict[str, bytes]:
     if extra == BALLAST:
         files["ballast.bin"] = Random(number).randbytes(50_000 * (1 + number % 12))
     if extra == MANY:
-        files |= {f"many/{one}.txt": f"{one} of state {number}\n".encode() for one in range(MANY_ROWS)}
+        files |= {f"many/{one}.txt": f"{one} of state {number}\n".encode() for one in range(SYNC_IN_BACKGROUND_ROWS)}
     return files
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from keepfast.present.terminal import Paint, harmless
-from keepfast.store.save import Replaced
+from keepfast.store.save import ReplacedRows
 from tests.equipment.box import Box
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\r\x08\x9b31m\x7f\u202ecod\u2066\u200b\u2028z"
@@ -69,7 +69,7 @@ def crafted(box: Box) -> None:
         "notices": [EVIL], "key_points": [EVIL], "active_files": [EVIL], "tokens_used": 1, "token_budget": 2,
         "notes": {"task": EVIL, "next_steps": [EVIL], "decisions": [EVIL], "blockers": [EVIL]},
     }  # fmt: skip
-    saving.finish(said, [], Replaced())
+    saving.finish(said, [], ReplacedRows())
     engine.close()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
 
-from keepfast.model.schema import ALIASES, CHOICE, TABLE, Setting
-from keepfast.model.setting_values import limits, shown
+import reference_tables
+from keepfast.model.schema import ALIASES, TABLE
 from keepfast.settings import Settings, load
 
 REPOSITORY = Path(__file__).parents[2]
@@ -18,45 +17,10 @@ PAGE = REPOSITORY / "docs/settings.md"
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.json"))
 
 
-def given(key: str, setting: Setting) -> str:
-    if setting.kind == CHOICE:
-        return ", ".join([f"`{choice}`" for choice in setting.allowed or ()])
-    return setting.kind + (f", {limits(key)}" if setting.allowed else "")
-
-
-def tighter(key: str, setting: Setting) -> str:
-    rule = setting.tighter
-    if isinstance(rule, tuple):
-        return " → ".join([f"`{shown(key, choice)}`" for choice in rule])
-    return rule or ("" if setting.from_environment else "*your file only*")
-
-
-def default(key: str, setting: Setting) -> str:
-    text = shown(key, setting.default)
-    if isinstance(setting.default, list) and len(setting.default) > 3:
-        text = ", ".join(setting.default[:3]) + f", … ({len(setting.default)} in all)"
-    return f"`{text}`" if text else "empty"
-
-
-def settings_table() -> str:
-    rows = [
-        f"| `{key}` | {setting.meaning} | {given(key, setting)} | {default(key, setting)} | {tighter(key, setting)} |"
-        for key, setting in TABLE.items()
-    ]
-    return (
-        "\n".join(["| setting | meaning | what it may be | default | tighter |", "|---|---|---|---|---|", *rows]) + "\n"
-    )
-
-
 def test_the_table_says_what_the_schema_says() -> None:
     text = PAGE.read_text()
-    before, rest = text.split("<!-- begin settings -->\n")
-    written, after = rest.split("<!-- end settings -->")
-    if os.environ.get("KEEPFAST_DOCS") == "write":
-        written = settings_table()
-        PAGE.write_text(before + "<!-- begin settings -->\n" + written + "<!-- end settings -->" + after)
 
-    assert written == settings_table()
+    assert text == reference_tables.with_tables("settings.md", text)
 
 
 def test_every_short_name_is_on_the_page() -> None:

@@ -10,7 +10,7 @@ from types import TracebackType
 from keepfast.model.entry import FILE, GONE, LEFT_OUT, SEALED, Entry
 from keepfast.model.errors import Damaged
 from keepfast.model.steps import step
-from keepfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, Query, WorkspaceRow
+from keepfast.store.rows import SAFETY_TRIGGERS, CheckpointRow, Location, PackRow, Query, WorkspaceRow
 
 Interval = tuple[int, int | None, Entry]
 
@@ -170,7 +170,7 @@ class MemoryLedger:
         blobs = self._tables().blobs
         return {digest: blobs[digest] for digest in digests if digest in blobs}
 
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+    def existing_digests(self, digests: Sequence[bytes]) -> set[bytes]:
         return set(digests) & self._tables().blobs.keys()
 
     def locations(self) -> Iterator[tuple[bytes, Location]]:
@@ -179,13 +179,13 @@ class MemoryLedger:
     def packs(self) -> list[PackRow]:
         return [PackRow(name, size) for name, size in self._tables().packs.items()]
 
-    def wanted(self) -> set[bytes]:
-        nodes, kept = self._tables().nodes, self._tables().kept
+    def needed_contents(self) -> set[bytes]:
+        nodes, kept = self._tables().nodes, self._tables().attachments
         files = {row.content for known in nodes.values() for _, _, row in known if row.kind == FILE}
         return files.union(*kept.values())
 
-    def kept(self, workspace: str) -> dict[int, list[bytes]]:
-        kept = self._tables().kept
+    def attachments(self, workspace: str) -> dict[int, list[bytes]]:
+        kept = self._tables().attachments
         return {version: list(ids) for (owner, version), ids in kept.items() if owner == workspace}
 
     def meta(self, key: str) -> str | None:
@@ -273,12 +273,12 @@ class MemoryTransaction:
         version: int,
         rows: Iterable[Entry],
         whole: bool = False,
-        known: Container[bytes] | None = None,
+        existing_paths: Container[bytes] | None = None,
     ) -> None:
         nodes, rows = self._tables.nodes, list(rows)
         ended = [key for key in nodes if key[0] == workspace]
         if not whole:
-            ended = [(workspace, row.path) for row in rows if known is None or row.path in known]
+            ended = [(workspace, row.path) for row in rows if existing_paths is None or row.path in existing_paths]
         for key in ended:
             intervals = nodes.get(key, ())
             if intervals and intervals[-1][1] is None:
@@ -308,17 +308,17 @@ class MemoryTransaction:
         tables.workspaces.pop(workspace, None)
         tables.checkpoints = {key: row for key, row in tables.checkpoints.items() if key[0] != workspace}
         tables.nodes = {key: rows for key, rows in tables.nodes.items() if key[0] != workspace}
-        tables.kept = {key: ids for key, ids in tables.kept.items() if key[0] != workspace}
+        tables.attachments = {key: ids for key, ids in tables.attachments.items() if key[0] != workspace}
         tables.meta.pop(f"base {workspace}", None)
 
     def set_meta(self, key: str, value: str) -> None:
         self._tables.meta[key] = value
 
-    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
+    def set_attachments(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
         if ids:
-            self._tables.kept[workspace, version] = tuple(ids)
+            self._tables.attachments[workspace, version] = tuple(ids)
         else:
-            self._tables.kept.pop((workspace, version), None)
+            self._tables.attachments.pop((workspace, version), None)
 
 
 class _Tables:
@@ -326,7 +326,7 @@ class _Tables:
 
     def __init__(self) -> None:
         self.meta: dict[str, str] = {}
-        self.kept: dict[tuple[str, int], tuple[bytes, ...]] = {}
+        self.attachments: dict[tuple[str, int], tuple[bytes, ...]] = {}
         self.workspaces: dict[str, WorkspaceRow] = {}
         self.checkpoints: dict[tuple[str, int], CheckpointRow] = {}
         self.nodes: dict[tuple[str, bytes], tuple[Interval, ...]] = {}
@@ -357,5 +357,5 @@ def _answers(row: CheckpointRow, query: Query) -> bool:
         and (not query.before or row.version < query.before)
         and (not query.created_until or row.created_at <= query.created_until)
         and (bool(query.forgotten) or not row.forgotten)
-        and (query.safety or row.trigger not in SAFETY)
+        and (query.safety or row.trigger not in SAFETY_TRIGGERS)
     )

@@ -13,10 +13,10 @@ import pytest
 from keepfast.fsutil import threads as together
 from keepfast.model.errors import Damaged
 from keepfast.store import bulk_read as reading
-from keepfast.store.bulk_read import hand_over
+from keepfast.store.bulk_read import read_many
 from keepfast.store.digest import digest
 from keepfast.store.factory import create_store
-from keepfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, beginning, compress
+from keepfast.store.packs import RAW, ZLIB, ZSTD, PackWriter, compress, decompress_prefix
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT
 
@@ -66,10 +66,10 @@ def test_every_content_comes_once_and_whole(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, enough: int, order: str, how: str
 ) -> None:
     if how == "one pack open":
-        monkeypatch.setattr(reading, "MOST_OPEN", 1)
-    monkeypatch.setattr(reading, "FIRST", first)
-    monkeypatch.setattr(reading, "ASKED", asked)
-    monkeypatch.setattr(reading, "ENOUGH", enough)
+        monkeypatch.setattr(reading, "OPEN_PACKS", 1)
+    monkeypatch.setattr(reading, "FIRST_LOOKUP", first)
+    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", asked)
+    monkeypatch.setattr(reading, "ENOUGH_BYTES", enough)
     wanted = list(CONTENTS)
     if order == "shuffled":
         random.Random(1).shuffle(wanted)
@@ -77,7 +77,7 @@ def test_every_content_comes_once_and_whole(
         wanted = random.Random(2).choices(CONTENTS, k=500)
     taken = Taken()
 
-    assert hand_over(repository, [digest(content) for content in wanted], taken, how != "plain") == []
+    assert read_many(repository, [digest(content) for content in wanted], taken, how != "plain") == []
 
     assert taken.contents == {number: [content] for number, content in enumerate(wanted)}
 
@@ -85,14 +85,14 @@ def test_every_content_comes_once_and_whole(
 def test_a_frame_of_which_little_is_wanted_at_a_time_is_unpacked_once(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FIRST", 10)
-    monkeypatch.setattr(reading, "ASKED", 10)
+    monkeypatch.setattr(reading, "FIRST_LOOKUP", 10)
+    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", 10)
     wanted = list(CONTENTS)
     random.Random(1).shuffle(wanted)
     keys = [digest(content) for content in wanted]
     handed: list[int] = []
 
-    hand_over(repository, keys, lambda frame, parts: handed.append(len(parts)))
+    read_many(repository, keys, lambda frame, parts: handed.append(len(parts)))
 
     places = repository.ledger.locate(keys).values()
     assert len(handed) == len({(place.pack, place.frame) for place in places}) > 8
@@ -100,13 +100,13 @@ def test_a_frame_of_which_little_is_wanted_at_a_time_is_unpacked_once(
 
 
 def test_what_comes_in_parts_is_named_and_left(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "FIRST", 2)
+    monkeypatch.setattr(reading, "FIRST_LOOKUP", 2)
     lists = [digest(CONTENTS[0][:9]), digest(CONTENTS[170][:9])]
     taken = Taken()
 
     keys = [lists[0], *map(digest, CONTENTS), lists[1]]
 
-    assert hand_over(repository, keys, taken) == [0, len(keys) - 1]
+    assert read_many(repository, keys, taken) == [0, len(keys) - 1]
     assert sorted(taken.contents) == list(range(1, len(keys) - 1))
 
 
@@ -117,25 +117,25 @@ def test_where_no_thread_can_be_had_one_does_it_all(repository: Repository, monk
     monkeypatch.setattr(together, "start_new_thread", refuse)
     taken = Taken()
 
-    hand_over(repository, [digest(content) for content in CONTENTS], taken)
+    read_many(repository, [digest(content) for content in CONTENTS], taken)
 
     assert len(taken.contents) == len(CONTENTS) and taken.threads == {get_ident()}
 
 
 def test_nothing_is_nothing(repository: Repository) -> None:
     taken = Taken()
-    assert hand_over(repository, [], taken) == [] and not taken.contents
+    assert read_many(repository, [], taken) == [] and not taken.contents
 
 
 @pytest.mark.parametrize("at", [0, 100, 299])
 def test_a_content_that_is_not_there_is_named(repository: Repository, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    monkeypatch.setattr(reading, "FIRST", 40)
-    monkeypatch.setattr(reading, "ASKED", 40)
+    monkeypatch.setattr(reading, "FIRST_LOOKUP", 40)
+    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", 40)
     keys = [digest(content) for content in CONTENTS]
     keys[at] = digest(b"nobody has this")
 
     with pytest.raises(Damaged, match=keys[at].hex()):
-        hand_over(repository, keys, Taken())
+        read_many(repository, keys, Taken())
 
 
 def test_what_goes_wrong_in_either_thread_ends_both(repository: Repository) -> None:
@@ -146,7 +146,7 @@ def test_what_goes_wrong_in_either_thread_ends_both(repository: Repository) -> N
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        hand_over(repository, [digest(content) for content in CONTENTS], take)
+        read_many(repository, [digest(content) for content in CONTENTS], take)
 
     assert 0 < len(seen) < len(CONTENTS)
 
@@ -160,7 +160,7 @@ def test_a_frame_that_says_something_else_is_refused(repository: Repository) -> 
     path.write_bytes(data)
 
     with pytest.raises(Damaged):
-        hand_over(repository, [digest(content) for content in CONTENTS], Taken())
+        read_many(repository, [digest(content) for content in CONTENTS], Taken())
 
 
 @pytest.mark.parametrize("codec", [ZSTD, ZLIB, RAW])
@@ -170,8 +170,8 @@ def test_of_a_frame_no_more_is_unpacked_than_is_wanted(codec: int) -> None:
 
     assert stored[0] == codec
     for most in (1, 1000, len(raw)):
-        assert beginning(stored, most)[:most] == raw[:most]
-    assert codec == RAW or len(beginning(stored, 1000)) == 1000
+        assert decompress_prefix(stored, most)[:most] == raw[:most]
+    assert codec == RAW or len(decompress_prefix(stored, 1000)) == 1000
 
 
 def test_an_empty_content_comes_too(repository: Repository) -> None:
@@ -183,15 +183,15 @@ def test_an_empty_content_comes_too(repository: Repository) -> None:
         writer.finish()
     taken = Taken()
 
-    hand_over(repository, [digest(b"")], taken)
+    read_many(repository, [digest(b"")], taken)
 
     assert taken.contents == {0: [b""]}
 
 
 def test_of_a_frame_of_tiny_contents_not_all_are_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame holds a hundred thousand of them; their places would take more memory than the plan of a restore."""
-    monkeypatch.setattr(reading, "MOST_WAITING", 300)
-    monkeypatch.setattr(reading, "ASKED", 200)
+    monkeypatch.setattr(reading, "WAITING_CONTENTS", 300)
+    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", 200)
     made = create_store(str(tmp_path / "store"), durable=False)
     contents = [b"%06d\n" % number for number in range(4000)]
     writer = PackWriter(made.blobs)
@@ -208,8 +208,8 @@ def test_of_a_frame_of_tiny_contents_not_all_are_held_at_once(tmp_path: Path, mo
         most.append(len(parts))
         taken(frame, parts)
 
-    assert hand_over(made, [digest(content) for content in contents], take) == []
+    assert read_many(made, [digest(content) for content in contents], take) == []
 
     assert taken.contents == {number: [content] for number, content in enumerate(contents)}
-    assert max(most) < 300 + reading.FIRST + 200
+    assert max(most) < 300 + reading.FIRST_LOOKUP + 200
     made.close()

@@ -14,7 +14,13 @@ from keepfast.agents.claude.sessions import forked, last_message
 from keepfast.app.conversation import Conversing
 from keepfast.model.errors import NotFound, WrongKey
 from keepfast.model.event import Outcome
-from keepfast.store.conversations import GROUP, MOST, PART, checked, load
+from keepfast.store.conversations import (
+    LONGEST_TRANSCRIPT,
+    PART,
+    PARTS_PER_LIST,
+    conversation_from_json,
+    load_transcript,
+)
 from keepfast.store.maintenance.space import compact, forget
 from keepfast.store.maintenance.verify import verify
 from keepfast.store.rows import LIST
@@ -61,9 +67,9 @@ def told(saver: Saver, outcome: Outcome) -> dict[str, Any]:
 
 
 def content(saver: Saver, kept: dict[str, Any]) -> bytes:
-    found = checked({"session": "", **kept})
+    found = conversation_from_json({"session": "", **kept})
     assert found is not None
-    return b"".join(load(saver._read(), found.transcript))
+    return b"".join(load_transcript(saver._read(), found.transcript))
 
 
 def packs(saver: Saver) -> int:
@@ -150,7 +156,7 @@ def test_a_shorter_transcript_is_stored_anew(saver: Saver, transcript: Path) -> 
 
 
 def test_many_turns_are_told_by_few_ids(saver: Saver, transcript: Path) -> None:
-    turns = 2 * GROUP + 3
+    turns = 2 * PARTS_PER_LIST + 3
     kept: dict[str, Any] = {}
     for number in range(turns):
         with open(transcript, "a") as file:
@@ -159,7 +165,7 @@ def test_many_turns_are_told_by_few_ids(saver: Saver, transcript: Path) -> None:
 
     names, kind = saver._read().contents.blob(bytes.fromhex(kept["content"]))
     assert kind == LIST
-    assert len(names) // 32 < turns - GROUP + 3
+    assert len(names) // 32 < turns - PARTS_PER_LIST + 3
     assert content(saver, kept) == transcript.read_bytes()
 
 
@@ -200,7 +206,7 @@ def test_an_odd_transcript_is_at_most_a_notice(saver: Saver, transcript: Path, o
         transcript.touch(0)
     elif odd == "huge":
         with open(transcript, "wb") as file:
-            file.truncate(MOST + 1)
+            file.truncate(LONGEST_TRANSCRIPT + 1)
     elif odd == "NUL":
         transcript.write_bytes(b"\0" * 5000 + b"\n")
     elif odd == "relative":
@@ -246,7 +252,7 @@ def test_a_save_that_somebody_waits_for_leaves_a_long_conversation_to_the_next(s
      {"session": "s", "bytes": 1, "content": "0" * 64, "beside": [{"name": "subagents/..", "bytes": 1, "content": "0" * 64}]}],
 )  # fmt: skip
 def test_a_crafted_header_is_not_believed(header: object) -> None:
-    assert checked(header) is None
+    assert conversation_from_json(header) is None
 
 
 # The store looks after it

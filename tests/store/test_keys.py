@@ -113,13 +113,13 @@ def test_every_key_file_has_a_name_that_no_other_ever_had(sealer: Sealer) -> Non
     look()
     for path in Path(sealer.keys.folder).glob("*.key"):
         path.unlink()
-    again(sealer).keys.admit(backup, STRONG)
+    again(sealer).keys.import_backup(backup, STRONG)
     look()
     shutil.rmtree(sealer.keys.folder)
     again(sealer).seal(b"second")
     look()
     shutil.rmtree(sealer.keys.folder)
-    again(sealer).keys.admit(backup, STRONG)
+    again(sealer).keys.import_backup(backup, STRONG)
     look()
     again(sealer).keys.rotate()
     look()
@@ -166,7 +166,7 @@ def test_an_old_folder_in_place_of_the_new_one_opens_what_it_opened_and_seals_no
         now.open(new)
     newest = now.seal(b"newest")
 
-    assert now.keys.was_made
+    assert now.keys.made_new_key
     assert set_of(newest) not in (set_of(old), set_of(new))
     assert again(sealer).open(newest) == b"newest" and again(sealer).open(old) == b"old"
     put_back(tmp_path / "newer", sealer)
@@ -211,10 +211,10 @@ def test_a_backup_from_before_a_rotation_opens_what_it_knew_and_seals_nothing(se
     new, later = sealer.seal(b"new"), sealer.keys.backup(STRONG)
     shutil.rmtree(sealer.keys.folder)
 
-    assert again(sealer).keys.admit(backup, STRONG) == 1
+    assert again(sealer).keys.import_backup(backup, STRONG) == 1
     assert again(sealer).open(old) == b"old"
     assert set_of(again(sealer).seal(b"newest")) not in (set_of(old), set_of(new))
-    assert again(sealer).keys.admit(later, STRONG) == 1
+    assert again(sealer).keys.import_backup(later, STRONG) == 1
     assert [again(sealer).open(one) for one in (old, new)] == [b"old", b"new"]
 
 
@@ -224,7 +224,7 @@ def test_a_backup_of_the_keys_in_use_brings_them_back_into_use(sealer: Sealer) -
     new, backup = sealer.seal(b"new"), sealer.keys.backup(STRONG)
     shutil.rmtree(sealer.keys.folder)
 
-    assert again(sealer).keys.admit(backup, STRONG) == 2
+    assert again(sealer).keys.import_backup(backup, STRONG) == 2
 
     assert again(sealer).seal(b"new") == new
 
@@ -234,7 +234,7 @@ def test_keys_that_came_with_a_bundle_open_and_never_seal(sealer: Sealer, tmp_pa
     other = Sealer(str(tmp_path / "there/store"), str(tmp_path / "there/keys"), durable=False)
     theirs = sealer.seal(b"theirs")
 
-    other.keys.admit(sealer.keys.backup(STRONG), STRONG)
+    other.keys.import_backup(sealer.keys.backup(STRONG), STRONG)
     ours = again(other).seal(b"ours")
 
     assert again(other).open(theirs) == b"theirs"
@@ -242,7 +242,7 @@ def test_keys_that_came_with_a_bundle_open_and_never_seal(sealer: Sealer, tmp_pa
         again(sealer).open(ours)
     assert len(key_files(other)) == 1
     shutil.rmtree(other.keys.folder)  # also where they are the only ones left
-    again(other).keys.admit(sealer.keys.backup(STRONG), STRONG)
+    again(other).keys.import_backup(sealer.keys.backup(STRONG), STRONG)
     assert set_of(again(other).seal(b"ours")) not in (set_of(ours), set_of(theirs))
 
 
@@ -316,10 +316,10 @@ def test_keys_that_are_made_or_taken_over_and_cut_off_close_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(steps, "observer", kill)
         with pytest.raises(Killed):
-            again(sealer).seal(b"x") if deed == "seal" else again(sealer).keys.admit(backup, STRONG)
+            again(sealer).seal(b"x") if deed == "seal" else again(sealer).keys.import_backup(backup, STRONG)
     new = again(sealer).seal(b"new")
 
-    again(sealer).keys.admit(backup, STRONG)
+    again(sealer).keys.import_backup(backup, STRONG)
     assert [again(sealer).open(one) for one in (old, new)] == [b"old", b"new"]
 
 
@@ -397,14 +397,14 @@ def test_keys_that_are_rotated_between_two_reads_are_read_again(
     sealer: Sealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed, reading = sealer.seal(b"old"), again(sealer)
-    really, waiting = Keys._own, [again(sealer).keys.rotate]
+    really, waiting = Keys._own_files, [again(sealer).keys.rotate]
 
     def own(this: Keys, ending: str) -> list[str]:
         if this is reading.keys and ending == ".key" and waiting:
             waiting.pop()()  # what the store says was read before, which keys there are is read after
         return really(this, ending)
 
-    monkeypatch.setattr(Keys, "_own", own)
+    monkeypatch.setattr(Keys, "_own_files", own)
 
     assert reading.open(sealed) == b"old"
     assert not waiting
@@ -471,7 +471,7 @@ def test_while_one_home_writes_keys_the_others_wait(
     monkeypatch.setattr(steps, "observer", try_both)
     {
         "seal": lambda: sealer.seal(b"x"),
-        "admit": lambda: sealer.keys.admit(backup, STRONG),
+        "admit": lambda: sealer.keys.import_backup(backup, STRONG),
         "rotate": sealer.keys.rotate,
     }[deed]()
 
@@ -483,7 +483,7 @@ def test_two_homes_that_share_their_keys_seal_with_the_same(sealer: Sealer, tmp_
     first = sealer.seal(b"same")
     apart = other.seal(b"same")
 
-    other.keys.admit(sealer.keys.backup(STRONG), STRONG)
+    other.keys.import_backup(sealer.keys.backup(STRONG), STRONG)
 
     assert apart != first
     assert again(other).seal(b"same") == first == again(sealer).seal(b"same")
@@ -506,7 +506,7 @@ class Kept:
 
     def seal(self, sealer: Sealer, content: bytes) -> bytes:
         self.new = 0
-        return sealer.parts(io.BytesIO(content).read, self.keep, self.blobs.__contains__)
+        return sealer.seal_stream(io.BytesIO(content).read, self.keep, self.blobs.__contains__)
 
 
 @pytest.mark.parametrize("content", [b"", b"small", os.urandom(PART), os.urandom(2 * PART + 7)])

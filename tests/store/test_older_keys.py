@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.store.conversations import checked, load
+from keepfast.store.conversations import conversation_from_json, load_transcript
 from keepfast.store.factory import open_store
 from keepfast.store.repository import Repository
 from keepfast.store.rows import Query
@@ -45,9 +45,9 @@ def check(base: Path) -> None:
     for row, content in zip(rows, CONTENTS, strict=True):
         [secret] = [entry for entry in repository.ledger.state(row.workspace, row.version) if entry.path == b".env"]
         assert repository.contents.load(secret.content) == content
-    conversation = checked(repository.document(rows[-1])[0].conversation)
+    conversation = conversation_from_json(repository.document(rows[-1])[0].conversation)
     assert conversation is not None
-    assert b"".join(load(repository, conversation.transcript)) == (SAMPLE / "transcript.jsonl").read_bytes()
+    assert b"".join(load_transcript(repository, conversation.transcript)) == (SAMPLE / "transcript.jsonl").read_bytes()
     assert all(opens for _, opens in repository.contents.sealer().keys.sets())
     repository.close()
 
@@ -112,5 +112,5 @@ def test_its_backup_and_its_bundle_open_with_the_weak_passphrase_they_have(base:
     assert [box.call("cat", f"v{at + 1}", ".env").raw for at in range(3)] == CONTENTS
     assert box.call("key", "import", str(SAMPLE / "backup"), *how, "--json").json() == {"new": 0}
     shutil.rmtree(base / "keys")
-    assert opened(base).contents.sealer().keys.admit(json.loads((SAMPLE / "backup").read_text()), "weak") == 2
+    assert opened(base).contents.sealer().keys.import_backup(json.loads((SAMPLE / "backup").read_text()), "weak") == 2
     check(base)

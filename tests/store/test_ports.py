@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from keepfast.model.entry import SEALED, Entry, gone
 from keepfast.model.errors import Damaged, Failed, KeepfastError
 from keepfast.store.ledger import sqlite_file
-from keepfast.store.ledger.sqlite import PAGE, SqliteLedger
+from keepfast.store.ledger.sqlite import ROWS_PER_PAGE, SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
 from keepfast.store.rows import CheckpointRow, Location, PackRow, Query, WorkspaceRow
@@ -400,7 +400,7 @@ def everything(ledger: Ledger) -> list[Any]:
         [list(ledger.intervals(name)) for name in names],
         list(ledger.locations()),
         ledger.packs(),
-        ledger.wanted(),
+        ledger.needed_contents(),
         ledger.meta("seq"),
     ]
 
@@ -517,7 +517,7 @@ def test_what_is_handed_out_is_not_the_ledgers_own(ledger: Ledger) -> None:
         ledger.history("ws", b"a"),
         ledger.paths("ws", b"", 10),
         ledger.packs(),
-        ledger.wanted(),
+        ledger.needed_contents(),
         ledger.current("ws", [b"a"]),
         ledger.locate([key(1)]),
     ):
@@ -560,17 +560,17 @@ def test_a_dropped_workspace_is_gone_with_all_that_belongs_to_it(ledger: Ledger)
     for name in ("ws", "other"):
         save(ledger, 1, [file(b"a")], name=name, id=f"cp-{name}", tags="work")
         with ledger.transaction() as tx:
-            tx.set_kept(name, 1, [key(7)])
+            tx.set_attachments(name, 1, [key(7)])
             tx.set_meta(f"base {name}", "x")
     with ledger.transaction() as tx:
         tx.drop_workspace("ws")
 
     assert [row.id for row in ledger.workspaces()] == ["other"]
-    assert (ledger.workspace("ws"), ledger.checkpoint("ws", 1), ledger.kept("ws"), ledger.meta("base ws")) == (
+    assert (ledger.workspace("ws"), ledger.checkpoint("ws", 1), ledger.attachments("ws"), ledger.meta("base ws")) == (
         None, None, {}, None,
     )  # fmt: skip
     assert list(ledger.intervals("ws")) == [] and len(list(ledger.intervals("other"))) == 1
-    assert (ledger.kept("other"), ledger.meta("base other")) == ({1: [key(7)]}, "x")
+    assert (ledger.attachments("other"), ledger.meta("base other")) == ({1: [key(7)]}, "x")
     assert [row.workspace for row in ledger.find(Query(tag="work"))] == ["other"]
     add_workspaces(ledger, "ws")
     save(ledger, 1, [file(b"b")])
@@ -967,7 +967,7 @@ def test_below_is_one_path_and_what_lies_under_it(ledger: Ledger, below: bytes, 
 
 def test_more_rows_than_one_page_come_whole_and_in_order(ledger: Ledger) -> None:
     add_workspaces(ledger)
-    paths = [b"%06d" % number for number in range(4 * PAGE + 10)]
+    paths = [b"%06d" % number for number in range(4 * ROWS_PER_PAGE + 10)]
     with ledger.transaction() as tx:
         tx.apply("ws", 1, [file(path, size=1)._replace(content=path.rjust(32, b"0")) for path in paths])
         tx.apply("ws", 2, [gone(path) for path in paths[::2]])
@@ -977,7 +977,7 @@ def test_more_rows_than_one_page_come_whole_and_in_order(ledger: Ledger) -> None
     assert [row.path for row in ledger.state("ws", 1)] == paths
     assert [row.path for row in ledger.state("ws", 2)] == paths[1::2]
     assert len(list(ledger.intervals("ws"))) == len(paths) + 10
-    assert len(ledger.wanted()) == len(paths) + 1
+    assert len(ledger.needed_contents()) == len(paths) + 1
     assert [found for found, _ in ledger.locations()] == [path.rjust(32, b"0") for path in paths]
     assert len(ledger.locate([path.rjust(32, b"0") for path in paths])) == len(paths)
     assert ledger.paths("ws", b"1999", 20) == [b"001999", b"011999", *[b"01999%d" % digit for digit in range(10)]]
@@ -1113,9 +1113,9 @@ def test_a_blob_is_located_where_its_pack_said(ledger: Ledger) -> None:
 
     assert ledger.locate([key(3), key(1), key(9), key(1)]) == {key(1): entries[0][1], key(3): entries[2][1]}
     assert ledger.locate([]) == {}
-    assert ledger.known([key(3), key(1), key(9), key(1)]) == {key(1), key(3)}
-    assert ledger.known([key(number) for number in range(700)]) == {digest for digest, _ in entries}
-    assert ledger.known([]) == set()
+    assert ledger.existing_digests([key(3), key(1), key(9), key(1)]) == {key(1), key(3)}
+    assert ledger.existing_digests([key(number) for number in range(700)]) == {digest for digest, _ in entries}
+    assert ledger.existing_digests([]) == set()
     assert list(ledger.locations()) == entries
     assert ledger.packs() == [PackRow("aa", 1234)]
 
@@ -1150,7 +1150,7 @@ def test_dropped_packs_take_their_blobs_along_except_those_that_moved(ledger: Le
     assert dict(ledger.locations()) == {key(2): place("dd", 20, 1), key(3): place("dd", 30), key(5): place("cc")}
     assert ledger.packs() == [PackRow("cc", 3), PackRow("dd", 4)]
     assert ledger.locate([key(1), key(4)]) == {}
-    assert ledger.known([key(1), key(4)]) == set()
+    assert ledger.existing_digests([key(1), key(4)]) == set()
 
 
 def test_what_moved_but_was_unknown_stays_unknown(ledger: Ledger) -> None:
@@ -1173,12 +1173,12 @@ def test_dropping_no_packs_changes_nothing(ledger: Ledger) -> None:
 def test_wanted_is_every_file_content_of_any_interval(ledger: Ledger) -> None:
     lived(ledger)
 
-    assert ledger.wanted() == {bytes([number]) * 32 for number in (1, 2, 3, 5, 9)}
+    assert ledger.needed_contents() == {bytes([number]) * 32 for number in (1, 2, 3, 5, 9)}
 
     with ledger.transaction() as tx:
         tx.drop_intervals("ws", 1, 5)
 
-    assert ledger.wanted() == {bytes([number]) * 32 for number in (1, 5, 9)}
+    assert ledger.needed_contents() == {bytes([number]) * 32 for number in (1, 5, 9)}
 
 
 # -- Both ledgers side by side
@@ -1344,7 +1344,7 @@ class BothLedgers(RuleBasedStateMachine):
 
     @rule(digests=st.lists(st.integers(0, 15).map(key)))
     def locate(self, digests: list[bytes]) -> None:
-        self.ask(lambda ledger: (ledger.locate(digests), ledger.known(digests)))
+        self.ask(lambda ledger: (ledger.locate(digests), ledger.existing_digests(digests)))
 
     @invariant()
     def agree(self) -> None:

@@ -24,7 +24,7 @@ from keepfast.model.entry import ATTRIBUTES, Entry, checked_path, gone
 from keepfast.model.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace, Unreachable
 from keepfast.model.ids import checkpoint_id
 from keepfast.model.light_json import dumps, loads
-from keepfast.store.compression import native
+from keepfast.store.compression import zstd_module
 from keepfast.store.digest import ZERO, digest
 from keepfast.store.factory import create_store, open_store
 from keepfast.store.maintenance.space import forget
@@ -33,7 +33,7 @@ from keepfast.store.ports import Blobs, Ledger, Records, Transaction
 from keepfast.store.records import Chain, line
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
-from keepfast.store.save import CHUNK_MAX, MANY_ROWS, Saving, Swept
+from keepfast.store.save import CHUNK_MAX, SYNC_IN_BACKGROUND_ROWS, CheckpointWriter, SaveConflict
 from tests.store.memory_store import MemoryBlobs, MemoryLedger, MemoryRecords
 
 MB = 1 << 20
@@ -102,7 +102,7 @@ Files = dict[bytes, bytes | None]
 """Path and content; None: gone."""
 
 
-def rows_of(saving: Saving, files: Files) -> dict[bytes, Entry]:
+def rows_of(saving: CheckpointWriter, files: Files) -> dict[bytes, Entry]:
     rows = {}
     for path, content in files.items():
         if content is None:
@@ -493,7 +493,7 @@ def test_the_same_repository_goes_on_after_a_failure(store: Store, repository: R
     assert contents(store.open(), 1) == {b"a": b"1"}
 
 
-MANY: Files = {b"%d" % number: b"content %d" % number for number in range(MANY_ROWS)}
+MANY: Files = {b"%d" % number: b"content %d" % number for number in range(SYNC_IN_BACKGROUND_ROWS)}
 
 
 @pytest.mark.parametrize("when", ["pack:written", "pack:synced", "pack:renamed"])
@@ -545,7 +545,7 @@ def test_a_save_that_is_given_up_waits_for_the_thread_that_syncs_its_pack(tmp_pa
     steps.observer = wait
     try:
         Timer(0.2, go.set).start()
-        with pytest.raises(Swept):
+        with pytest.raises(SaveConflict):
             saving.finish(header(), changed, old)
         saving.abort()
     finally:
@@ -621,7 +621,7 @@ def test_two_saves_at_once_do_not_become_one(store: Store, repository: Repositor
     early.finish(header(), *early.changes(rows_of(early, {b"a": b"early"}), None))
     log, names = store.records.read("ws"), store.blobs.names()
 
-    with pytest.raises(Swept):
+    with pytest.raises(SaveConflict):
         late.finish(header(), *ready)
     late.abort()
     assert (store.records.read("ws"), store.blobs.names()) == (log, names)
@@ -634,11 +634,11 @@ def test_a_content_swept_while_it_was_saved_again_is_stored_anew(store: Store, r
     save(repository, {b"a": content})
     saving = repository.begin("ws")
     rows = rows_of(saving, {b"b": content})
-    saving.settle()
+    saving.store_waiting_blobs()
     with store.ledger.transaction() as tx:
         tx.drop_packs([pack.name for pack in store.ledger.packs()], [])
 
-    with pytest.raises(Swept):
+    with pytest.raises(SaveConflict):
         saving.finish(header(), *saving.changes(rows, None))
     saving.abort()
     save(repository, {b"b": content})
@@ -1413,7 +1413,7 @@ def test_the_pack_by_hand_is_right_apart_from_what_is_wrong() -> None:
 
 def bombs(size: int) -> list[bytes]:
     """Frames of a few bytes that say they are this large."""
-    squeeze = native().ZstdCompressor(level=1)
+    squeeze = zstd_module().ZstdCompressor(level=1)
     grains = [squeeze.compress(bytes(MB)) for _ in range(size // MB)]
     return [bytes([ZLIB]) + zlib.compress(bytes(size), 9), bytes([ZSTD]) + b"".join([*grains, squeeze.flush()])]
 

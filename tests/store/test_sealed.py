@@ -99,7 +99,7 @@ def test_a_large_content_is_sealed_in_parts_and_its_id_can_be_told_beforehand(sh
     content = os.urandom(2 * PART + 5)
     kept: dict[bytes, bytes] = {}
 
-    found = shared.parts(io.BytesIO(content).read, lambda key, data, is_list: kept.update({key: data}))
+    found = shared.seal_stream(io.BytesIO(content).read, lambda key, data, is_list: kept.update({key: data}))
 
     assert [found] == shared.ids_of(io.BytesIO(content).read)
     ids = [kept[found][at : at + 32] for at in range(0, len(kept[found]), 32)]
@@ -155,7 +155,7 @@ def test_without_the_key_nothing_opens_and_new_contents_are_sealed_with_a_new_on
     new = other.seal(b"new")
 
     assert caught.value.exit_code == 12
-    assert other.keys.was_made
+    assert other.keys.made_new_key
     assert again(sealer).open(new) == b"new"
     assert [opens for _, opens in again(sealer).keys.sets()] == [False, True]
     lost.write_bytes(kept)
@@ -203,7 +203,7 @@ def test_keys_from_a_backup_leave_the_name_of_the_missing_one_free(folder: Path)
     backup = sealer.keys.backup(PASSPHRASE)
     lost.unlink()
 
-    assert again(sealer).keys.admit(backup, PASSPHRASE) == 1
+    assert again(sealer).keys.import_backup(backup, PASSPHRASE) == 1
 
     assert not lost.exists()
     assert again(sealer).open(sealed) == b"old"
@@ -229,17 +229,17 @@ def test_a_backup_opens_with_its_passphrase_only_and_brings_the_keys_back(folder
     key_file(sealer).unlink()
 
     with pytest.raises(WrongKey):
-        again(sealer).keys.admit(backup, "wrong horse")
-    assert again(sealer).keys.admit(backup, PASSPHRASE) == 1
+        again(sealer).keys.import_backup(backup, "wrong horse")
+    assert again(sealer).keys.import_backup(backup, PASSPHRASE) == 1
     assert again(sealer).open(sealed) == b"content"
-    assert again(sealer).keys.admit(backup, PASSPHRASE) == 0
+    assert again(sealer).keys.import_backup(backup, PASSPHRASE) == 0
 
 
 def test_keys_of_another_store_are_taken_over_beside_the_own(tmp_path: Path) -> None:
     one, other = new_sealer(tmp_path / "one"), new_sealer(tmp_path / "other")
     sealed, own = one.seal(b"theirs"), other.seal(b"ours")
 
-    other.keys.admit(one.keys.backup(PASSPHRASE), PASSPHRASE)
+    other.keys.import_backup(one.keys.backup(PASSPHRASE), PASSPHRASE)
 
     assert again(other).open(sealed) == b"theirs"
     assert again(other).seal(b"ours") == own
@@ -260,7 +260,7 @@ def test_keys_of_another_store_are_taken_over_beside_the_own(tmp_path: Path) -> 
 )  # fmt: skip
 def test_what_is_no_backup_is_refused(shared: Sealer, backup: object) -> None:
     with pytest.raises(KeepfastError):
-        shared.keys.admit(backup, "passphrase")
+        shared.keys.import_backup(backup, "passphrase")
 
 
 def test_an_empty_passphrase_is_refused(shared: Sealer) -> None:
@@ -276,7 +276,7 @@ def test_the_store_part_comes_back_from_its_copy(folder: Path) -> None:
 
     assert again(sealer).open(sealed) == b"content"
     assert "damaged" in again(sealer).keys.problem()
-    assert again(sealer).keys.heal()
+    assert again(sealer).keys.restore_seal_file()
     assert not again(sealer).keys.problem()
 
 
@@ -343,19 +343,19 @@ class Listed(Contents):
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer, self.asked = sealer, 0
-        self.kept: dict[bytes, tuple[bytes, int]] = {}
+        self.attachments: dict[bytes, tuple[bytes, int]] = {}
 
     def put(self, data: bytes, kind: int = LIST) -> bytes:
-        self.kept[digest(data)] = data, kind
+        self.attachments[digest(data)] = data, kind
         return digest(data)
 
     def blob(self, key: bytes) -> tuple[bytes, int]:
         self.asked += 1
-        return self.kept[key]
+        return self.attachments[key]
 
     def _place(self, key: bytes) -> Location:
         self.asked += 1
-        return Location("", 0, 0, 0, 0, self.kept[key][1])
+        return Location("", 0, 0, 0, 0, self.attachments[key][1])
 
     def sealed_head(self, place: Location) -> bytes:
         return b""
@@ -369,7 +369,7 @@ def test_whoever_reads_lists_of_lists_that_name_nothing_stops_at_once(shared: Se
 
     with pytest.raises(Damaged):
         contents.load(key)
-    contents.closed([Entry(b"x", "f", 0o600, 8, 0, 0, 0, key, b"")])
+    contents.paths_without_key([Entry(b"x", "f", 0o600, 8, 0, 0, 0, key, b"")])
     assert contents.asked < 100
 
 
@@ -385,4 +385,4 @@ def test_whoever_reads_lists_of_lists_stops_at_a_number_of_parts(
     assert contents.load(good) == b"x" * 90
     with pytest.raises(Damaged):
         contents.load(bad)
-    assert contents.closed([Entry(b"x", "f", 0o600, 8, 0, 0, 0, bad, b"")]) == set()
+    assert contents.paths_without_key([Entry(b"x", "f", 0o600, 8, 0, 0, 0, bad, b"")]) == set()

@@ -11,8 +11,8 @@ import pytest
 from blake3 import blake3
 
 from keepfast.store import bulk_read as reading
-from keepfast.store.compression import native
-from keepfast.store.packs import MOST_SHARED, RAW, ZLIB, ZSTD, compress
+from keepfast.store.compression import zstd_module
+from keepfast.store.packs import MAX_SHARED_FRAME, RAW, ZLIB, ZSTD, compress
 from keepfast.store.rows import CONTENT, Location
 
 _unpack = pytest.importorskip("keepfast.store._unpack", reason="no compiler was at hand")
@@ -58,7 +58,7 @@ def some(count: int) -> list[tuple[int, int]]:
 
 @pytest.fixture
 def unpack() -> reading.Unpack:
-    found = reading._unpacking()
+    found = reading._native_unpack()
     assert found is not None
     return found
 
@@ -104,7 +104,7 @@ def test_a_frame_comes_whole_with_its_parts(unpack: reading.Unpack, tmp_path: Pa
     assert packed[0] == ZSTD
     file = stored(tmp_path, packed)
 
-    found = unpack(file, 6, len(packed), MOST_SHARED, places, keys)
+    found = unpack(file, 6, len(packed), MAX_SHARED_FRAME, places, keys)
 
     assert found is not None and found[0] == FRAME
     assert found[1] == [(number, start, length) for number, (start, length) in enumerate(spans)]
@@ -114,15 +114,15 @@ def test_a_frame_comes_whole_with_its_parts(unpack: reading.Unpack, tmp_path: Pa
 @pytest.mark.parametrize(
     ("form", "most"),
     [
-        (bytes([RAW]) + FRAME, MOST_SHARED),
-        (bytes([ZLIB]) + zlib.compress(FRAME, 1), MOST_SHARED),
+        (bytes([RAW]) + FRAME, MAX_SHARED_FRAME),
+        (bytes([ZLIB]) + zlib.compress(FRAME, 1), MAX_SHARED_FRAME),
         (compress(FRAME, 1), len(FRAME) - 1),
-        (compress(FRAME[:-1], 1), MOST_SHARED),
-        (compress(FRAME, 1)[:-9], MOST_SHARED),
-        (compress(b"other" + FRAME[5:], 1), MOST_SHARED),
-        (bytes([ZSTD]) + b"no frame at all", MOST_SHARED),
-        (bytes([ZSTD]), MOST_SHARED),
-        (b"", MOST_SHARED),
+        (compress(FRAME[:-1], 1), MAX_SHARED_FRAME),
+        (compress(FRAME, 1)[:-9], MAX_SHARED_FRAME),
+        (compress(b"other" + FRAME[5:], 1), MAX_SHARED_FRAME),
+        (bytes([ZSTD]) + b"no frame at all", MAX_SHARED_FRAME),
+        (bytes([ZSTD]), MAX_SHARED_FRAME),
+        (b"", MAX_SHARED_FRAME),
     ],
     ids=["raw", "zlib", "too large", "too short", "cut off", "other bytes", "nonsense", "empty frame", "nothing"],
 )
@@ -139,10 +139,10 @@ def test_a_file_that_ends_too_early_is_left(unpack: reading.Unpack, tmp_path: Pa
     places, keys = wanted([(0, 10)])
     packed = compress(FRAME, 1)
     file = stored(tmp_path, packed)
-    assert unpack(file, 60, len(packed), MOST_SHARED, places, keys) is None
-    assert unpack(file, 1 << 40, len(packed), MOST_SHARED, places, keys) is None
+    assert unpack(file, 60, len(packed), MAX_SHARED_FRAME, places, keys) is None
+    assert unpack(file, 1 << 40, len(packed), MAX_SHARED_FRAME, places, keys) is None
     os.close(file)
-    assert unpack(file, 6, len(packed), MOST_SHARED, places, keys) is None
+    assert unpack(file, 6, len(packed), MAX_SHARED_FRAME, places, keys) is None
 
 
 def test_nonsense_is_refused_before_anything_is_read(unpack: reading.Unpack) -> None:
@@ -162,5 +162,5 @@ def test_zstandard_is_only_taken_from_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
     assert not _unpack.use(str(tmp_path / "text"))
     assert not _unpack.use(_unpack.__file__)
-    assert reading._unpacking() is not None  # and it is found again
-    assert native().__spec__.origin
+    assert reading._native_unpack() is not None  # and it is found again
+    assert zstd_module().__spec__.origin

@@ -697,14 +697,14 @@ def test_a_folder_that_becomes_a_workspace_is_no_longer_looked_at_for_its_marker
 
 def test_the_marker_of_a_workspace_in_another_store_is_not_captured(saver: Saver, root: Path, tmp_path: Path) -> None:
     """The user's list knows that store, which need not be within reach."""
-    from keepfast.store.known_stores import add
+    from keepfast.store.known_stores import add_store
 
     write(
         root / "inner" / ".keepfast" / "workspace.json",
         json.dumps({"id": "ab" * 16, "store": "/x", "store_id": "cd" * 16}),
     )
     engine = saver.engine()
-    add(engine.place.list, "/x", "cd" * 16)
+    add_store(engine.place.list, "/x", "cd" * 16)
     engine.close()
     saver.save()
 

@@ -105,7 +105,7 @@ class Engine:
         return outcome
 
     def _handle(self, event: Event, root: bytes, workspace: str) -> Outcome:
-        self.place.refuse_parts()
+        self.place.check_folders()
         if not event.only and self._is_counted_first(self.place.folder(workspace)):
             # Without the lock: whoever saves what a command names does not wait until all the rest was counted.
             self.refuse_too_many(root, FOREVER)
@@ -298,7 +298,7 @@ class Engine:
         if said is not None:
             verdict = judge(folder, said, self.place.path, self.place.list)
             if self._is_asked(said, verdict) and not (verdict == ELSEWHERE and (registered or self._is_within(folder))):
-                self.place.admit(*said)
+                self.place.check_marker(*said)
             if verdict in (HERE, LOST):
                 return said[0]
             if self._is_of(folder, said[0], registered):
@@ -517,7 +517,7 @@ class Engine:
             self._refuse_lost(root)
             return False
         if self._is_asked(said, judge(root, said, self.place.path, self.place.list)):
-            self.place.admit(*said, root)
+            self.place.check_marker(*said, root)
         if not is_strange(root, said, self.place.path, self.place.list):
             return False
         if not by_path:
@@ -528,13 +528,13 @@ class Engine:
 
     def _refuse_lost(self, root: bytes) -> None:
         """Raise `MissingStore` where the user's own list names a store for the folder that is out of reach."""
-        from keepfast.store.small_files import kept_folders, missing
+        from keepfast.store.small_files import missing_store, read_folder_list
 
-        identity = kept_folders(self.place.folders).get(root, ("", ""))[0]
+        identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
             path = lost_store(identity, self.place.path, self.place.list)
             if path:
-                raise missing(path)
+                raise missing_store(path)
 
     def _hold(self) -> int:
         """Take the lock under which folders become workspaces; closing the descriptor gives it back."""
@@ -557,18 +557,18 @@ class Engine:
 
     def is_unprotected(self, root: bytes) -> bool:
         """Has somebody stopped protecting this folder, or one above it?"""
-        from keepfast.store.known_stores import unprotected
+        from keepfast.store.known_stores import read_unprotected
 
-        listed, folder = unprotected(self.place.unprotected), root
+        listed, folder = read_unprotected(self.place.unprotected), root
         while listed and folder not in listed and folder not in (b"/", b""):
             folder = folder.rpartition(b"/")[0] or b"/"
         return folder in listed
 
     def _earlier(self, repository: Repository, root: bytes) -> str:
         """The id that the folder had before somebody stopped protecting it, if its history is still there; else a new one."""
-        from keepfast.store.known_stores import unprotected
+        from keepfast.store.known_stores import read_unprotected
 
-        workspace = unprotected(self.place.unprotected).get(root, "")
+        workspace = read_unprotected(self.place.unprotected).get(root, "")
         row = repository.workspace(workspace) if workspace else None
         return workspace if row is not None and not row.path else urandom(16).hex()
 
@@ -591,7 +591,7 @@ class Engine:
     def _list_paths(self, repository: Repository) -> None:
         known = [(row.id, row.path) for row in repository.workspaces()]
         self.place.list_paths(known)
-        if self.place.is_beside():
+        if self.place.is_in_data_folder():
             return
         from keepfast.store.known_stores import note_folders
 
@@ -648,12 +648,12 @@ class Engine:
 
         They vouch for the marker, which alone would not be believed, and know of both when the marker or the store is gone.
         """
-        from keepfast.store.known_stores import add, drop_folder, note_folder
+        from keepfast.store.known_stores import add_store, drop_folder, note_folder
 
         store = self.place.id()
         try:
-            add(self.place.list, self.place.path, store)
-            if self.place.is_beside():
+            add_store(self.place.list, self.place.path, store)
+            if self.place.is_in_data_folder():
                 drop_folder(self.place.folders, root)
             else:
                 note_folder(self.place.folders, root, store, workspace)
@@ -664,12 +664,12 @@ class Engine:
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
         """Raise `Failed` where only a flag names the store and no list can: the next command would not find it."""
         from keepfast.settings import STORE_FLAGS
-        from keepfast.store.small_files import listed
+        from keepfast.store.small_files import read_store_list
 
         error = self.list_store(root, workspace)
-        if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_beside():
+        if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_in_data_folder():
             return  # the store of the settings needs no voucher
-        if listed(self.place.list).get(self.place.path) != self.place.id():
+        if read_store_list(self.place.list).get(self.place.path) != self.place.id():
             raise Failed(
                 f"{self.place.list} cannot be written: {error.strerror}. The next command could not find this store.",
                 "Make the data folder writable and run the command again; the folder is not protected in this store yet.",

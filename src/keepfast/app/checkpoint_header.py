@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.settings import Settings
     from keepfast.store.conversations import Conversation
     from keepfast.store.repository import Repository
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.git import GitFacts
 
 AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
@@ -28,20 +28,28 @@ BOUNDS = ("mode", "capture_files", "capture_analysis", "max_checkpoint_size", "m
 """Settings `checkpoint.*` that say what may be told of the work: those of the save hold for whoever shows it later."""
 
 
-def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str]) -> Conversation | None:
+def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]) -> Conversation | None:
     """What the header says of the conversation. Whatever is wrong with a transcript, the save goes on."""
     from keepfast.agents.registry import sessions
-    from keepfast.store.conversations import MOST, Conversation, keep, keep_beside, latest
+    from keepfast.store.conversations import (
+        LONGEST_TRANSCRIPT,
+        Conversation,
+        latest_conversation,
+        store_side_files,
+        store_transcript,
+    )
 
-    before = latest(saving.repository, saving.row.id, event.session)
-    most = MOST_AWAITED if event.trigger in AWAITED else MOST
+    before = latest_conversation(saving.repository, saving.row.id, event.session)
+    most = MOST_AWAITED if event.trigger in AWAITED else LONGEST_TRANSCRIPT
     client = sessions(event.agent)
     try:
-        kept, newest = keep(saving, event.transcript, before.transcript if before is not None else None, most)
+        kept, newest = store_transcript(
+            saving, event.transcript, before.transcript if before is not None else None, most
+        )
         if kept is None:
             return before
-        known = before.beside if before is not None else []
-        beside = keep_beside(saving, event.transcript.removesuffix(".jsonl"), known, most)
+        known = before.side_files if before is not None else []
+        beside = store_side_files(saving, event.transcript.removesuffix(".jsonl"), known, most)
     except FileNotFoundError:
         return before  # a client makes the file when it has something to say
     except (OSError, KeepfastError) as error:
@@ -53,7 +61,7 @@ def conversation_of(event: Event, root: bytes, saving: Saving, notices: list[str
     return Conversation(event.session, event.agent, event.transcript, text, last, kept, beside)
 
 
-def active_of(event: Event, changed: Sequence[Entry], saving: Saving, patterns: list[str]) -> tuple[str, ...]:
+def active_of(event: Event, changed: Sequence[Entry], saving: CheckpointWriter, patterns: list[str]) -> tuple[str, ...]:
     """The files that the session worked on: those that tools named, then what its versions show as changed, newest first.
 
     A shell command names none. Each version carries on what the one before it had; what was found at the start is not its work.
@@ -150,7 +158,7 @@ def title_of(changed: Sequence[Entry], version: int) -> str:
     return f"Changed: {', '.join([show(name) for name in sorted(names)[:MOST_NAMED]])}{more}"
 
 
-def filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
+def filled(entry: Entry, saving: CheckpointWriter, data: bytes) -> Entry:
     """The row with another content."""
     from io import BytesIO
 
@@ -159,7 +167,7 @@ def filled(entry: Entry, saving: Saving, data: bytes) -> Entry:
 
     if entry.flags & SEALED or is_secret(entry.path, data) or saving.is_copy(len(data), data):
         return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
-    return entry._replace(content=saving.sink(data), size=len(data))
+    return entry._replace(content=saving.store_content(data), size=len(data))
 
 
 def header_of(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.model.entry import Entry
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.reader import Sink
 
 ATTEMPTS = 5
@@ -26,7 +26,7 @@ MANY_PACKS = 64
 
 def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
     """Make a checkpoint of what differs, again where a sweep took what it relied on."""
-    from keepfast.store.save import Swept
+    from keepfast.store.save import SaveConflict
 
     repository = engine.repository()
     settle(folder, repository, event.at)
@@ -36,7 +36,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
             saving.copies.noted = {}
         try:
             return _attempt(engine, event, folder, saving, changes)
-        except Swept:
+        except SaveConflict:
             saving.abort()
             changes = None
         except BaseException:
@@ -45,7 +45,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
     raise Failed("Other processes kept saving this workspace; nothing was saved.", "Try again.")
 
 
-def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, changes: Any) -> Outcome:
+def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Outcome:
     from keepfast.app.checkpoint_header import active_of, conversation_of, header_of
     from keepfast.workspace.git import facts
     from keepfast.workspace.reader import capture
@@ -101,7 +101,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: Saving, chang
     return outcome
 
 
-def _word(engine: Engine, event: Event, saving: Saving, changed: list[Entry]) -> None:
+def _word(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
     """Give the event the words that it lacks, and none that repeat a value of a sealed file."""
     from keepfast.app.checkpoint_header import is_unworded, title_of
 
@@ -126,21 +126,23 @@ def _name_by_time(event: Event, read_at: int) -> list[str]:
 class Aside:
     """Some paths, read without the workspace's lock because somebody else has it; they become a version once he is done."""
 
-    def __init__(self, engine: Engine, folder: Folder, saving: Saving, rows: dict[bytes, Entry], started: int) -> None:
+    def __init__(
+        self, engine: Engine, folder: Folder, saving: CheckpointWriter, rows: dict[bytes, Entry], started: int
+    ) -> None:
         self.engine, self.folder, self.saving, self.rows = engine, folder, saving, rows
         self.started, self.ended = started, engine.clock()
 
     def record(self, event: Event) -> Outcome:
         """Make the version: the newest one, with these paths as they were. `UNCHANGED` if that has them, or there is none."""
         from keepfast.app.checkpoint_header import header_of
-        from keepfast.store.save import Swept
+        from keepfast.store.save import SaveConflict
 
         with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
             saving = self.saving
             folder.look_up()
             late = _name_by_time(event, self.ended)
             try:
-                if not saving.follow():
+                if not saving.rebase_on_newest():
                     saving.abort()
                     return Outcome(UNCHANGED, folder.root)
                 changed, old = saving.changes(self.rows, None)
@@ -151,7 +153,7 @@ class Aside:
                 header = header_of(event, folder.root, event.cwd, *times, None, late, settings)
                 checkpoint = saving.finish(header, changed, old)
                 folder.renew(checkpoint.document, tuple([entry.path for entry in changed]))
-            except Swept:
+            except SaveConflict:
                 saving.abort()
                 return Outcome(UNCHANGED, folder.root)
             except BaseException:
@@ -177,7 +179,7 @@ def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, .
     folder.fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving)
-        saving.settle()
+        saving.store_waiting_blobs()
     except BaseException:
         saving.abort()
         raise
@@ -197,9 +199,9 @@ def _is_untidy(engine: Engine) -> bool:
     size, most = sum([pack.size for pack in packs]), engine.settings["retention.max_size"]
     if size <= most:
         return False
-    from keepfast.store.maintenance.space import is_over
+    from keepfast.store.maintenance.space import is_over_cap
 
-    return is_over(engine.place.path, size, most)
+    return is_over_cap(engine.place.path, size, most)
 
 
 def compose(
@@ -207,12 +209,12 @@ def compose(
 ) -> Any:
     """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
     from keepfast.app.checkpoint_header import filled, header_of
-    from keepfast.store.save import Replaced
+    from keepfast.store.save import ReplacedRows
 
     with Folder(engine, root, workspace):
         saving = engine.repository().begin(workspace)
         try:
-            old = Replaced()
+            old = ReplacedRows()
             for path, row in engine.repository().current(workspace, list(contents)).items():
                 old.add(path, row)
             changed = [filled(entry, saving, data) for _, (entry, data) in sorted(contents.items())]

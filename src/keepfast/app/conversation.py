@@ -6,7 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, mkdi
 from posix import open as open_fd
 
 from keepfast.model.errors import Failed, NotFound
-from keepfast.store.conversations import checked, load
+from keepfast.store.conversations import conversation_from_json, load_transcript
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Conversing:
 
     def read(self) -> None:
         """Read all of it. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not whole."""
-        self.lines = list(_lines(load(self.repository, self.kept.transcript)))
-        self.beside = {one.name: b"".join(load(self.repository, one)) for one in self.kept.beside}
+        self.lines = list(_lines(load_transcript(self.repository, self.kept.transcript)))
+        self.beside = {one.name: b"".join(load_transcript(self.repository, one)) for one in self.kept.side_files}
 
     def bring_back(self) -> Session:
         """Write the conversation as a new session of its client. The session that it comes from is not touched.
@@ -73,7 +73,7 @@ class Conversing:
 
     def _kept(self) -> Conversation:
         header = self.repository.document(self.row)[0]
-        found = checked(header.conversation)
+        found = conversation_from_json(header.conversation)
         if found is not None:
             return found
         if header.conversation.get("left_out"):

@@ -15,7 +15,7 @@ from keepfast.model.errors import Conflict, Damaged, Failed, NotFound, Refused, 
 from keepfast.model.event import Event
 from keepfast.model.restore_plan import plan
 from keepfast.model.steps import step
-from keepfast.store.bulk_read import hand_over
+from keepfast.store.bulk_read import read_many
 from keepfast.store.digest import add, weight
 from keepfast.store.rows import Query
 from keepfast.workspace.adoption import refuse_whole
@@ -242,7 +242,7 @@ class Forking:
                 {},
                 Contents(
                     lambda entry: self.repository.contents.stream(entry.content),
-                    lambda digests, take: hand_over(self.repository, digests, take, accelerated),
+                    lambda digests, take: read_many(self.repository, digests, take, accelerated),
                     Cloning(self.root, self.repository.contents.ids),
                 ),
                 self.repository.contents.ids,
@@ -253,7 +253,7 @@ class Forking:
                 privileged=self.engine.settings["restore.privileged_attributes"],
                 progress=self.engine.progress,
             )
-            closed = self.repository.contents.closed(one.new for one in made.steps)
+            closed = self.repository.contents.paths_without_key(one.new for one in made.steps)
             applied = apply.run(made.without(closed, CLOSED))
             applied.kept += [(path, CLOSED) for path in sorted(closed)]
             return applied

@@ -200,7 +200,7 @@ class Attending:
         self.root, self.workspace = found
         self.folder = self.place.folder(self.workspace)
         self.place.id()  # a store that is not there, or not for us, is named before anything is written to it
-        self.place.refuse_parts()
+        self.place.check_folders()
         return True
 
     def _separate(self, apart: Elsewhere) -> tuple[bytes, str]:

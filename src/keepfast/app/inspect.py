@@ -26,7 +26,7 @@ from keepfast.model.light_json import loads
 from keepfast.model.restore_plan import parents
 from keepfast.store.bases import bases_before
 from keepfast.store.digest import digest
-from keepfast.store.rows import SAFETY, Query
+from keepfast.store.rows import SAFETY_TRIGGERS, Query
 from keepfast.store.sealed_copies import SealedCopies
 from keepfast.workspace.marker import show
 
@@ -228,8 +228,8 @@ def as_compared(repository: Repository, rows: Sequence[CheckpointRow]) -> list[C
     """
     after = dict[str, set[int]]()
     for row in rows:
-        before = repository.checkpoint(row.workspace, row.version - 1) if row.trigger not in SAFETY else None
-        if before is not None and before.trigger in SAFETY:
+        before = repository.checkpoint(row.workspace, row.version - 1) if row.trigger not in SAFETY_TRIGGERS else None
+        if before is not None and before.trigger in SAFETY_TRIGGERS:
             after.setdefault(row.workspace, set()).add(row.version)
     found: dict[tuple[str, int], int] = {}
     for workspace, versions in after.items():

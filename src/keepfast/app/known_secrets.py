@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.model.event import Event
     from keepfast.store.repository import Repository
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
 
 MOST_FILES, LARGEST = 100, 64 << 10
 """Sealed files, and their bytes, that are looked into: somebody may wait for the brief."""
@@ -63,7 +63,7 @@ class KnownSecrets:
         return values
 
 
-def guard(event: Event, saving: Saving, changed: list[Entry]) -> None:
+def guard(event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
     """Redact in an event's texts what sealed files hold, those of the newest version and those of this save."""
     secrets, noted = KnownSecrets(saving.repository, saving.row.id), saving.copies.noted or {}
     for entry in [entry for entry in changed if entry.content in noted]:

@@ -52,7 +52,7 @@ def source(repository: Repository, row: CheckpointRow, header: Header) -> Source
 
     Its own session comes first, then any other of the workspace.
     """
-    own = conversations.checked(header.conversation)
+    own = conversations.conversation_from_json(header.conversation)
     if own is not None:
         return Source(row, header, own)
     for other in _before(repository, row):
@@ -60,7 +60,7 @@ def source(repository: Repository, row: CheckpointRow, header: Header) -> Source
             header = repository.document(other)[0]
         except KeepfastError:
             continue
-        earlier_one = conversations.checked(header.conversation)
+        earlier_one = conversations.conversation_from_json(header.conversation)
         if earlier_one is not None:
             return Source(other, header, earlier_one)
     return None
@@ -69,9 +69,9 @@ def source(repository: Repository, row: CheckpointRow, header: Header) -> Source
 def read(repository: Repository, kept: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
     """The conversation as it was kept; `strike` takes the secrets out of a JSON value. Raises `KeepfastError`."""
     if kept.transcript.size <= TAIL:
-        whole = b"".join(conversations.load(repository, kept.transcript))
+        whole = b"".join(conversations.load_transcript(repository, kept.transcript))
         return transcripts.read(whole, beside=_beside(repository, kept))
-    head, tail = conversations.ends(repository, kept.transcript, HEAD, TAIL)
+    head, tail = conversations.read_ends(repository, kept.transcript, HEAD, TAIL)
     tail = tail[tail.find(b"\n") + 1 :]
     conversation = transcripts.read(tail, beside=_beside(repository, kept))
     conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
@@ -109,12 +109,12 @@ def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRo
 def _beside(repository: Repository, kept: conversations.Conversation) -> list[tuple[str, bytes]]:
     """What was kept of subagents, as far as there is room for it."""
     found, room = [], BESIDE
-    for one in kept.beside:
+    for one in kept.side_files:
         folder, _, name = one.name.partition("/")
         if folder != SUBAGENTS or one.size > room:
             continue
         try:
-            found.append((name, b"".join(conversations.load(repository, one))))
+            found.append((name, b"".join(conversations.load_transcript(repository, one))))
         except KeepfastError:
             continue  # the conversation itself says what they were for
         room -= one.size

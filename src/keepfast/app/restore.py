@@ -12,7 +12,7 @@ from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, Wro
 from keepfast.model.event import Event
 from keepfast.model.restore_plan import KEPT, Plan, Step
 from keepfast.model.steps import step
-from keepfast.store.restore_journal import History, Journal, PastRestore, Reversal, UnderWay
+from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
 from keepfast.workspace.apply_result import Applied
 from keepfast.workspace.marker import show
 
@@ -44,7 +44,7 @@ class Restored:
 class Unfinished:
     """A restore that has not come to its end. `state`: cut off, running, or damaged; then `error` says what its journal has."""
 
-    def __init__(self, state: str, cut: UnderWay | None = None, error: KeepfastError | None = None) -> None:
+    def __init__(self, state: str, cut: RestoreInProgress | None = None, error: KeepfastError | None = None) -> None:
         self.state, self.cut, self.error = state, cut, error
 
 
@@ -171,15 +171,15 @@ class Restorer:
         target, made = self._version(done.before), paths_of(done.made)
         return self.restore(target, paths_of(done.paths), reversal=reversal, made=made, base=done.was, **options)
 
-    def cut_off(self) -> UnderWay | None:
+    def cut_off(self) -> RestoreInProgress | None:
         """A restore that was cut off, or None. Raises `Damaged`."""
         journal = self._turn()
         cut = journal.read()
-        return None if cut is None or journal.is_held() else cut
+        return None if cut is None or journal.is_locked() else cut
 
     def is_running(self) -> bool:
         """Is another process restoring here at this moment?"""
-        return self._turn().is_held()
+        return self._turn().is_locked()
 
     def unfinished(self) -> Unfinished | None:
         """A restore here that is under way, or was and did not come to its end; None if there is none."""
@@ -242,7 +242,7 @@ class Restorer:
 
     def _without_closed(self, preview: Preview) -> tuple[Preview, set[bytes]]:
         """Leave out what is sealed with a key that is not at hand. Raises `WrongKey` if nothing else is to be done."""
-        closed = self.repository.contents.closed(one.new for one in preview.plan.steps)
+        closed = self.repository.contents.paths_without_key(one.new for one in preview.plan.steps)
         if closed and len(closed) == len(preview.plan.steps):
             raise WrongKey(f"The key of a sealed file to restore is missing: {show(min(closed))}.", KEY_HINT)
         return preview.without(closed, CLOSED) if closed else preview, closed
@@ -284,7 +284,7 @@ class Restorer:
     ) -> Restored:
         scope = preview.scope
         made, late = self._agreed(target, before, preview, mine, everything)
-        restore = UnderWay(
+        restore = RestoreInProgress(
             self.row.id,
             target.version,
             target.workspace,
@@ -320,7 +320,7 @@ class Restorer:
         return made, late
 
     def _finish(
-        self, journal: Journal, cut: UnderWay, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
+        self, journal: Journal, cut: RestoreInProgress, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
         scope, kept = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
@@ -338,7 +338,7 @@ class Restorer:
         elif done is not None and aborting:  # it was cut off after it was done: then this is an undo
             undo = Reversal("undo", done.number)
             way_back = _way_back(undo)
-            self._record(journal, cut.taken_back(undo, goal.version, now.version))
+            self._record(journal, cut.reversed_by(undo, goal.version, now.version))
         else:
             way_back = "" if aborting else way_back
             # The safety checkpoint that was just made is not what the folder is at.
@@ -347,7 +347,7 @@ class Restorer:
         done_now.missing = self.planner.missing(goal, scope.paths)
         return done_now
 
-    def _record(self, journal: Journal, restore: UnderWay) -> None:
+    def _record(self, journal: Journal, restore: RestoreInProgress) -> None:
         self._commit(journal, restore.record(self.row.id, self.engine.clock()))
 
     def _commit(self, journal: Journal, record: dict[str, Any]) -> None:
@@ -380,7 +380,7 @@ class Restorer:
         except OSError as error:
             raise explain(error, UNTOUCHED) from None
 
-    def _cut(self, journal: Journal) -> UnderWay:
+    def _cut(self, journal: Journal) -> RestoreInProgress:
         cut = journal.read()
         if cut is None:
             raise NotFound("No interrupted restore.", "There is nothing to continue or abort.")

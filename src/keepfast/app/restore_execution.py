@@ -10,7 +10,7 @@ from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import DiskFull, Failed, KeepfastError
 from keepfast.model.restore_plan import UNREAD, Plan
 from keepfast.model.steps import step
-from keepfast.store.bulk_read import hand_over
+from keepfast.store.bulk_read import read_many
 from keepfast.workspace.apply import Apply
 from keepfast.workspace.free_space import Room
 from keepfast.workspace.marker import show
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.app.preview import Preview
     from keepfast.store.repository import Repository
-    from keepfast.store.restore_journal import Journal, UnderWay
+    from keepfast.store.restore_journal import Journal, RestoreInProgress
     from keepfast.store.rows import CheckpointRow
     from keepfast.workspace.apply_result import Applied
     from keepfast.workspace.staged_files import Group
@@ -80,7 +80,7 @@ class Execution:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             if closed_folders(root, (one.path for one in made.steps)):
                 return Begun(made, root)
-            repository = self.engine.place.open(beside=True)
+            repository = self.engine.place.open(small_cache=True)
             apply = self._apply(root, made, goal, {}, mtimes, made, repository, room)
             begun = Begun(made, root, apply, repository)
         except (OSError, KeepfastError):
@@ -94,7 +94,7 @@ class Execution:
     def carry_out(
         self,
         journal: Journal,
-        restore: UnderWay,
+        restore: RestoreInProgress,
         made: Plan,
         goal: CheckpointRow,
         whole: Plan,
@@ -109,7 +109,7 @@ class Execution:
         return applied
 
     def _apply_plan(
-        self, journal: Journal, restore: UnderWay, made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
+        self, journal: Journal, restore: RestoreInProgress, made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
     ) -> Applied:
         fresh, touched = journal.read() is None, False
         try:
@@ -169,7 +169,7 @@ class Execution:
             self._anchors(made, goal),
             Contents(
                 lambda entry: contents.contents.stream(entry.content),
-                lambda digests, take: hand_over(contents, digests, take, accelerated),
+                lambda digests, take: read_many(contents, digests, take, accelerated),
             ),
             self.repository.contents.ids,
             self.repository.contents.has,

@@ -31,7 +31,7 @@ class Turn(Journal):
     ) -> None:
         super().__exit__(kind, error, trace)
         if isinstance(error, OSError | MemoryError):
-            raise explain(error, GO_ON if self.is_there() else UNTOUCHED) from None
+            raise explain(error, GO_ON if self.exists() else UNTOUCHED) from None
 
 
 def explain(error: Exception, hint: str) -> KeepfastError:

@@ -310,10 +310,10 @@ class Resuming:
 
     def _kept(self, told: Told) -> bytes:
         """The conversation as the checkpoint itself has it; nothing if it has none."""
-        kept = conversations.checked(told.known.conversation)
+        kept = conversations.conversation_from_json(told.known.conversation)
         if kept is None or kept.transcript.size > LARGEST_KEPT:
             return b""
-        return b"".join(conversations.load(self.engine.repository(), kept.transcript))
+        return b"".join(conversations.load_transcript(self.engine.repository(), kept.transcript))
 
     # What changed
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from keepfast.app.workspace_lock import Folder
     from keepfast.model.entry import Entry
     from keepfast.store.repository import Repository
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.capture import Capture
     from keepfast.workspace.stat_cache import Cache
 
@@ -56,7 +56,7 @@ def _renew_marker(folder: Folder) -> None:
     engine = folder.engine
     said = marker(folder.root)
     if said == (folder.workspace, engine.place.path, engine.place.id()):
-        if not engine.place.is_beside():
+        if not engine.place.is_in_data_folder():
             engine.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
         return
     if said is not None and is_strange(folder.root, said, engine.place.path, engine.place.list):
@@ -67,7 +67,7 @@ def _renew_marker(folder: Folder) -> None:
         pass  # the save does not depend on it
 
 
-def scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
+def scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     """Look at what the check named, or walk through everything."""
     found = _scan(folder, saving, changes)
     # By ctime, because a folder's mtime can be set to any day.
@@ -75,7 +75,7 @@ def scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
     return found
 
 
-def _scan(folder: Folder, saving: Saving, changes: Any) -> Scan:
+def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     rules = folder.capture
     if changes is not None and folder.cache is not None and not saving.whole:
         crowded = CROWDED in folder.cache.marks()
@@ -160,7 +160,7 @@ def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list
     return list(found), left
 
 
-def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: Saving, kept: tuple[bytes, ...] = ()) -> Scan:
+def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: CheckpointWriter, kept: tuple[bytes, ...] = ()) -> Scan:
     """Look at these paths and nothing else; folders among them are looked at, not into.
 
     At and below those that are `kept` the setting `capture.exclude` does not hold.
@@ -217,7 +217,7 @@ def _note(found: Scan, path: bytes, seen: stat_result | None) -> None:
         found.left.append((path, SPECIAL, 0, seen))
 
 
-def _note_gone_below(folder: Folder, found: Scan, paths: tuple[bytes, ...], saving: Saving) -> None:
+def _note_gone_below(folder: Folder, found: Scan, paths: tuple[bytes, ...], saving: CheckpointWriter) -> None:
     """With a folder goes all that was known below it."""
     repository, there = saving.repository, {path for path, _ in found.folders}
     for path, row in repository.current(folder.workspace, [path for path in paths if path not in there]).items():
@@ -226,7 +226,7 @@ def _note_gone_below(folder: Folder, found: Scan, paths: tuple[bytes, ...], savi
             found.gone += [known.path for known in below if known.path != path]
 
 
-def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Saving) -> None:
+def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:
     """Capture these files although they are, or were, left out."""
     from keepfast.fsutil.descriptors import lstat_below
 
@@ -281,7 +281,7 @@ def keep(folder: Folder, scan: Scan, paths: tuple[bytes, ...], room: int) -> Non
 
 
 def mark_vanished(
-    folder: Folder, scan: Scan, rows: dict[bytes, Entry], named: tuple[bytes, ...], saving: Saving
+    folder: Folder, scan: Scan, rows: dict[bytes, Entry], named: tuple[bytes, ...], saving: CheckpointWriter
 ) -> None:
     """Let the version say of what was there before the command, and could not be saved in time, that it was left out."""
     for path in named:
@@ -310,7 +310,7 @@ def _topmost_absent(folder: Folder, path: bytes) -> bytes:
     return b""
 
 
-def _is_known(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: Saving) -> bool:
+def _is_known(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: CheckpointWriter) -> bool:
     """Has the version that is being made something at this path? Then it was read in time, or is named already."""
     row = rows.get(path)
     if row is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keepfast.model.errors import Busy
 from keepfast.model.retention import oldest_automatic, plan
 from keepfast.state import rescues
-from keepfast.store.maintenance.space import compact, forget, needed_by_restore, note_over, store_size
+from keepfast.store.maintenance.space import compact, forget, needed_by_restore, record_over_cap, store_size
 from keepfast.store.rows import Query
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
     except Busy:
         return [], 0
     over = max(0, store_size(repository) - settings["retention.max_size"])
-    note_over(engine.place.path, store_size(repository) if over else 0)
+    record_over_cap(engine.place.path, store_size(repository) if over else 0)
     return thinned, over
 
 

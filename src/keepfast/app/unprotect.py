@@ -6,7 +6,7 @@ import os
 from functools import partial
 
 from keepfast.model.errors import Conflict, DiskFull, Elsewhere, Failed, MissingStore, NoWorkspace
-from keepfast.store.known_stores import drop_folder, last_folders, note_unprotected, unprotected
+from keepfast.store.known_stores import drop_folder, last_unprotected_folders, note_unprotected, read_unprotected
 from keepfast.store.maintenance.removal import remove_store, remove_workspaces
 from keepfast.store.maintenance.space import needed_by_restore
 from keepfast.store.reserve import is_full, with_reserve
@@ -94,7 +94,7 @@ def by_id(engine: Engine, word: str) -> Protected | None:
 
 def _former(engine: Engine, folder: bytes) -> Protected | None:
     """The workspace in which the folder was until its protection was ended, if the store still has its history."""
-    known, path = unprotected(engine.place.unprotected), folder
+    known, path = read_unprotected(engine.place.unprotected), folder
     while path not in known and path != b"/":
         path = os.path.dirname(path)
     workspace = known.get(path, "")
@@ -118,7 +118,7 @@ def _no_longer(one: Protected) -> NoWorkspace:
 
 def every(engine: Engine, with_folder: bool) -> list[Protected]:
     """All workspaces of the store; with `with_folder` only those that are protected now."""
-    rows, before = engine.repository().workspaces(), last_folders(engine.place.unprotected)
+    rows, before = engine.repository().workspaces(), last_unprotected_folders(engine.place.unprotected)
     found = [Protected(row.id, row.path, _versions(engine, row.id)) for row in rows if row.path or not with_folder]
     for one in found:
         one.was = b"" if one.root else before.get(one.id, b"")

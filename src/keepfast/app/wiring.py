@@ -5,7 +5,7 @@ from __future__ import annotations
 from keepfast.settings import STORE_FLAGS
 from keepfast.settings.ownership import HERE, LOST, is_gone, is_vouched, judge, lost_store, strange
 from keepfast.store.place import Place
-from keepfast.store.small_files import id_or_nothing, kept_folders, listed, store_path_of
+from keepfast.store.small_files import id_or_empty, read_folder_list, read_store_list, store_path_of
 from keepfast.workspace.marker import marker
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ def place(settings: Settings, data: str, folder: bytes | None = None, own: bool 
     # Keys stay in the user's own folder, also where the store is elsewhere: on a shared disk they would open it for others.
     asked = Place(store_path(settings, data), settings["store.durable"], data + "/keys")
     if settings.origins.get("store.url") in STORE_FLAGS or folder is None:
-        return asked.expect(listed(asked.list).get(asked.path, ""))
+        return asked.expect(read_store_list(asked.list).get(asked.path, ""))
     found, is_own = _said(asked, folder, own)
     if not is_own:
         other = _by_path(asked, folder, own)
@@ -48,14 +48,14 @@ def place(settings: Settings, data: str, folder: bytes | None = None, own: bool 
         if lost is not None and is_gone(lost[1], asked.path, asked.list):
             workspace, path, identity = lost[1]
             return asked.expect(identity, workspace, path)  # gone with the list of stores: none is begun in its place
-        return asked.expect(listed(asked.list).get(asked.path, ""))
+        return asked.expect(read_store_list(asked.list).get(asked.path, ""))
     workspace, path, identity = found
     if path == asked.path and identity:
         return asked.expect(identity, workspace)
-    known = listed(asked.list)
+    known = read_store_list(asked.list)
     if not path or path == asked.path:
         return asked.expect(known.get(asked.path, ""), workspace)
-    if identity and id_or_nothing(asked.path) == identity:
+    if identity and id_or_empty(asked.path) == identity:
         return asked  # it moved, and the settings say where to
     if path in known and identity in ("", known[path]):
         return Place(path, asked.durable, asked.keys).expect(known[path], workspace)
@@ -85,7 +85,7 @@ def _said(asked: Place, folder: bytes, own: bool) -> tuple[Marker | None, bool]:
 
 def _by_path(asked: Place, folder: bytes, own: bool) -> Place | None:
     """The other store that knows the folder, or one above it, by its path: its marker may have been wiped."""
-    for path, identity in listed(asked.list).items():
+    for path, identity in read_store_list(asked.list).items():
         if path == asked.path:
             continue
         other = Place(path, asked.durable, asked.keys)
@@ -99,7 +99,7 @@ def _by_path(asked: Place, folder: bytes, own: bool) -> Place | None:
 
 def _lost_by_path(asked: Place, folder: bytes, own: bool) -> Place | None:
     """The store of the folder, or of one above it, which took its list of folders with it: the user's own names it."""
-    known = kept_folders(asked.folders)
+    known = read_folder_list(asked.folders)
     while known and folder not in known and folder not in (b"/", b"") and not own:
         folder = folder.rpartition(b"/")[0] or b"/"
     identity, workspace = known.get(folder, ("", ""))

@@ -228,7 +228,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> bo
     session, found = told.session, engine.locate(root)
     if not session or found is None:
         return False
-    from keepfast.store.conversations import latest
+    from keepfast.store.conversations import latest_conversation
     from keepfast.store.rows import Query
 
     repository = engine.repository()
@@ -237,7 +237,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> bo
     times = [heard if isinstance(heard, int) else 0, told.at if told.said else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
-    kept = latest(repository, found[1], session)
+    kept = latest_conversation(repository, found[1], session)
     return _says_more(told.transcript, told.agent, kept.transcript.size if kept is not None else 0)
 
 

@@ -6,7 +6,7 @@ from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fsta
 from posix import open as open_fd
 
 from keepfast.model.errors import Failed
-from keepfast.store.small_files import id_or_nothing, listed, read_pairs
+from keepfast.store.small_files import id_or_empty, read_pairs, read_store_list
 from keepfast.workspace import stat_cache
 from keepfast.workspace.marker import show
 
@@ -201,8 +201,10 @@ def capture_rules(engine: Engine, root: bytes) -> Capture:
     except OSError:
         store = None
     prefix, own = root.rstrip(b"/") + b"/", list(engine.place.registered())
-    others = [(path, identity) for path, identity in listed(engine.place.list).items() if path != engine.place.path]
-    away = [(path, identity) for path, identity in others if id_or_nothing(path) != identity]
+    others = [
+        (path, identity) for path, identity in read_store_list(engine.place.list).items() if path != engine.place.path
+    ]
+    away = [(path, identity) for path, identity in others if id_or_empty(path) != identity]
     for other in others:
         if other not in away:
             own += [path for _, path in read_pairs(other[0] + "/paths")]

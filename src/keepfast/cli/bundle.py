@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.store.bundle import Bundle
     from keepfast.store.bundle_export import LeftOut
-    from keepfast.store.bundle_import import Imported
+    from keepfast.store.bundle_import import ImportResult
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -51,7 +51,7 @@ def export(
     """
     from keepfast import __version__
     from keepfast.present.terminal import plural, size
-    from keepfast.store.bundle_export import export as write
+    from keepfast.store.bundle_export import export_bundle as write
     from keepfast.workspace.marker import show
 
     if not words:
@@ -139,8 +139,8 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     """
     from keepfast.model.ids import checkpoint_id
     from keepfast.store.bundle import Bundle
-    from keepfast.store.bundle_import import take
-    from keepfast.store.bundle_proof import Checked
+    from keepfast.store.bundle_import import import_bundle
+    from keepfast.store.bundle_proof import CheckedBundle
 
     if into is not None and here:
         raise Usage("--into and --here cannot be combined.")
@@ -150,18 +150,18 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     try:
         folder = os.path.realpath(os.path.join(session.cwd, os.fsencode(into))) if into is not None else b""
         target = around.id if around is not None else _target(engine, bundle, folder)
-        checked = Checked(bundle)
+        checked = CheckedBundle(bundle)
         words = _passphrase(session, bundle, source)
         repository = engine.repository() if around is not None else _create(engine)
         with session.progress("Importing") as progress:
-            done = take(
+            done = import_bundle(
                 repository, engine.place, checked, target, path=folder, now=session.now(),
                 new_id=lambda: checkpoint_id(session.now(), os.urandom(10)), progress=progress,
             )  # fmt: skip
         if folder and done.is_new and done.versions:
             _adopt(engine, folder, target)
         if words:
-            repository.contents.sealer().keys.admit(bundle.keys, words)
+            repository.contents.sealer().keys.import_backup(bundle.keys, words)
     finally:
         bundle.close()
     _announce(session, bundle, done)
@@ -169,7 +169,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
 
 def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
     """The passphrase of the bundle's keys, tried before anything is taken over; empty if nobody gives one."""
-    from keepfast.store.keys import unlock
+    from keepfast.store.keys import open_backup
 
     if bundle.keys is None:
         return ""
@@ -179,7 +179,7 @@ def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
         )
         return ""
     words = passphrase(session, source)
-    unlock(bundle.keys, words)
+    open_backup(bundle.keys, words)
     return words
 
 
@@ -234,7 +234,7 @@ def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
         ) from None
 
 
-def _announce(session: Session, bundle: Bundle, done: Imported) -> None:
+def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
     from keepfast.present.json_forms import of_checkpoint, title
     from keepfast.present.terminal import one_line, plural
     from keepfast.workspace.marker import show

@@ -77,9 +77,9 @@ def _libraries(session: Session) -> Found:
         if find_spec(name) is None:
             yield PROBLEM, f"{name} is missing.", "Reinstall keepfast."
     try:
-        from keepfast.store.compression import native
+        from keepfast.store.compression import zstd_module
 
-        native()
+        zstd_module()
     except ImportError:
         yield PROBLEM, "Zstandard is missing.", "Install backports-zstd."
         return
@@ -245,7 +245,7 @@ def _store(session: Session) -> Found:
         else:
             yield NOTE, f"No store at {path} yet.", "Run `keepfast init` to create it."
         return
-    session.engine.place.refuse_parts()
+    session.engine.place.check_folders()
     seen = os.stat(path)
     if seen.st_uid != os.getuid():
         yield PROBLEM, f"{path} belongs to user {seen.st_uid}, not to you.", "Use a store of your own (`store.url`)."
@@ -315,20 +315,20 @@ def _space(session: Session) -> Found:
 def _verified(session: Session) -> Found:
     """What was found damaged stays so until it is looked at again."""
     from keepfast.present.terminal import age_in_words
-    from keepfast.store.maintenance.last_verify import last
+    from keepfast.store.maintenance.last_verify import read_last_verify
 
-    verified = last(session.engine.place.path)
+    verified = read_last_verify(session.engine.place.path)
     if verified is None:
         return
     age = age_in_words(verified.at, session.now())
     if not verified.problems:
         yield FINE, f"no damage found by the last verify, {age}"
         return
-    for one in verified.found:
+    for one in verified.findings:
         named = f" ({', '.join(one.checkpoints)})" if one.checkpoints else ""
         yield PROBLEM, f"Found {age} by `keepfast verify`: {one.text}{named}.", MEND
-    if verified.problems > len(verified.found):
-        yield PROBLEM, f"… and {verified.problems - len(verified.found):,} more.", MEND
+    if verified.problems > len(verified.findings):
+        yield PROBLEM, f"… and {verified.problems - len(verified.findings):,} more.", MEND
 
 
 def _workspace(session: Session) -> Found:

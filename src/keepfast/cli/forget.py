@@ -112,9 +112,9 @@ def _by_policy(session: Session, workspace: str) -> list[CheckpointRow]:
 
 
 def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], with_newest: bool = False) -> int:
-    from keepfast.store.maintenance.space import unneeded
+    from keepfast.store.maintenance.space import bytes_freed_by
 
-    return unneeded(session.repository, workspace, [row.version for row in chosen], with_newest)
+    return bytes_freed_by(session.repository, workspace, [row.version for row in chosen], with_newest)
 
 
 def _thin(session: Session, most: int, failures: list[NotCompacted]) -> list[CheckpointRow]:

@@ -203,10 +203,10 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
 def write_patch(path: str, patch: Patch, force: bool) -> None:
     """Write a patch to a new file. Raises `Conflict` if one is there, unless `force`."""
     from keepfast.fsutil.durable import replace
-    from keepfast.store.bundle_writer import exists, taken
+    from keepfast.store.bundle_writer import already_exists, exists
 
     if exists(path) and not force:
-        raise taken(path)
+        raise already_exists(path)
     replace(path, b"".join([line + b"\n" for line in patch.lines]), durable=False)
 
 

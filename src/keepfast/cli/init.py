@@ -10,7 +10,7 @@ import click
 
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Elsewhere, Failed, KeepfastError, MissingStore, OtherStore, Refused, Usage
-from keepfast.store.small_files import id_or_nothing, read_pairs
+from keepfast.store.small_files import id_or_empty, read_pairs
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -93,7 +93,7 @@ def _tell_history(session: Session, engine: Engine, there: int) -> None:
     if there:
         session.remark(f"It has {plural(there, 'checkpoint')}. Run `keepfast list` to see them.")
         return
-    if engine.place.is_successor():
+    if engine.place.replaces_lost_store():
         session.remark(
             f"The store formerly at {engine.place.path} is missing; its checkpoints of this folder are not "
             "in this history."
@@ -121,7 +121,7 @@ def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
 
 def _is_shared(place: Place) -> bool:
     """Is there a store already, elsewhere than in our own data folder, which this home has never used?"""
-    identity = id_or_nothing(place.path)
+    identity = id_or_empty(place.path)
     beside = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
     return bool(identity) and not beside and identity not in [its for its, _ in read_pairs(place.list)]
 

@@ -101,7 +101,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
 def import_(session: Session, file: str, source: str | None) -> None:
     """Import the keys in FILE: a key backup, or a bundle exported with --with-secrets."""
     backup = _backup_in(os.path.join(os.fsdecode(session.cwd), file))
-    new = session.repository.contents.sealer().keys.admit(backup, passphrase(session, source))
+    new = session.repository.contents.sealer().keys.import_backup(backup, passphrase(session, source))
     if session.json:
         write_json({"new": new})
     session.say(

@@ -130,7 +130,7 @@ def _home(home: bytes, before: dict[str, bytes]) -> str:
 
 def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
     from keepfast.present.terminal import age, size
-    from keepfast.store.known_stores import last_folders
+    from keepfast.store.known_stores import last_unprotected_folders
 
     now, head, lines = session.now(), ["VERSION", "WHEN", "TRIGGER", "MESSAGE", "FILES", "CHANGED", "SIZE"], []
     for row in rows:
@@ -147,7 +147,7 @@ def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, byte
         )
     if homes:
         head.append("WORKSPACE")
-        before = last_folders(session.engine.place.unprotected)
+        before = last_unprotected_folders(session.engine.place.unprotected)
         for line, row in zip(lines, rows, strict=True):
             line.append(_home(homes[row.workspace], before))
     for text in session.paint.table(head, lines, right="    rrr", give=3):

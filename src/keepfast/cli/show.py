@@ -32,13 +32,13 @@ TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_fi
 def show(session: Session, reference: str, all_left_out: bool, former_option: bool, everything: bool) -> None:
     """Show a checkpoint (default: the newest): trigger, changes, and excluded paths."""
     from keepfast.app.inspect import Coverage, as_compared, compare, not_covered
-    from keepfast.store.bases import previous
+    from keepfast.store.bases import previous_version
 
     all_left_out = all_left_out or former_option
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
     header, own = session.repository.document(row)
-    before = previous(session.repository, row)
+    before = previous_version(session.repository, row)
     (row,) = as_compared(session.repository, [row])
     changes = compare(session.engine, root, workspace, before, row)
     entries: Iterable[Entry] = session.repository.state(workspace.id, row.version) if all_left_out else own
@@ -173,9 +173,9 @@ def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: 
 
 
 def _conversation(header: Header) -> dict[str, Any] | None:
-    from keepfast.store.conversations import checked
+    from keepfast.store.conversations import conversation_from_json
 
-    kept = checked(header.conversation)
+    kept = conversation_from_json(header.conversation)
     if kept is None:
         return None
     return {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size, "last": kept.last}
@@ -183,9 +183,9 @@ def _conversation(header: Header) -> dict[str, Any] | None:
 
 def _talk(header: Header) -> str:
     from keepfast.present.terminal import size
-    from keepfast.store.conversations import checked
+    from keepfast.store.conversations import conversation_from_json
 
-    kept = checked(header.conversation)
+    kept = conversation_from_json(header.conversation)
     if kept is None:
         return ""
     return f"{size(kept.transcript.size)}, sealed; `keepfast restore --both` restores it"

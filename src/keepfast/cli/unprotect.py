@@ -168,10 +168,10 @@ def _stays(session: Session, everything: bool = False) -> list[str]:
     Where `everything` goes, that is all of our data folder but the store with its keys, and settings of clients with our hooks.
     """
     from keepfast.cli.client_files import users
-    from keepfast.store.small_files import listed
+    from keepfast.store.small_files import read_store_list
 
     place, data = session.engine.place, session.around.data
-    others = [path for path in listed(place.list) if path != place.path]
+    others = [path for path in read_store_list(place.list) if path != place.path]
     found = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
     if everything:
         names = sorted(os.listdir(data)) if os.path.isdir(data) else []

@@ -99,7 +99,7 @@ def _reach(session: Session) -> None:
 
 def _verify(session: Session, quick: bool) -> int:
     from keepfast.present.terminal import plural, size
-    from keepfast.store.maintenance.last_verify import keep
+    from keepfast.store.maintenance.last_verify import write_last_verify
     from keepfast.store.maintenance.verify import verify as check
 
     with session.progress("Verifying") as progress:
@@ -107,7 +107,7 @@ def _verify(session: Session, quick: bool) -> int:
     if report.is_read_only:
         session.remark("The store is not writable: the result of this verify was not recorded.")
     else:
-        keep(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
+        write_last_verify(session.engine.place.path, session.now(), quick, report.problems, report.checkpoints)
     if session.json:
         write_json(
             {
@@ -131,13 +131,13 @@ def _verify(session: Session, quick: bool) -> int:
 
 def _repair(session: Session) -> int:
     from keepfast.present.terminal import plural
-    from keepfast.store.maintenance.last_verify import keep
+    from keepfast.store.maintenance.last_verify import write_last_verify
     from keepfast.store.maintenance.repair import repair as heal
 
     _reach(session)
     with session.progress("Repairing") as progress:
         report = heal(session.engine.place, progress=progress)
-    keep(session.engine.place.path, session.now(), False, report.lost, None)
+    write_last_verify(session.engine.place.path, session.now(), False, report.lost, None)
     if session.json:
         write_json({"healed": report.healed, "lost": [_problem(problem) for problem in report.lost]})
         return Damaged.exit_code if report.lost else 0

@@ -18,7 +18,7 @@ from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import MOST_LINE, told
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import by_name
-from keepfast.store.bases import previous
+from keepfast.store.bases import previous_version
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
 
@@ -100,7 +100,7 @@ def checkpoint_show(visits: Visits, reference: Reference = "latest") -> answers.
     with visits.open() as visit:
         row = visit.resolve(reference)
         header, _ = visit.repository.document(row)
-        before = previous(visit.repository, row)
+        before = previous_version(visit.repository, row)
         (row,) = as_compared(visit.repository, [row])
         changes = compare(visit.engine, visit.root, visit.row, before, row)
         git = header.git

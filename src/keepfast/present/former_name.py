@@ -88,9 +88,9 @@ def _is_config(folder: str) -> bool:
 
 def _rename_markers(data: str) -> None:
     """Rename the markers of all folders that the stores of this user know. One that is left is read all the same."""
-    from keepfast.store.small_files import listed, read_pairs
+    from keepfast.store.small_files import read_pairs, read_store_list
 
-    for store in {data + "/store", *listed(data + "/stores")}:
+    for store in {data + "/store", *read_store_list(data + "/stores")}:
         for _, folder in read_pairs(store + "/paths"):
             if folder and not _exists(folder + b"/.keepfast"):
                 try:

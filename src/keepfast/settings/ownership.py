@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.store.small_files import folders_beside, id_or_nothing, kept_folders, listed, read_pairs
+from keepfast.store.small_files import folder_list_path, id_or_empty, read_folder_list, read_pairs, read_store_list
 from keepfast.workspace.marker import is_same_folder, marker
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def find(start: bytes, store: str, stores: str) -> Found | None:
         if folder in registered:
             return folder, registered[folder], HERE  # its marker was wiped, or something else lies in its place
         if away is None:
-            away = kept_folders(folders_beside(stores))
+            away = read_folder_list(folder_list_path(stores))
         if said is None and folder in away and lost_store(away[folder][0], store, stores):
             return folder, away[folder][1], LOST
         if folder in (b"/", b""):
@@ -51,7 +51,7 @@ def find(start: bytes, store: str, stores: str) -> Found | None:
 def lost_store(identity: str, store: str, stores: str) -> str:
     """Return where the store with this id was last, if it is in none of the places in which it may be; else nothing."""
     places = [path.decode("utf-8", "surrogateescape") for its, path in read_pairs(stores) if its == identity]
-    if not places or any(id_or_nothing(place) == identity for place in (store, *places)):
+    if not places or any(id_or_empty(place) == identity for place in (store, *places)):
         return ""
     return places[-1]
 
@@ -61,7 +61,7 @@ def judge(folder: bytes, said: Marker, store: str, stores: str) -> str:
     workspace, path, identity = said
     if path in ("", store) and (workspace, folder) in read_pairs(store + "/paths"):
         return HERE  # as nearly always: the user's list is not even read
-    known = listed(stores)
+    known = read_store_list(stores)
     asked = [path] if path in known else []
     asked += [other for other, its in known.items() if identity and its == identity and other != path]
     for other in dict.fromkeys([*asked, store]):
@@ -78,8 +78,8 @@ def is_vouched(said: Marker, store: str, stores: str) -> bool:
     """Does the marker name a store that this user has used? Its id is known to nobody else."""
     _, path, identity = said
     if not identity:
-        return path in ("", store) or path in listed(stores)
-    return identity == id_or_nothing(store) or any(its == identity for its, _ in read_pairs(stores))
+        return path in ("", store) or path in read_store_list(stores)
+    return identity == id_or_empty(store) or any(its == identity for its, _ in read_pairs(stores))
 
 
 def strange(start: bytes, store: str, stores: str, own: bool = False) -> tuple[bytes, Marker] | None:
@@ -112,7 +112,7 @@ def is_gone(said: Marker, store: str, stores: str) -> bool:
     places = (store, stores.rpartition("/")[0] + "/store")
     if not any(said[1] == place or said[1].startswith(place + "/") for place in places):
         return False
-    return not any(id_or_nothing(place) for place in (*places, said[1]))
+    return not any(id_or_empty(place) for place in (*places, said[1]))
 
 
 def is_real(said: Marker, home: bytes) -> bool:
@@ -125,7 +125,7 @@ def is_real(said: Marker, home: bytes) -> bool:
     if not identity or any(real == top or real.startswith(top + "/") for top in KERNEL):
         return False
     try:
-        if stat(real).st_uid != geteuid() or id_or_nothing(real) != identity:
+        if stat(real).st_uid != geteuid() or id_or_empty(real) != identity:
             return False
     except (OSError, ValueError):
         return False
@@ -141,8 +141,8 @@ def _is_lost(said: Marker, store: str, stores: str) -> bool:
     """Is the store that the marker names out of reach, and was it this user's?"""
     _, path, identity = said
     if not identity:
-        return listed(stores).get(path or store, "") != "" and not id_or_nothing(path or store)
+        return read_store_list(stores).get(path or store, "") != "" and not id_or_empty(path or store)
     if not any(its == identity for its, _ in read_pairs(stores)):
         return False
-    places = {path, store, *[other for other, its in listed(stores).items() if its == identity]}
-    return not any(id_or_nothing(place) == identity for place in places if place)
+    places = {path, store, *[other for other, its in read_store_list(stores).items() if its == identity]}
+    return not any(id_or_empty(place) == identity for place in places if place)

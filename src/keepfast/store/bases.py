@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keepfast.store.records import Chain
-from keepfast.store.rows import SAFETY, Query
+from keepfast.store.rows import SAFETY_TRIGGERS, Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     """Workspace and version; None if there is none."""
 
 
-def previous(repository: Repository, row: CheckpointRow) -> CheckpointRow | None:
+def previous_version(repository: Repository, row: CheckpointRow) -> CheckpointRow | None:
     """The version that this one is compared with: what its folder was at before, saved or restored.
 
     Where that is no longer kept, the newest older one is that is kept and that `list` shows; None if there is none.
@@ -29,22 +29,22 @@ def previous(repository: Repository, row: CheckpointRow) -> CheckpointRow | None
         if record.get("r") == "checkpoint" and record.get("v") == row.version:
             break
         records.append(record)
-    base = _last_set(repository.ledger, row.workspace, records)
+    base = _base_from_last_record(repository.ledger, row.workspace, records)
     if base is not None and base[0] == row.workspace:
-        found = repository.ledger.checkpoint(*base)
-        if found is not None and not found.forgotten:
-            return found
+        checkpoint = repository.ledger.checkpoint(*base)
+        if checkpoint is not None and not checkpoint.forgotten:
+            return checkpoint
     older = repository.ledger.find(Query(workspace=row.workspace, before=row.version, limit=1, safety=False))
     return older[0] if older else None
 
 
-def _last_set(ledger: Ledger, workspace: str, records: list[Record]) -> Base:
+def _base_from_last_record(ledger: Ledger, workspace: str, records: list[Record]) -> Base:
     """The same as `base_after`, from the end: nearly always the last record tells."""
     for record in reversed(records):
         kind = record.get("r")
         if kind == "checkpoint":
             row = ledger.checkpoint(workspace, record["v"])
-            if row is not None and row.trigger not in SAFETY:
+            if row is not None and row.trigger not in SAFETY_TRIGGERS:
                 return [workspace, record["v"]]
         elif kind in ("restore", "base") and record.get("base"):
             return [*record["base"]]
@@ -55,11 +55,11 @@ def _last_set(ledger: Ledger, workspace: str, records: list[Record]) -> Base:
 
 def bases_before(repository: Repository, workspace: str, versions: set[int]) -> dict[int, Base]:
     """What the folder was at before each of these versions was made, by one reading of its log."""
-    found: dict[int, Base] = {}
+    bases: dict[int, Base] = {}
     for record, now in _walk(repository.ledger, workspace, Chain(repository.records.read(workspace)).records):
         if record.get("r") == "checkpoint" and record.get("v") in versions:
-            found[record["v"]] = now
-    return found
+            bases[record["v"]] = now
+    return bases
 
 
 def base_after(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Base:
@@ -76,16 +76,16 @@ def _walk(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Iterator
         kind = record.get("r")
         if kind == "checkpoint":
             row = ledger.checkpoint(workspace, record["v"])
-            now = now if row is None or row.trigger in SAFETY else [workspace, record["v"]]
+            now = now if row is None or row.trigger in SAFETY_TRIGGERS else [workspace, record["v"]]
         elif kind == "base":
             now = record.get("base") or now
         elif kind == "restore":
             was = record.get("was") or now
-            now = record.get("base") or _led_to(record, workspace, was, done)
+            now = record.get("base") or _restored_to(record, workspace, was, done)
             done.append((was, now))
 
 
-def _led_to(record: Record, workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:
+def _restored_to(record: Record, workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:
     """`done`: what each restore before this one led from and to."""
     undone, redone = record.get("undo"), record.get("redo")
     if isinstance(undone, int) and 0 <= undone < len(done):

@@ -8,9 +8,9 @@ from posix import close
 
 from keepfast.model.compiled import demand
 from keepfast.model.errors import Damaged
-from keepfast.store.compression import native
+from keepfast.store.compression import zstd_module
 from keepfast.store.digest import digest
-from keepfast.store.packs import MOST_SHARED
+from keepfast.store.packs import MAX_SHARED_FRAME
 from keepfast.store.rows import CONTENT
 
 TYPE_CHECKING = False
@@ -28,44 +28,44 @@ if TYPE_CHECKING:
     """Wanted contents of one frame: their numbers, and where they lie."""
     Unpack = Callable[[int, int, int, int, Frame, list[bytes]], tuple[bytes, list[Part]] | None]
 
-MANY = 8
+FRAMES_FOR_TWO_THREADS = 8
 """Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
-FIRST, ASKED = 512, 4096
+FIRST_LOOKUP, LOOKUP_CONTENTS = 512, 4096
 """Contents whose places are asked for at once: few at first, because nobody has anything to do until they are known."""
-FEW = 64
+PYTHON_ONLY_CONTENTS = 64
 """Contents up to which Python does it all: of each frame it unpacks no more than it must."""
-MOST_OPEN = 64
+OPEN_PACKS = 64
 """Packs that are held open at once; what lies in more of them is read as always."""
-ENOUGH = 768 << 10
+ENOUGH_BYTES = 768 << 10
 """Wanted bytes for which a frame is unpacked although more may be wanted of it later: three quarters of an ordinary frame."""
-MOST_WAITING = 8192
+WAITING_CONTENTS = 8192
 """Wanted contents of one frame that wait for the rest of it. A frame of tiny files has a hundred thousand and more: it is cheaper
 to unpack it once more for each so many of them than to hold all their places at once."""
-LOW = 6
+LOW_FRAMES = 6
 """Frames below which more places are asked for, while the other thread still has something to do."""
 
 
-def hand_over(repository: Repository, keys: Sequence[bytes], take: Take, accelerated: bool = True) -> list[int]:
+def read_many(repository: Repository, keys: Sequence[bytes], take: Take, accelerated: bool = True) -> list[int]:
     """Call `take(frame, parts)` with all contents, checked, frame by frame, perhaps from two threads at once.
 
     `accelerated`: where there are many, frames are read, unpacked and checked by our own compiled module, if it was built.
     Return the numbers of those that come in parts, which are left to the caller. Raises `Damaged` for a content that is
     not there or does not match its digest.
     """
-    work = _Work(repository, list(keys), take)
-    work.ask()
-    if len(work.frames) < MANY and len(keys) <= FIRST:
-        work.go_on()
+    work = _BulkReader(repository, list(keys), take)
+    work.look_up_next()
+    if len(work.frames) < FRAMES_FOR_TWO_THREADS and len(keys) <= FIRST_LOOKUP:
+        work.run()
     else:
-        work.unpack = _unpacking() if accelerated and len(keys) > FEW else None
+        work.unpack = _native_unpack() if accelerated and len(keys) > PYTHON_ONLY_CONTENTS else None
         try:
-            work.go_on_by_two()
+            work.run_in_two_threads()
         finally:
             work.close()
     return sorted(work.in_parts)
 
 
-def _unpacking() -> Unpack | None:
+def _native_unpack() -> Unpack | None:
     """What unpacks and checks a whole frame without Python; None if it was not built, or finds no Zstandard."""
     try:
         from keepfast.store import _unpack  # type: ignore[attr-defined]
@@ -73,16 +73,16 @@ def _unpacking() -> Unpack | None:
         demand(_unpack)
     except ImportError:
         return None
-    module: Any = native()
+    module: Any = zstd_module()
     path = getattr(module.__spec__, "origin", None)
     return _unpack.unpack if path and _unpack.use(path) else None
 
 
-def _bytes(wanted: Frame) -> int:
-    return sum([place.length for _, place in wanted])
+def _wanted_bytes(frame: Frame) -> int:
+    return sum([place.length for _, place in frame])
 
 
-class _Work:
+class _BulkReader:
     """What is left to be done."""
 
     def __init__(self, repository: Repository, keys: list[bytes], take: Take) -> None:
@@ -91,18 +91,18 @@ class _Work:
         self.in_parts: list[int] = []
         self.unpack: Unpack | None = None
         self._files: dict[str, int] = {}
-        self._asked = 0
-        self._first = get_ident()
-        self._asking, self._opening = allocate_lock(), allocate_lock()
-        self._open: dict[tuple[str, int], Frame] = {}
+        self._looked_up = 0
+        self._first_thread = get_ident()
+        self._lookup_lock, self._files_lock = allocate_lock(), allocate_lock()
+        self._incomplete_frames: dict[tuple[str, int], Frame] = {}
 
-    def ask(self) -> None:
+    def look_up_next(self) -> None:
         """Find out where the next contents lie. Only one thread does so at a time."""
-        start = self._asked
-        end = min(start + (ASKED if start else FIRST), len(self.keys))
+        start = self._looked_up
+        end = min(start + (LOOKUP_CONTENTS if start else FIRST_LOOKUP), len(self.keys))
         keys = self.keys[start:end]
         places = self.repository.ledger.locate(list(dict.fromkeys(keys)))
-        frames, self._open = self._open, {}
+        frames, self._incomplete_frames = self._incomplete_frames, {}
         for number, key in enumerate(keys, start):
             place = places.get(key)
             if place is None:
@@ -122,45 +122,49 @@ class _Work:
             waiting = [
                 slot
                 for slot, wanted in frames.items()
-                if len(wanted) < MOST_WAITING
-                and (slot == (last.pack, last.frame) or (start and wanted[-1][0] >= start) or _bytes(wanted) < ENOUGH)
+                if len(wanted) < WAITING_CONTENTS
+                and (
+                    slot == (last.pack, last.frame)
+                    or (start and wanted[-1][0] >= start)
+                    or _wanted_bytes(wanted) < ENOUGH_BYTES
+                )
             ]
-            self._open = {slot: frames.pop(slot) for slot in waiting}
+            self._incomplete_frames = {slot: frames.pop(slot) for slot in waiting}
         self.frames.extend([frames[slot] for slot in sorted(frames)])
-        self._asked = end  # at last: whoever finds nothing to do then knows that there is nothing more
+        self._looked_up = end  # at last: whoever finds nothing to do then knows that there is nothing more
 
     def _next(self) -> Frame | None:
         while True:
-            all_asked = self._asked >= len(self.keys)
-            if not all_asked and len(self.frames) < LOW and self._asking.acquire(not self.frames):
+            all_asked = self._looked_up >= len(self.keys)
+            if not all_asked and len(self.frames) < LOW_FRAMES and self._lookup_lock.acquire(not self.frames):
                 try:
-                    if self._asked < len(self.keys) and len(self.frames) < LOW:
-                        self.ask()
+                    if self._looked_up < len(self.keys) and len(self.frames) < LOW_FRAMES:
+                        self.look_up_next()
                 finally:
-                    self._asking.release()
+                    self._lookup_lock.release()
             try:
                 # From both ends: files of neighbouring frames lie in one folder, which takes a new file at a time.
-                frame: Frame = self.frames.popleft() if get_ident() == self._first else self.frames.pop()
+                frame: Frame = self.frames.popleft() if get_ident() == self._first_thread else self.frames.pop()
                 return frame
             except IndexError:
                 if all_asked:
                     return None
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         while (frame := self._next()) is not None:
-            self._one(frame)
+            self._deliver_frame(frame)
 
-    def go_on_by_two(self) -> None:
+    def run_in_two_threads(self) -> None:
         from keepfast.fsutil.threads import by_two
 
-        by_two(self._next, self._one)
+        by_two(self._next, self._deliver_frame)
 
-    def _one(self, wanted: Frame) -> None:
+    def _deliver_frame(self, wanted: Frame) -> None:
         """All wanted contents of one frame, checked."""
         keys = self.keys
         try:
             most = max([place.offset + place.length for _, place in wanted])
-            done = self.unpack and self._at_once(self.unpack, wanted, most)
+            done = self.unpack and self._unpack_natively(self.unpack, wanted, most)
             if done:
                 self.take(*done)
                 return
@@ -180,16 +184,20 @@ class _Work:
             parts.append((number, offset, length))
         self.take(frame, parts)
 
-    def _at_once(self, unpack: Unpack, wanted: Frame, most: int) -> tuple[bytes, list[Part]] | None:
+    def _unpack_natively(self, unpack: Unpack, wanted: Frame, most: int) -> tuple[bytes, list[Part]] | None:
         """The frame and the parts of it, checked; None where something is not as it should be, or not for us to unpack."""
         place = wanted[0][1]
-        with self._opening:
+        with self._files_lock:
             if place.pack not in self._files:
-                if len(self._files) >= MOST_OPEN:
+                if len(self._files) >= OPEN_PACKS:
                     return None
                 self._files[place.pack] = self.repository.blobs.descriptor(place.pack)
             file = self._files[place.pack]
-        return unpack(file, place.frame, place.stored, max(MOST_SHARED, most), wanted, self.keys) if file >= 0 else None
+        return (
+            unpack(file, place.frame, place.stored, max(MAX_SHARED_FRAME, most), wanted, self.keys)
+            if file >= 0
+            else None
+        )
 
     def close(self) -> None:
         for file in self._files.values():

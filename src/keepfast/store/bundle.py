@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from keepfast.store.rows import Location
 
-    class Carried(NamedTuple):
+    class BundledVersion(NamedTuple):
         """One line of the manifest."""
 
         version: int
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:
     from collections import namedtuple
 
-    Carried = namedtuple("Carried", "version id doc tree")
+    BundledVersion = namedtuple("BundledVersion", "version id doc tree")
 
 FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
 TRAILER = 56
@@ -95,10 +95,10 @@ class Bundle:
         """Return a blob of the bundle, checked unless it is a chunk list. Raises `Damaged`."""
         place = self.places.get(key)
         if place is None:
-            raise self.damaged(f"it lacks the content {key.hex()}")
+            raise self.damaged_error(f"it lacks the content {key.hex()}")
         data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
         if place.kind != CHUNKS and digest(data) != key:
-            raise self.damaged(f"the content {key.hex()} does not match its digest")
+            raise self.damaged_error(f"the content {key.hex()} does not match its digest")
         return data
 
     def all_blobs(self) -> Iterator[tuple[bytes, bytes, int]]:
@@ -106,10 +106,10 @@ class Bundle:
         for key, place in self.entries:
             data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
             if place.kind != CHUNKS and digest(data) != key:
-                raise self.damaged(f"the content {key.hex()} does not match its digest")
+                raise self.damaged_error(f"the content {key.hex()} does not match its digest")
             yield key, data, place.kind
 
-    def damaged(self, what: str) -> Damaged:
+    def damaged_error(self, what: str) -> Damaged:
         return Damaged(f"{self.path} is damaged: {what}.", HINT)
 
     # The pack, as `read_index` wants to see it
@@ -134,9 +134,9 @@ class Bundle:
         tail = self._bytes(size - TRAILER, TRAILER)
         self.length, manifest = unpack("<QQ", tail[:16])
         if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MOST_MANIFEST:
-            raise self.damaged("its parts do not match its size")
+            raise self.damaged_error("its parts do not match its size")
         if self._digest(size - 40) != tail[16:48]:
-            raise self.damaged("it does not match its digest")
+            raise self.damaged_error("it does not match its digest")
         self._read_index()
         self._read_manifest(self._bytes(len(MAGIC) + self.length, manifest))
 
@@ -150,26 +150,26 @@ class Bundle:
 
     def _read_index(self) -> None:
         if self.length < PACK_TRAILER:
-            raise self.damaged("it has no pack")
+            raise self.damaged_error("it has no pack")
         trailer = self.read("", self.length - PACK_TRAILER, PACK_TRAILER)
         if unpack("<Q", trailer[16:24])[0] > MOST_BLOBS:
-            raise self.damaged("its contents exceed the limit of a bundle")
+            raise self.damaged_error("its contents exceed the limit of a bundle")
         try:
             _, self.entries, frames = read_index(self, trailer[24:40].hex())  # type: ignore[arg-type]
         except Damaged as error:
-            raise self.damaged(str(error)) from None
+            raise self.damaged_error(str(error)) from None
         if any(raw > MOST_FRAME for _, _, raw, _ in frames):
-            raise self.damaged("a frame exceeds the size limit")
+            raise self.damaged_error("a frame exceeds the size limit")
         if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT, SEALED, LIST) for _, place in self.entries):
-            raise self.damaged("a blob has an unknown kind")
+            raise self.damaged_error("a blob has an unknown kind")
         self.places: dict[bytes, Location] = dict(self.entries)
         if len(self.places) != len(self.entries):
-            raise self.damaged("a blob is duplicated")
+            raise self.damaged_error("a blob is duplicated")
         self._raw = {offset: raw for offset, _, raw, _ in frames}
         self._frames: dict[int, bytes] = {}
         self._whole, self.unpacked = sum(self._raw.values()), 0
         if self._whole > max(MOST_RAW, MOST_RATIO * self.length):
-            raise self.damaged("its contents are much larger than the bundle")
+            raise self.damaged_error("its contents are much larger than the bundle")
 
     def _read_manifest(self, text: bytes) -> None:
         try:
@@ -182,21 +182,21 @@ class Bundle:
             self.keys = _keys(manifest.get("keys"))
             self.left_out = _count(manifest.get("left_out", 0))
             self.versions = [
-                Carried(
+                BundledVersion(
                     _number(one["version"]), _id(one["id"]), bytes.fromhex(_hex(one["doc"], 64)), _hex(one["tree"], 64)
                 )
                 for one in manifest["versions"]
             ]
-        except _Odd as error:
-            raise self.damaged(f"its manifest is invalid: {error}") from None
+        except _InvalidMember as error:
+            raise self.damaged_error(f"its manifest is invalid: {error}") from None
         except KeyError as error:
-            raise self.damaged(f"its manifest is invalid: it has no `{error.args[0]}`") from None
+            raise self.damaged_error(f"its manifest is invalid: it has no `{error.args[0]}`") from None
         except (ValueError, TypeError, AttributeError, RecursionError):
-            raise self.damaged("its manifest is invalid") from None
+            raise self.damaged_error("its manifest is invalid") from None
         if not self.versions or len({one.id for one in self.versions}) != len(self.versions):
-            raise self.damaged("its manifest lists no checkpoint, or one twice")
+            raise self.damaged_error("its manifest lists no checkpoint, or one twice")
         if any(one.version >= other.version for one, other in zip(self.versions, self.versions[1:], strict=False)):
-            raise self.damaged("its versions are not in ascending order")
+            raise self.damaged_error("its versions are not in ascending order")
 
     def _frame(self, offset: int, stored: int) -> bytes:
         data = self._frames.pop(offset, None)
@@ -204,15 +204,15 @@ class Bundle:
             raw = self._raw[offset]
             self.unpacked += raw
             if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:
-                raise self.damaged("reading it exceeds the work limit of a bundle")
+                raise self.damaged_error("reading it exceeds the work limit of a bundle")
             try:
                 data = decompress(self.read("", offset, stored), raw)
             except Damaged as error:
-                raise self.damaged(str(error)) from None
+                raise self.damaged_error(str(error)) from None
             except EOFError:
-                raise self.damaged("it is truncated") from None
+                raise self.damaged_error("it is truncated") from None
             if len(data) != raw:
-                raise self.damaged("a frame has the wrong length")
+                raise self.damaged_error("a frame has the wrong length")
             while self._frames and sum(map(len, self._frames.values())) + raw > FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
         self._frames[offset] = data
@@ -223,50 +223,50 @@ class Bundle:
         while length > 0:
             part = pread(self.fd, min(length, PART), offset)
             if not part:
-                raise self.damaged("it became shorter while it was read")
+                raise self.damaged_error("it became shorter while it was read")
             parts.append(part)
             offset += len(part)
             length -= len(part)
         return b"".join(parts)
 
 
-class _Odd(ValueError):
+class _InvalidMember(ValueError):
     """What is wrong with a member of the manifest, in words."""
 
 
 def _hex(text: Any, length: int) -> str:
     if not isinstance(text, str) or len(text) != length or not HEX.issuperset(text):
-        raise _Odd("a digest or id is invalid")
+        raise _InvalidMember("a digest or id is invalid")
     return text
 
 
 def _text(text: Any) -> str:
     if not isinstance(text, str) or len(text) > 4096:
-        raise _Odd("a name is invalid")
+        raise _InvalidMember("a name is invalid")
     return text
 
 
 def _id(text: Any) -> str:
     if not isinstance(text, str) or len(text) != 29 or not text.startswith("cp-"):
-        raise _Odd("an id is invalid")
+        raise _InvalidMember("an id is invalid")
     if not text.isascii() or not text[3:].isalnum():
-        raise _Odd("an id is invalid")
+        raise _InvalidMember("an id is invalid")
     return text
 
 
-def _keys(said: Any) -> Any:
-    if said is not None and not isinstance(said, dict):
-        raise _Odd("its keys are invalid")
-    return said
+def _keys(keys: Any) -> Any:
+    if keys is not None and not isinstance(keys, dict):
+        raise _InvalidMember("its keys are invalid")
+    return keys
 
 
 def _count(number: Any) -> int:
     if type(number) is not int or not 0 <= number < 10**12:
-        raise _Odd("a count is not a number")
+        raise _InvalidMember("a count is not a number")
     return number
 
 
 def _number(number: Any) -> int:
     if type(number) is not int or not 0 < number < 10**12:
-        raise _Odd("a version is not a number")
+        raise _InvalidMember("a version is not a number")
     return number

@@ -8,8 +8,8 @@ from keepfast.fsutil.durable import FULL, Lock
 from keepfast.model import document
 from keepfast.model.entry import FILE, GONE, SEALED, UNREADABLE, gone
 from keepfast.model.errors import Damaged, Failed, KeepfastError, NotFound
-from keepfast.store.bundle_writer import BundleWriter, exists, taken
-from keepfast.store.conversations import ids_of
+from keepfast.store.bundle_writer import BundleWriter, already_exists, exists
+from keepfast.store.conversations import attachment_ids
 from keepfast.store.digest import add, digest, weight
 from keepfast.store.maintenance.salvage import header_from_ledger
 from keepfast.store.rows import CHUNKS, DOCUMENT, LIST
@@ -35,7 +35,7 @@ class LeftOut:
         self.contents, self.files, self.conversations = contents, files, conversations
 
 
-def export(
+def export_bundle(
     repository: Repository,
     place: Place,
     workspace: WorkspaceRow,
@@ -54,12 +54,12 @@ def export(
     behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
     """
     if not force and exists(path):
-        raise taken(path)
+        raise already_exists(path)
     guard = _without_compaction(place)
     try:
         writer = BundleWriter(path, place.durable)
         try:
-            return _Exporting(repository, workspace, writer, progress, keys).run(chosen, tool, now, force)
+            return _Exporter(repository, workspace, writer, progress, keys).run(chosen, tool, now, force)
         except BaseException:
             writer.abort()
             raise
@@ -81,7 +81,7 @@ def _without_compaction(place: Place) -> Lock | None:
         return None
 
 
-class _Exporting:
+class _Exporter:
     def __init__(
         self,
         repository: Repository,
@@ -92,29 +92,29 @@ class _Exporting:
     ) -> None:
         self.repository, self.workspace, self.writer, self.progress = repository, workspace, writer, progress
         self.keys = keys
-        self.shown: int = 0
+        self.exported_tree: int = 0
         """The sum over the rows as the bundle has them."""
         self.left_out: set[bytes] = set()
         self.left_files: set[bytes] = set()
         self.left_conversations: set[str] = set()
         self.state: dict[bytes, Entry] = {}
-        self.sum = 0
+        self.saved_tree = 0
         self.written: set[bytes] = set()
         self.done = self.total = 0
 
     def run(self, chosen: Sequence[CheckpointRow], tool: str, now: int, force: bool) -> tuple[int, LeftOut]:
         chosen = sorted(chosen, key=lambda row: row.version)
-        listed: list[dict[str, Any]] = []
+        versions: list[dict[str, Any]] = []
         before: CheckpointRow | None = None
         for row in chosen:
             header, rows = self._step(before, row)
-            self._contents({entry.content for entry in rows if entry.kind == FILE} | set(ids_of(header)))
+            self._contents({entry.content for entry in rows if entry.kind == FILE} | set(attachment_ids(header)))
             labels = {"name": row.name or None, "pinned": bool(row.pinned)}  # they may have been given later
-            order = {"keyframe": before is None, "parent": listed[-1]["doc"] if listed else None}
+            order = {"keyframe": before is None, "parent": versions[-1]["doc"] if versions else None}
             data = document.encode(header.with_members(**labels, **order, workspace=row.workspace), rows)
             key = digest(data)
             self.writer.pack.add(key, data, DOCUMENT)
-            listed.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": header.tree})
+            versions.append({"version": row.version, "id": row.id, "doc": key.hex(), "tree": header.tree})
             before = row
         workspace = self.workspace
         manifest: dict[str, Any] = {
@@ -123,7 +123,7 @@ class _Exporting:
             "folder": workspace.path.rpartition(b"/")[2].decode("utf-8", "surrogateescape"),
             "created_at": now,
             "tool": tool,
-            "versions": listed,
+            "versions": versions,
         }
         if self.keys is not None:
             manifest["keys"] = self.keys
@@ -144,22 +144,22 @@ class _Exporting:
         for entry in rows:
             old = self.state.pop(entry.path, None)
             if old is not None:
-                self.sum = add(self.sum, minus=weight(old))
-                self.shown = add(self.shown, minus=weight(self._open(old)))
+                self.saved_tree = add(self.saved_tree, minus=weight(old))
+                self.exported_tree = add(self.exported_tree, minus=weight(self._as_exported(old)))
             if entry.kind != GONE:
                 self.state[entry.path] = entry
-                self.sum = add(self.sum, plus=weight(entry))
-                self.shown = add(self.shown, plus=weight(self._open(entry)))
-        if f"{self.sum:064x}" != row.tree:
+                self.saved_tree = add(self.saved_tree, plus=weight(entry))
+                self.exported_tree = add(self.exported_tree, plus=weight(self._as_exported(entry)))
+        if f"{self.saved_tree:064x}" != row.tree:
             now = self.repository.ledger.checkpoint(row.workspace, row.version)
             if now is None or now.forgotten:
                 raise NotFound(f"v{row.version} was forgotten in the meantime.")
             raise Damaged(f"The stored state of v{row.version} is inconsistent; nothing was exported.")
         if self.keys is not None:
             return header.with_members(tree=row.tree), rows
-        return self._without_secrets(header), [self._open(entry) for entry in rows]
+        return self._without_secrets(header), [self._as_exported(entry) for entry in rows]
 
-    def _open(self, entry: Entry) -> Entry:
+    def _as_exported(self, entry: Entry) -> Entry:
         """The row as the bundle has it: what is sealed and does not go along is named, as something that was not kept."""
         if self.keys is not None or not entry.flags & SEALED or entry.kind != FILE:
             return entry
@@ -169,15 +169,15 @@ class _Exporting:
 
     def _without_secrets(self, header: Header) -> Header:
         counts = dict(header.counts)
-        sealed = [entry for entry in self.state.values() if self._open(entry) is not entry]
+        sealed = [entry for entry in self.state.values() if self._as_exported(entry) is not entry]
         if sealed:
             counts[FILE] = counts.get(FILE, 0) - len(sealed)
             counts["bytes"] = counts.get("bytes", 0) - sum(entry.size for entry in sealed)
             counts[UNREADABLE] = counts.get(UNREADABLE, 0) + len(sealed)
             counts = {kind: number for kind, number in counts.items() if number}
-        header = header.with_members(counts=counts, tree=f"{self.shown:064x}")
+        header = header.with_members(counts=counts, tree=f"{self.exported_tree:064x}")
         if header.conversation:
-            self.left_out.update(ids_of(header))
+            self.left_out.update(attachment_ids(header))
             self.left_conversations.add(str(header.conversation.get("session") or header.id))
             return header.with_members(conversation={"left_out": True})
         return header
@@ -189,8 +189,8 @@ class _Exporting:
             return None  # the ledger has the state too
         return None if header.keyframe else rows
 
-    def _contents(self, wanted: set[bytes]) -> None:
-        keys = list(wanted - self.written)
+    def _contents(self, needed: set[bytes]) -> None:
+        keys = list(needed - self.written)
         places = self.repository.ledger.locate(keys)
         self.total += len(keys)
         # In the order in which they lie in the packs, so that each frame is unpacked once.

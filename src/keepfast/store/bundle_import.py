@@ -10,7 +10,7 @@ from keepfast.model.retention import KEPT
 from keepfast.model.steps import step
 from keepfast.store.digest import ZERO, digest
 from keepfast.store.rows import DOCUMENT, Query, WorkspaceRow
-from keepfast.store.save import Saving, Swept
+from keepfast.store.save import CheckpointWriter, SaveConflict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from keepfast.model.entry import Entry
-    from keepfast.store.bundle import Carried
-    from keepfast.store.bundle_proof import Checked
+    from keepfast.store.bundle import BundledVersion
+    from keepfast.store.bundle_proof import CheckedBundle
     from keepfast.store.place import Place
     from keepfast.store.ports import Transaction
     from keepfast.store.repository import Repository
@@ -31,7 +31,7 @@ ATTEMPTS = 5
 TRIGGER, TAG = "import", "imported from "
 
 
-class Imported:
+class ImportResult:
     """What was taken over: (version there, version here, id here) of each, and ids that were here already."""
 
     def __init__(self, workspace: str, is_new: bool) -> None:
@@ -40,17 +40,17 @@ class Imported:
         self.skipped: list[str] = []
 
 
-def take(
+def import_bundle(
     repository: Repository,
     place: Place,
-    checked: Checked,
+    checked: CheckedBundle,
     target: str,
     *,
     path: bytes,
     now: int,
     new_id: Callable[[], str],
     progress: Progress | None = None,
-) -> Imported:
+) -> ImportResult:
     """Take over all checkpoints of a bundle into the workspace `target`, which is made with `path` if it is unknown.
 
     All of them, or none. Raises `Damaged` if any content is not what its digest says.
@@ -58,22 +58,22 @@ def take(
     try:
         for _ in range(ATTEMPTS):
             try:
-                return _Importing(repository, place, checked, target, path, now, new_id, progress).run()
-            except Swept:
+                return _Importer(repository, place, checked, target, path, now, new_id, progress).run()
+            except SaveConflict:
                 continue
         raise Failed("The store kept changing while the file was imported; nothing was changed.", "Try again.")
     except OSError as error:
         raise explain(error, "Importing", place.path) from None
 
 
-class _Importing:
+class _Importer:
     """One attempt."""
 
     def __init__(
         self,
         repository: Repository,
         place: Place,
-        checked: Checked,
+        checked: CheckedBundle,
         target: str,
         path: bytes,
         now: int,
@@ -83,13 +83,13 @@ class _Importing:
         self.repository, self.place, self.checked, self.bundle = repository, place, checked, checked.bundle
         self.target, self.path, self.now, self.new_id, self.progress = target, path, now, new_id, progress
 
-    def run(self) -> Imported:
+    def run(self) -> ImportResult:
         row = self.repository.workspace(self.target)
         if row is None and self.target != self.bundle.workspace:
             raise NoWorkspace(f"The store does not know the workspace {self.target}.")
-        self.repository.renew_reserve()
+        self.repository.ensure_reserve()
         blank = WorkspaceRow(self.target, self.path, self.now, "", 0, b"", 0, ZERO, 0, "0" * 64, "{}")
-        self.saving = Saving(self.repository, row if row is not None else blank)
+        self.saving = CheckpointWriter(self.repository, row if row is not None else blank)
         try:
             self._copy()
             step("import:copied")
@@ -106,12 +106,12 @@ class _Importing:
         checked, total = self.checked, len(self.bundle.entries)
         for number, (key, data, kind) in enumerate(self.bundle.all_blobs()):
             if kind != DOCUMENT and (key in checked.sizes or key in checked.chunks):
-                self.saving.keep(key, data, kind)
+                self.saving.store_blob(key, data, kind)
             if self.progress is not None and not number & 63:
                 self.progress(number, total)
-        self.saving.settle()
+        self.saving.store_waiting_blobs()
 
-    def _add(self) -> Imported:
+    def _add(self) -> ImportResult:
         repository = self.repository
         row = repository.workspace(self.target)
         is_new = row is None
@@ -120,23 +120,23 @@ class _Importing:
             self.saving.whole = row.version == 0 or not row.tree
             self.saving._state = None
         row = self.saving.row
-        result = Imported(self.target, is_new)
-        wanted = [one for one in self.bundle.versions if not self._is_here(one, is_new)]
-        taken = {one.id for one in wanted}
+        result = ImportResult(self.target, is_new)
+        new_versions = [one for one in self.bundle.versions if not self._is_present(one, is_new)]
+        taken = {one.id for one in new_versions}
         result.skipped = [one.id for one in self.bundle.versions if one.id not in taken]
-        if not wanted:
+        if not new_versions:
             self.saving.abort()
             return result
-        numbers = self._numbers(wanted, is_new)
+        numbers = self._numbers(new_versions, is_new)
         records: list[Record] = []
-        for header, key in self._documents(wanted, numbers, is_new):
+        for header, key in self._documents(new_versions, numbers, is_new):
             number = header.version
-            result.versions.append((wanted[len(records)].version, number, header.id))
+            result.versions.append((new_versions[len(records)].version, number, header.id))
             records.append({"r": "checkpoint", "v": number, "id": header.id, "doc": key.hex(), "at": header.created_at})
         self._commit(records, is_new)
         return result
 
-    def _is_here(self, one: Carried, is_new: bool) -> bool:
+    def _is_present(self, one: BundledVersion, is_new: bool) -> bool:
         find = self.repository.ledger.find
         if is_new:  # it keeps its id, and no id is twice in a store
             return bool(find(Query(id_prefix=one.id, limit=1, forgotten=True)))
@@ -144,28 +144,28 @@ class _Importing:
             return True
         return bool(find(Query(workspace=self.target, tag=TAG + one.id, limit=1)))
 
-    def _numbers(self, wanted: list[Carried], is_new: bool) -> list[int]:
-        versions = [one.version for one in wanted]
+    def _numbers(self, new_versions: list[BundledVersion], is_new: bool) -> list[int]:
+        versions = [one.version for one in new_versions]
         if is_new and versions == list(range(versions[0], versions[0] + len(versions))):
             return versions  # they are called here as they were there
         first = self.saving.row.version + 1
         return list(range(first, first + len(versions)))
 
     def _documents(
-        self, wanted: list[Carried], numbers: list[int], is_new: bool
+        self, new_versions: list[BundledVersion], numbers: list[int], is_new: bool
     ) -> Iterator[tuple[document.Header, bytes]]:
         """Write the documents that lead from the workspace's newest state through all that are wanted."""
         saving, row = self.saving, self.saving.row
         state, whole = dict(saving.state()), saving.whole
-        parent, left, number = row.document.hex() or None, set(wanted), iter(numbers)
+        parent, left, number = row.document.hex() or None, set(new_versions), iter(numbers)
         touched, counts = set(state), _Counts(state.values())
-        for one, header, rows, there in self.checked.versions():
+        for one, header, rows, state_there in self.checked.versions():
             touched.update([entry.path for entry in rows])
             if one not in left:
                 continue
             changed = []
             for path in sorted(touched):
-                new, old = there.get(path), state.get(path)
+                new, old = state_there.get(path), state.get(path)
                 if new == old:
                     continue
                 counts.change(old, new)
@@ -176,8 +176,8 @@ class _Importing:
                     del state[path]
             touched.clear()
             header = header.with_members(
-                **({} if is_new else self._own(one, header)),
-                workspace=self.target, version=next(number), parent=parent, keyframe=whole, counts=counts.shown(),
+                **({} if is_new else self._members_of_import(one, header)),
+                workspace=self.target, version=next(number), parent=parent, keyframe=whole, counts=counts.to_json(),
             )  # fmt: skip
             data = document.encode(header, changed)
             key = digest(data)
@@ -185,7 +185,7 @@ class _Importing:
             parent, whole = key.hex(), False
             yield header, key
 
-    def _own(self, one: Carried, header: document.Header) -> dict[str, Any]:
+    def _members_of_import(self, one: BundledVersion, header: document.Header) -> dict[str, Any]:
         """What an imported version says of itself among versions of another origin."""
         return {
             "id": self.new_id(),
@@ -209,10 +209,10 @@ class _Importing:
         def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             ledger = repository.ledger
             if (now is None) != is_new or (now is not None and now.version != row.version):
-                raise Swept("The workspace has a newer version in the meantime.")
-            relied = list(saving.relied)
+                raise SaveConflict("The workspace has a newer version in the meantime.")
+            relied = list(saving.reused)
             if len(ledger.locate(relied)) != len(relied):
-                raise Swept("Contents were removed by a compaction in the meantime.")
+                raise SaveConflict("Contents were removed by a compaction in the meantime.")
             for writer in saving.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()
@@ -227,7 +227,7 @@ class _Importing:
         try:
             repository.commit(self.target, work)
         except BaseException:
-            repository.take_back(names, self.target)
+            repository.discard_packs(names, self.target)
             raise
         step("import:committed")
 
@@ -245,7 +245,7 @@ class _Counts:
             if row is not None:
                 self._add(row, sign)
 
-    def shown(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, int]:
         return {
             name: count for name, count in self._counts.items() if count or (name == "bytes" and FILE in self._counts)
         }

@@ -11,7 +11,7 @@ from keepfast.model.header import refuse_long, refuse_odd, refuse_odd_attributes
 from keepfast.model.restore_plan import refuse_crafted
 from keepfast.store.bundle import MOST_BLOBS
 from keepfast.store.contents import MOST_NESTED, MOST_PARTS
-from keepfast.store.conversations import checked
+from keepfast.store.conversations import conversation_from_json
 from keepfast.store.digest import add, weight
 from keepfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
 from keepfast.store.save import CHUNK_MAX
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from keepfast.model.document import Header
     from keepfast.model.entry import Entry
-    from keepfast.store.bundle import Bundle, Carried
+    from keepfast.store.bundle import Bundle, BundledVersion
 
 MOST_HEADER, MOST_TAGS = 8 << 20, 1 << 17
 """Bytes of a header, and tags of all versions: each becomes a row of its own."""
@@ -38,7 +38,7 @@ class _Measure:
         self.length, self.count, self.height = length, count, height
 
 
-class Checked:
+class CheckedBundle:
     """The documents of a bundle, proven to fit one another, and the contents they need. Raises `Damaged` if they do not."""
 
     def __init__(self, bundle: Bundle) -> None:
@@ -54,23 +54,23 @@ class Checked:
         self._measures: dict[bytes, _Measure] = {}
         self._parts = 0
         """Names in the lists of all sealed files: whoever restores them follows each."""
-        self._contents()
+        self._check_contents()
 
-    def versions(self) -> Iterator[tuple[Carried, Header, list[Entry], dict[bytes, Entry]]]:
+    def versions(self) -> Iterator[tuple[BundledVersion, Header, list[Entry], dict[bytes, Entry]]]:
         """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
         bundle = self.bundle
         state: dict[bytes, Entry] = {}
         total, parent, tags = 0, None, 0
         for one in bundle.versions:
             if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
-                raise bundle.damaged(f"it lacks the document of v{one.version}")
+                raise bundle.damaged_error(f"it lacks the document of v{one.version}")
             header, rows = self._decode(one)
-            said = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
-            if said != (bundle.workspace, one.id, one.tree, parent is None, parent):
-                raise bundle.damaged(f"the document of v{one.version} is a different one")
+            claims = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
+            if claims != (bundle.workspace, one.id, one.tree, parent is None, parent):
+                raise bundle.damaged_error(f"the document of v{one.version} is a different one")
             tags += len(header.tags)
             if tags > MOST_TAGS:
-                raise bundle.damaged("its versions have more tags than a bundle may")
+                raise bundle.damaged_error("its versions have more tags than a bundle may")
             for row in rows:
                 old = state.pop(row.path, None)
                 if old is not None:
@@ -79,14 +79,16 @@ class Checked:
                     state[row.path] = row
                     total = add(total, plus=weight(row))
             if f"{total:064x}" != one.tree:
-                raise bundle.damaged(f"the state of v{one.version} is inconsistent")
+                raise bundle.damaged_error(f"the state of v{one.version} is inconsistent")
             parent = one.doc.hex()
             yield one, header, rows, state
 
-    def _decode(self, one: Carried) -> tuple[Header, list[Entry]]:
+    def _decode(self, one: BundledVersion) -> tuple[Header, list[Entry]]:
         bundle, data = self.bundle, self.bundle.blob(one.doc)
         if int.from_bytes(data[8:16], "little") > MOST_HEADER:
-            raise bundle.damaged("a header exceeds the size limit")  # before it is read: that takes 30 times its size
+            raise bundle.damaged_error(
+                "a header exceeds the size limit"
+            )  # before it is read: that takes 30 times its size
         try:
             header, rows = document.decode(data)
             refuse_odd(header.members)
@@ -94,20 +96,20 @@ class Checked:
             refuse_odd_attributes(rows)
             refuse_crafted([row for row in rows if row.kind != GONE])
         except KeepfastError as error:
-            raise bundle.damaged(str(error).rstrip(".")) from None
-        conversation = checked(header.conversation)
+            raise bundle.damaged_error(str(error).rstrip(".")) from None
+        conversation = conversation_from_json(header.conversation)
         if conversation is None and header.conversation not in ({}, {"left_out": True}):
-            raise bundle.damaged("a header has an invalid conversation")
+            raise bundle.damaged_error("a header has an invalid conversation")
         if conversation is not None:
             self.conversations.update({one.id: one.size for one in conversation.transcripts()})
         for row in rows:
             if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
-                raise bundle.damaged("one content has two sizes")
+                raise bundle.damaged_error("one content has two sizes")
         return header, rows
 
-    def _contents(self) -> None:
+    def _check_contents(self) -> None:
         """See that every content is there, as large as it should be; put large ones together once."""
-        places, damaged = self.bundle.places, self.bundle.damaged
+        places, damaged = self.bundle.places, self.bundle.damaged_error
         for key, size in self.sizes.items():
             place = places.get(key)
             if place is None or place.kind == DOCUMENT:
@@ -117,69 +119,69 @@ class Checked:
                     raise damaged(f"the content {key.hex()} has another size")
                 continue
             if place.kind in (SEALED, LIST):
-                self._sealed(key, size)
+                self._check_sealed(key, size)
                 continue
             self.lists.append(key)
-            self._list(key, size)
+            self._check_chunks(key, size)
         for key, size in self.conversations.items():
             if key not in places or places[key].kind not in (SEALED, LIST):
                 raise damaged("it lacks a conversation")
-            self._sealed(key, size)
+            self._check_sealed(key, size)
 
-    def _sealed(self, key: bytes, size: int) -> None:
+    def _check_sealed(self, key: bytes, size: int) -> None:
         """What is sealed cannot be looked into, but its parts must be there and say that they are as long as the whole."""
         measure = self._measured(key, MOST_NESTED)
         if measure.length != size:
-            raise self.bundle.damaged(f"the sealed content {key.hex()} has another size")
+            raise self.bundle.damaged_error(f"the sealed content {key.hex()} has another size")
         self._parts += measure.count if key in self.sizes else 0
         if self._parts > MOST_BLOBS:
-            raise self.bundle.damaged("its sealed files exceed the limit of parts")
+            raise self.bundle.damaged_error("its sealed files exceed the limit of parts")
 
     def _measured(self, key: bytes, deep: int) -> _Measure:
         """Asked once of each part, however often lists name it: lists of lists would multiply otherwise."""
-        found = self._measures.get(key)
-        if found is None:
+        measure = self._measures.get(key)
+        if measure is None:
             if deep < 0:
-                raise self.bundle.damaged("lists of a sealed content are nested too deep")
-            found = self._measures[key] = self._measure(key, deep)
-        if found.height > deep:
-            raise self.bundle.damaged("lists of a sealed content are nested too deep")
-        return found
+                raise self.bundle.damaged_error("lists of a sealed content are nested too deep")
+            measure = self._measures[key] = self._measure(key, deep)
+        if measure.height > deep:
+            raise self.bundle.damaged_error("lists of a sealed content are nested too deep")
+        return measure
 
     def _measure(self, key: bytes, deep: int) -> _Measure:
         bundle, place = self.bundle, self.bundle.places.get(key)
         if place is None or place.kind not in (SEALED, LIST):
-            raise bundle.damaged(f"a sealed content lacks its part {key.hex()}")
+            raise bundle.damaged_error(f"a sealed content lacks its part {key.hex()}")
         self.chunks.add(key)
         try:
             data = bundle.blob(key)
             if place.kind == SEALED:
                 return _Measure(length_of(data), 0, 0)
         except KeepfastError as error:
-            raise bundle.damaged(str(error).rstrip(".")) from None
+            raise bundle.damaged_error(str(error).rstrip(".")) from None
         if not data:
-            raise bundle.damaged(f"the list {key.hex()} of a sealed content is empty")
+            raise bundle.damaged_error(f"the list {key.hex()} of a sealed content is empty")
         parts = [self._measured(data[at : at + 32], deep - 1) for at in range(0, len(data), 32)]
         length, count = sum([part.length for part in parts]), sum([1 + part.count for part in parts])
         if length >> 63 or count > MOST_PARTS:
-            raise bundle.damaged(f"the sealed content {key.hex()} exceeds the limit of parts")
+            raise bundle.damaged_error(f"the sealed content {key.hex()} exceeds the limit of parts")
         return _Measure(length, count, 1 + max([part.height for part in parts], default=0))
 
-    def _list(self, key: bytes, size: int) -> None:
+    def _check_chunks(self, key: bytes, size: int) -> None:
         bundle, places = self.bundle, self.bundle.places
         data = bundle.blob(key)
         chunks = [data[at : at + 32] for at in range(0, len(data), 32)]
-        found = [places.get(chunk) for chunk in chunks]
-        if any(place is None or place.kind != CONTENT or not 0 < place.length <= CHUNK_MAX for place in found):
-            raise bundle.damaged(f"a large content {key.hex()} lacks some of its chunks")
-        if sum(place.length for place in found if place is not None) != size:
-            raise bundle.damaged(f"the content {key.hex()} has another size")
+        locations = [places.get(chunk) for chunk in chunks]
+        if any(place is None or place.kind != CONTENT or not 0 < place.length <= CHUNK_MAX for place in locations):
+            raise bundle.damaged_error(f"a large content {key.hex()} lacks some of its chunks")
+        if sum(place.length for place in locations if place is not None) != size:
+            raise bundle.damaged_error(f"the content {key.hex()} has another size")
         self.expanded += size
         if self.expanded > max(MOST_EXPANDED, MOST_RATIO * bundle.length):
-            raise bundle.damaged("its large contents are much larger than the bundle")
+            raise bundle.damaged_error("its large contents are much larger than the bundle")
         total = blake3()
         for chunk in chunks:
             total.update(bundle.blob(chunk))
         if total.digest() != key:
-            raise bundle.damaged(f"the chunks of {key.hex()} do not match their digest")
+            raise bundle.damaged_error(f"the chunks of {key.hex()} do not match their digest")
         self.chunks.update(chunks)

@@ -73,10 +73,10 @@ class BundleWriter:
         try:
             link(self.temporary, self.path)
         except FileExistsError:
-            raise taken(self.path) from None
+            raise already_exists(self.path) from None
         except OSError:  # a file system without hard links
             if exists(self.path):
-                raise taken(self.path) from None
+                raise already_exists(self.path) from None
             rename(self.temporary, self.path)
             return
         unlink(self.temporary)
@@ -95,5 +95,5 @@ def exists(path: str) -> bool:
     return True
 
 
-def taken(path: str) -> Conflict:
+def already_exists(path: str) -> Conflict:
     return Conflict(f"{path} already exists.", "Give another name, or --force to overwrite it.")

@@ -14,18 +14,18 @@ PACKAGE = "backports.zstd"
 _native: Any = None
 
 
-def native() -> Any:
+def zstd_module() -> Any:
     """The compiled module of Zstandard, with its two classes and its error; 0.4 ms in place of the package's 7."""
     global _native
     if _native is None:
         try:
             import _zstd as _native  # type: ignore[import-not-found]  # the standard library's, from Python 3.14 on
         except ImportError:
-            _native = alone(PACKAGE + "._zstd") or _with_its_package()
+            _native = load_compiled(PACKAGE + "._zstd") or _import_package()
     return _native
 
 
-def alone(name: str) -> Any:
+def load_compiled(name: str) -> Any:
     """Load a package's compiled module and nothing else; None if it is not where it should be."""
     loaded = sys.modules.get(name)
     if loaded is not None:
@@ -53,7 +53,7 @@ def alone(name: str) -> Any:
     return None
 
 
-def _with_its_package() -> Any:
+def _import_package() -> Any:
     from backports.zstd import _zstd
 
     return _zstd
@@ -61,13 +61,13 @@ def _with_its_package() -> Any:
 
 def compress(data: bytes, level: int) -> bytes:
     """One whole Zstandard frame."""
-    packed: bytes = squeezer(level)(data)
+    packed: bytes = make_compressor(level)(data)
     return packed
 
 
-def squeezer(level: int) -> Callable[[bytes], bytes]:
+def make_compressor(level: int) -> Callable[[bytes], bytes]:
     """A function that makes whole frames one after another, with the same working memory."""
-    compressor = native().ZstdCompressor(level=level)
+    compressor = zstd_module().ZstdCompressor(level=level)
     mode = compressor.FLUSH_FRAME
 
     def squeeze(data: bytes) -> bytes:
@@ -105,7 +105,7 @@ class Job:
             return self._result
 
 
-def start(work: Callable[[bytes], bytes]) -> Job | None:
+def start_job(work: Callable[[bytes], bytes]) -> Job | None:
     """Do it in a thread of its own; None if there can be none."""
     job = Job(b"")
     try:
@@ -132,12 +132,12 @@ class Workers:
             try:
                 start_new_thread(self._run, (self._make_work(),))
             except RuntimeError:
-                self._go_on_alone()  # no more threads: those that are there have to do, or we do it ourselves
+                self._run_queued()  # no more threads: those that are there have to do, or we do it ourselves
             else:
                 self._count += 1
         return job
 
-    def _go_on_alone(self) -> None:
+    def _run_queued(self) -> None:
         if self._count:
             return
         work = self._make_work()

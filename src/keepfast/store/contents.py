@@ -8,7 +8,7 @@ from keepfast.model.entry import FILE
 from keepfast.model.entry import SEALED as SEALED_FILE
 from keepfast.model.errors import Damaged, Failed
 from keepfast.store.digest import blake3, digest
-from keepfast.store.packs import MOST_SHARED, beginning, decompress
+from keepfast.store.packs import MAX_SHARED_FRAME, decompress, decompress_prefix
 from keepfast.store.rows import CHUNKS, LIST, SEALED
 
 TYPE_CHECKING = False
@@ -29,13 +29,13 @@ MOST_PARTS = 1 << 20
 """So many names all lists of one sealed content have together: of lists in lists, few bytes could name without end."""
 
 
-class Parts:
+class PartCounter:
     """Counts the parts that the lists of one sealed content name."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def named(self, names: bytes) -> list[bytes]:
+    def split_list(self, names: bytes) -> list[bytes]:
         """What a list names. Raises `Damaged` if that is nothing, or too much together with the lists before it."""
         self.count += len(names) // 32
         if not names or self.count > MOST_PARTS:
@@ -52,7 +52,7 @@ class Contents:
         """The store's folder, where its keys lie, and whether they are synced; none in memory."""
         self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
-        self._guard, self._asking = allocate_lock(), allocate_lock()
+        self._frames_lock, self._ledger_lock = allocate_lock(), allocate_lock()
 
     def load(self, key: bytes) -> bytes:
         """Return the content with this digest, whole and checked. Raises `Damaged`."""
@@ -62,55 +62,55 @@ class Contents:
         """Yield the content in parts; the last part comes only if the whole matches its digest."""
         data, kind = self.blob(key)
         if kind in (SEALED, LIST):
-            yield from self._sealed(data, kind, MOST_NESTED, Parts())
+            yield from self._sealed(data, kind, MOST_NESTED, PartCounter())
             return
         if kind != CHUNKS:
             yield data
             return
-        total, held = blake3(), b""
+        total, chunk = blake3(), b""
         for at in range(0, len(data), 32):
-            yield_now, held = held, self.blob(data[at : at + 32])[0]
-            total.update(held)
-            if yield_now:
-                yield yield_now
+            checked_chunk, chunk = chunk, self.blob(data[at : at + 32])[0]
+            total.update(chunk)
+            if checked_chunk:
+                yield checked_chunk
         if total.digest() != key:
             raise Damaged(f"The chunks of {key.hex()} do not match their digest.")
-        yield held
+        yield chunk
 
-    def _sealed(self, data: bytes, kind: int, deep: int, met: Parts) -> Iterator[bytes]:
+    def _sealed(self, data: bytes, kind: int, deep: int, met: PartCounter) -> Iterator[bytes]:
         """Open a sealed content, part by part. Raises `WrongKey`."""
         if kind == SEALED:
             yield self.sealer().open(data)
             return
-        for name in met.named(data):
+        for name in met.split_list(data):
             part, kind = self.blob(name)
             if kind not in (SEALED, LIST) or not deep:
                 raise Damaged("A list of sealed parts has an invalid entry.")
             yield from self._sealed(part, kind, deep - 1, met)
 
-    def closed(self, entries: Iterable[Entry | None]) -> set[bytes]:
+    def paths_without_key(self, entries: Iterable[Entry | None]) -> set[bytes]:
         """Paths of files that are sealed with a key that is not at hand."""
-        found, known = set(), dict[bytes, bool]()
+        paths, opens_by_content = set(), dict[bytes, bool]()
         for entry in entries:
             sealed = entry is not None and entry.kind == FILE and entry.flags & SEALED_FILE
-            if entry is not None and sealed and not self._opens(entry.content, known):
-                found.add(entry.path)
-        return found
+            if entry is not None and sealed and not self._can_open(entry.content, opens_by_content):
+                paths.add(entry.path)
+        return paths
 
-    def _opens(self, key: bytes, known: dict[bytes, bool], deep: int = MOST_NESTED) -> bool:
+    def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], deep: int = MOST_NESTED) -> bool:
         """Asked once of each part, however often lists name it."""
-        if key not in known:
-            known[key] = self._is_open(key, known, deep)
-        return known[key]
+        if key not in opens_by_content:
+            opens_by_content[key] = self._can_open_unasked(key, opens_by_content, deep)
+        return opens_by_content[key]
 
-    def _is_open(self, key: bytes, known: dict[bytes, bool], deep: int) -> bool:
+    def _can_open_unasked(self, key: bytes, opens_by_content: dict[bytes, bool], deep: int) -> bool:
         place = self._place(key)
         if place.kind == SEALED:
             return self.sealer().opens(self.sealed_head(place) or self.blob(key)[0])
         if place.kind != LIST or not deep:
             return True  # what it is, is seen when it is read
         names = self.blob(key)[0]
-        return all(self._opens(names[at : at + 32], known, deep - 1) for at in range(0, len(names), 32))
+        return all(self._can_open(names[at : at + 32], opens_by_content, deep - 1) for at in range(0, len(names), 32))
 
     def sealed_head(self, place: Location) -> bytes:
         """The beginning of a sealed blob, which names its key set; empty if it cannot be read."""
@@ -122,9 +122,9 @@ class Contents:
 
     def warnings(self) -> list[str]:
         """What whoever saves should be told about keys."""
-        if self._sealer is None or not self._sealer.keys.was_made:
+        if self._sealer is None or not self._sealer.keys.made_new_key:
             return []
-        self._sealer.keys.was_made = False
+        self._sealer.keys.made_new_key = False
         return [
             ("The key of the sealed contents is missing; new contents are sealed with a new key (see `keepfast key`).")
         ]
@@ -141,13 +141,13 @@ class Contents:
             total.update(data)
             return data
 
-        found = self.sealer().ids_of(pull, self.has) if sealed and self.key_place is not None else []
+        sealed_ids = self.sealer().ids_of(pull, self.has) if sealed and self.key_place is not None else []
         while pull(1 << 20):
             pass
-        return [total.digest(), *found]
+        return [total.digest(), *sealed_ids]
 
     def has(self, key: bytes) -> bool:
-        with self._asking:
+        with self._ledger_lock:
             return bool(self.ledger.locate([key]))
 
     def sealer(self) -> Sealer:
@@ -157,7 +157,7 @@ class Contents:
                 raise Failed("This store cannot keep keys.")
             from keepfast.store.sealed import Sealer
 
-            with self._guard:
+            with self._frames_lock:
                 self._sealer = self._sealer or Sealer(*self.key_place)
         return self._sealer
 
@@ -179,7 +179,7 @@ class Contents:
         return data, place.kind
 
     def _place(self, key: bytes) -> Location:
-        with self._asking:  # contents that come in parts are read by two threads, and a ledger has one connection
+        with self._ledger_lock:  # contents that come in parts are read by two threads, and a ledger has one connection
             place = self.ledger.locate([key]).get(key)
         if place is None:
             raise Damaged(f"The store lacks the content {key.hex()}.")
@@ -198,17 +198,17 @@ class Contents:
         `keep`: it may be asked for again soon. Else no more than those bytes are unpacked, and nothing is remembered.
         """
         slot = place.pack, place.frame
-        with self._guard:
+        with self._frames_lock:
             frame = self._frames.pop(slot, None)
         if frame is None:
             try:
                 stored = self.blobs.read(place.pack, place.frame, place.stored)
-                frame = decompress(stored, max(MOST_SHARED, least)) if keep else beginning(stored, least)
+                frame = decompress(stored, max(MAX_SHARED_FRAME, least)) if keep else decompress_prefix(stored, least)
             except EOFError:
                 raise Damaged(f"Pack {place.pack} is truncated.") from None
         if not keep:
             return frame
-        with self._guard:
+        with self._frames_lock:
             while len(self._frames) >= FRAMES_KEPT:
                 del self._frames[next(iter(self._frames))]
             self._frames[slot] = frame

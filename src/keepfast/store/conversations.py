@@ -7,7 +7,7 @@ from posix import open as open_fd
 from stat import S_ISREG
 
 from keepfast.model.errors import Damaged, Failed, KeepfastError
-from keepfast.store.contents import Parts
+from keepfast.store.contents import PartCounter
 from keepfast.store.digest import digest
 from keepfast.store.rows import LIST, SEALED, Query
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from keepfast.model.document import Header
     from keepfast.store.repository import Repository
-    from keepfast.store.save import Saving
+    from keepfast.store.save import CheckpointWriter
 
 PART = 1 << 20
-GROUP = 64
+PARTS_PER_LIST = 64
 """So many parts become a list of their own: a long conversation is told by few ids."""
-MOST = 1 << 30
+LONGEST_TRANSCRIPT = 1 << 30
 """A longer transcript is not kept; nobody could go on with it."""
 SAMPLE, SAMPLES = 4 << 10, 16
 EDGE = 64 << 10
-MOST_BESIDE, MOST_BESIDE_BYTES = 500, 64 << 20
+SIDE_FILES, SIDE_FILE_BYTES = 500, 64 << 20
 FOLDERS = ("subagents", "tool-results")
 
 
-class Kept:
+class StoredTranscript:
     """A transcript as it is kept: its length, the list of its parts, and a proof of what a file with more begins with.
 
     `name`: of what lies beside another transcript, where.
@@ -56,23 +56,32 @@ class Conversation:
     """
 
     def __init__(
-        self, session: str, agent: str, path: str, root: str, last: str, transcript: Kept, beside: list[Kept]
+        self,
+        session: str,
+        agent: str,
+        path: str,
+        root: str,
+        last: str,
+        transcript: StoredTranscript,
+        beside: list[StoredTranscript],
     ) -> None:
         self.session, self.agent, self.path, self.root, self.last = session, agent, path, root, last
-        self.transcript, self.beside = transcript, beside
+        self.transcript, self.side_files = transcript, beside
 
-    def transcripts(self) -> list[Kept]:
+    def transcripts(self) -> list[StoredTranscript]:
         """Its own, and what lies beside it."""
-        return [self.transcript, *self.beside]
+        return [self.transcript, *self.side_files]
 
     def to_json(self) -> dict[str, Any]:
         """The form that a header has of it (docs/format/checkpoint.md)."""
         about = {"agent": self.agent, "session": self.session, "path": self.path, "root": self.root, "last": self.last}
         whole = {**about, **self.transcript.to_json()}
-        return {**whole, "beside": [one.to_json() for one in self.beside]} if self.beside else whole
+        return {**whole, "beside": [one.to_json() for one in self.side_files]} if self.side_files else whole
 
 
-def keep(saving: Saving, path: str, before: Kept | None, most_new: int = MOST) -> tuple[Kept | None, bytes]:
+def store_transcript(
+    saving: CheckpointWriter, path: str, before: StoredTranscript | None, most_new: int = LONGEST_TRANSCRIPT
+) -> tuple[StoredTranscript | None, bytes]:
     """Store what a transcript has more than `before`; return where it lies, and its newest lines.
 
     It ends with its last whole line. None: it has no line yet, or more new ones than the save may take over now; then
@@ -83,83 +92,97 @@ def keep(saving: Saving, path: str, before: Kept | None, most_new: int = MOST) -
         seen = fstat(fd)
         if not S_ISREG(seen.st_mode):
             raise Failed("it is not a file")
-        if seen.st_size > MOST:
-            raise Failed(f"it has more than {MOST >> 20} MB")
-        end = _last_line(fd, seen.st_size)
+        if seen.st_size > LONGEST_TRANSCRIPT:
+            raise Failed(f"it has more than {LONGEST_TRANSCRIPT >> 20} MB")
+        end = _end_of_last_line(fd, seen.st_size)
         if not end:
             return None, b""
-        known = _continued(saving, fd, before, end)
-        start = known.size if known is not None else 0
+        previous = _still_begins_with(saving, fd, before, end)
+        start = previous.size if previous is not None else 0
         if end - start > most_new:
             return None, b""
-        newest = _bytes(fd, max(end - PART, 0), min(end, PART))
-        if known is not None and start == end:
-            return known, newest
-        ids = _ids(saving.repository, known)
-        saving.relied.update(ids)
+        newest = _read_at(fd, max(end - PART, 0), min(end, PART))
+        if previous is not None and start == end:
+            return previous, newest
+        ids = _part_ids(saving.repository, previous)
+        saving.reused.update(ids)
         for at in range(start, end, PART):
-            sealed = saving.repository.contents.sealer().seal(_bytes(fd, at, min(PART, end - at)), squeeze=True)
+            sealed = saving.repository.contents.sealer().seal(_read_at(fd, at, min(PART, end - at)), squeeze=True)
             ids.append(digest(sealed))
-            saving.keep(ids[-1], sealed, SEALED)
+            saving.store_blob(ids[-1], sealed, SEALED)
         proof = _proofs(saving.repository, fd, end)[0]
-        return Kept(end, _list(saving, ids).hex(), proof), newest
+        return StoredTranscript(end, _store_part_list(saving, ids).hex(), proof), newest
     finally:
         close(fd)
 
 
-def keep_beside(saving: Saving, folder: str, before: list[Kept], most_new: int) -> list[Kept]:
+def store_side_files(
+    saving: CheckpointWriter, folder: str, before: list[StoredTranscript], most_new: int
+) -> list[StoredTranscript]:
     """The same for what lies beside a transcript: those of subagents, and outputs that are too long for it."""
-    known = {one.name: one for one in before}
-    found, size = list[Kept](), 0
-    for name in _beside(folder):
+    previous_by_name = {one.name: one for one in before}
+    transcripts, size = list[StoredTranscript](), 0
+    for name in _side_file_names(folder):
         try:
-            kept, _ = keep(saving, f"{folder}/{name}", known.get(name), most_new)
+            transcript, _ = store_transcript(saving, f"{folder}/{name}", previous_by_name.get(name), most_new)
         except (OSError, Failed):
-            kept = None
-        kept = kept or known.get(name)
-        if kept is not None:
-            size += kept.size
-            if size > MOST_BESIDE_BYTES:
+            transcript = None
+        transcript = transcript or previous_by_name.get(name)
+        if transcript is not None:
+            size += transcript.size
+            if size > SIDE_FILE_BYTES:
                 break
-            found.append(Kept(kept.size, kept.content, kept.proof, name))
-    return found
+            transcripts.append(StoredTranscript(transcript.size, transcript.content, transcript.proof, name))
+    return transcripts
 
 
-def latest(repository: Repository, workspace: str, session: str) -> Conversation | None:
+def latest_conversation(repository: Repository, workspace: str, session: str) -> Conversation | None:
     """The conversation in the newest checkpoint of this session."""
     for row in repository.ledger.find(Query(workspace=workspace, session=session, limit=1)) if session else ():
         try:
             header = repository.document(row)[0]
         except KeepfastError:
             return None
-        return checked(header.conversation)
+        return conversation_from_json(header.conversation)
     return None
 
 
-def checked(value: Any) -> Conversation | None:
+def conversation_from_json(value: Any) -> Conversation | None:
     """The header's `conversation`, if it is one that can be read: a header is what somebody wrote."""
-    if not isinstance(value, dict) or not isinstance(value.get("session"), str) or not _is_kept(value):
+    if not isinstance(value, dict) or not isinstance(value.get("session"), str) or not _is_transcript_json(value):
         return None
     beside = value.get("beside", [])
-    if not isinstance(beside, list) or not all(_is_kept(one) and _is_name(one.get("name")) for one in beside):
+    if not isinstance(beside, list) or not all(
+        _is_transcript_json(one) and _is_side_file_name(one.get("name")) for one in beside
+    ):
         return None
     agent, path, root, last = [
         value[name] if isinstance(value.get(name), str) else "" for name in ("agent", "path", "root", "last")
     ]
-    return Conversation(value["session"], agent, path, root, last, _kept(value), [_kept(one) for one in beside])
+    return Conversation(
+        value["session"],
+        agent,
+        path,
+        root,
+        last,
+        _transcript_from_json(value),
+        [_transcript_from_json(one) for one in beside],
+    )
 
 
-def _kept(value: dict[str, Any]) -> Kept:
-    return Kept(value["bytes"], value["content"], str(value.get("proof") or ""), str(value.get("name") or ""))
+def _transcript_from_json(value: dict[str, Any]) -> StoredTranscript:
+    return StoredTranscript(
+        value["bytes"], value["content"], str(value.get("proof") or ""), str(value.get("name") or "")
+    )
 
 
-def ids_of(header: Header) -> list[bytes]:
+def attachment_ids(header: Header) -> list[bytes]:
     """What a checkpoint needs besides the contents of its files."""
-    conversation = checked(header.conversation)
+    conversation = conversation_from_json(header.conversation)
     return [one.id for one in conversation.transcripts()] if conversation is not None else []
 
 
-def load(repository: Repository, kept: Kept) -> Iterator[bytes]:
+def load_transcript(repository: Repository, kept: StoredTranscript) -> Iterator[bytes]:
     """Yield a kept transcript in parts. Raises `WrongKey`, and `Damaged` if it is not as long as it should be."""
     length = 0
     for part in repository.contents.stream(kept.id):
@@ -169,10 +192,10 @@ def load(repository: Repository, kept: Kept) -> Iterator[bytes]:
         raise Damaged(f"A conversation has {length} bytes instead of {kept.size}.")
 
 
-def ends(repository: Repository, kept: Kept, head: int, tail: int) -> tuple[bytes, bytes]:
+def read_ends(repository: Repository, kept: StoredTranscript, head: int, tail: int) -> tuple[bytes, bytes]:
     """About so many bytes of a kept transcript's beginning, in whole lines, and of its end; what lies between is not opened."""
-    parts, last = _ids(repository, kept), list[bytes]()
-    first, length, met = b"", 0, Parts()
+    parts, last = _part_ids(repository, kept), list[bytes]()
+    first, length, met = b"", 0, PartCounter()
     for part in repository.contents.stream(kept.id):
         first += part
         if len(first) >= head:
@@ -180,54 +203,56 @@ def ends(repository: Repository, kept: Kept, head: int, tail: int) -> tuple[byte
     while parts and length < tail:
         data, kind = repository.contents.blob(part := parts.pop())
         if kind == LIST:
-            parts += met.named(data)
+            parts += met.split_list(data)
             continue
         last.append(repository.contents.load(part))
         length += len(last[-1])
     return first[: first.rfind(b"\n") + 1], b"".join(last[::-1])
 
 
-def _is_kept(one: Any) -> bool:
+def _is_transcript_json(one: Any) -> bool:
     return (
         isinstance(one, dict)
         and isinstance(one.get("content"), str)
         and len(one["content"]) == 64
         and not one["content"].strip("0123456789abcdef")
         and type(one.get("bytes")) is int
-        and 0 <= one["bytes"] <= MOST
+        and 0 <= one["bytes"] <= LONGEST_TRANSCRIPT
     )
 
 
-def _is_name(name: Any) -> bool:
+def _is_side_file_name(name: Any) -> bool:
     if not isinstance(name, str):
         return False
     folder, _, last = name.partition("/")
     return folder in FOLDERS and bool(last) and "/" not in last and "\0" not in last and last not in (".", "..")
 
 
-def _last_line(fd: int, size: int) -> int:
+def _end_of_last_line(fd: int, size: int) -> int:
     """Where the last line ends that has its end: the client may be writing the next one."""
     at = size
     while at > 0:
         start = max(at - EDGE, 0)
-        found = _bytes(fd, start, at - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = _read_at(fd, start, at - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         at = start
     return 0
 
 
-def _continued(saving: Saving, fd: int, before: Kept | None, end: int) -> Kept | None:
+def _still_begins_with(
+    saving: CheckpointWriter, fd: int, before: StoredTranscript | None, end: int
+) -> StoredTranscript | None:
     """What was kept before, if the transcript still begins with it. Clients append, or write all of it anew."""
     if before is None or not 0 < before.size <= end or before.proof not in _proofs(saving.repository, fd, before.size):
         return None
     try:
-        ids = _ids(saving.repository, before)
+        ids = _part_ids(saving.repository, before)
     except KeepfastError:
         return None
     if len(saving.repository.ledger.locate(ids)) != len(set(ids)):
         return None
-    return Kept(before.size, before.content, before.proof)
+    return StoredTranscript(before.size, before.content, before.proof)
 
 
 def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
@@ -236,13 +261,13 @@ def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
     The first is by the keys that are in use. The others are by older ones: a rotation must not store it all again.
     """
     step = max(length // SAMPLES, SAMPLE)
-    parts = [_bytes(fd, at, min(SAMPLE, length - at)) for at in range(0, length, step)]
-    parts += [_bytes(fd, 0, min(EDGE, length)), _bytes(fd, max(length - EDGE, 0), min(EDGE, length))]
+    parts = [_read_at(fd, at, min(SAMPLE, length - at)) for at in range(0, length, step)]
+    parts += [_read_at(fd, 0, min(EDGE, length)), _read_at(fd, max(length - EDGE, 0), min(EDGE, length))]
     content = b"".join([length.to_bytes(8, "little"), *parts])
     return [proof.hex() for proof in repository.contents.sealer().proofs(content)]
 
 
-def _ids(repository: Repository, kept: Kept | None) -> list[bytes]:
+def _part_ids(repository: Repository, kept: StoredTranscript | None) -> list[bytes]:
     if kept is None:
         return []
     names, kind = repository.contents.blob(kept.id)
@@ -251,35 +276,35 @@ def _ids(repository: Repository, kept: Kept | None) -> list[bytes]:
     return [names[at : at + 32] for at in range(0, len(names), 32)]
 
 
-def _list(saving: Saving, ids: list[bytes]) -> bytes:
+def _store_part_list(saving: CheckpointWriter, ids: list[bytes]) -> bytes:
     """Store the list of these parts; where many have gathered at its end, they become one entry."""
     lists = {key for key, place in saving.repository.ledger.locate(ids).items() if place.kind == LIST}
     loose = next((at for at in range(len(ids), 0, -1) if ids[at - 1] in lists), 0)
-    while len(ids) - loose >= 2 * GROUP:
-        ids[loose : loose + GROUP] = [_stored(saving, ids[loose : loose + GROUP])]
+    while len(ids) - loose >= 2 * PARTS_PER_LIST:
+        ids[loose : loose + PARTS_PER_LIST] = [_store_list(saving, ids[loose : loose + PARTS_PER_LIST])]
         loose += 1
-    return _stored(saving, ids)
+    return _store_list(saving, ids)
 
 
-def _stored(saving: Saving, ids: list[bytes]) -> bytes:
+def _store_list(saving: CheckpointWriter, ids: list[bytes]) -> bytes:
     names = b"".join(ids)
     key = digest(names)
-    saving.keep(key, names, LIST)
+    saving.store_blob(key, names, LIST)
     return key
 
 
-def _beside(folder: str) -> list[str]:
-    found = []
+def _side_file_names(folder: str) -> list[str]:
+    names = []
     for below in FOLDERS:
         try:
             with scandir(f"{folder}/{below}") as entries:
-                found += [f"{below}/{entry.name}" for entry in entries if entry.is_file(follow_symlinks=False)]
+                names += [f"{below}/{entry.name}" for entry in entries if entry.is_file(follow_symlinks=False)]
         except OSError:
             continue
-    return sorted(name for name in found if _is_name(name))[:MOST_BESIDE]
+    return sorted(name for name in names if _is_side_file_name(name))[:SIDE_FILES]
 
 
-def _bytes(fd: int, offset: int, length: int) -> bytes:
+def _read_at(fd: int, offset: int, length: int) -> bytes:
     parts = []
     while length > 0:
         part = pread(fd, min(length, PART), offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keepfast.model.entry import CAPTURED
-from keepfast.store.compression import alone
+from keepfast.store.compression import load_compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
 else:
     # Its compiled module alone: the package around it, and the folder that it is looked for in, cost as much again.
-    _native = alone("blake3.blake3")
+    _native = load_compiled("blake3.blake3")
     if _native is not None:
         blake3 = _native.blake3
     else:

@@ -9,30 +9,30 @@ from keepfast.fsutil.durable import Lock, exists, explain, make_folder, make_fol
 from keepfast.model.errors import NoWorkspace
 from keepfast.model.frozen import STORE
 from keepfast.store.local import LocalBlobs, LocalRecords
-from keepfast.store.reserve import renew
+from keepfast.store.reserve import ensure_reserve
 from keepfast.store.small_files import FORMAT, store_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from keepfast.store.repository import Repository
 
-EMPTY, FULL = ("tmp", "workspaces"), ("packs", "log")
-FOLDERS = (*FULL, *EMPTY)
+RECREATABLE_FOLDERS, CONTENT_FOLDERS = ("tmp", "workspaces"), ("packs", "log")
+FOLDERS = (*CONTENT_FOLDERS, *RECREATABLE_FOLDERS)
 """The folders of a store. Without what was in the first two, checkpoints are lost: those are made again by a repair only."""
 
 
-def open_store(path: str, *, durable: bool = True, keys: str = "", beside: bool = False) -> Repository:
+def open_store(path: str, *, durable: bool = True, keys: str = "", small_cache: bool = False) -> Repository:
     """Return the repository in this folder; `keys` is where its keys lie. Raises as `store_id` does.
 
-    `beside`: this process has it open already, and this one asks for little.
+    `small_cache`: use little memory; for a second connection beside one that is open already.
     """
     identity = store_id(path)
-    make_again(path, EMPTY)
+    recreate_folders(path, RECREATABLE_FOLDERS)
     from keepfast.store.ledger.sqlite import SqliteLedger
     from keepfast.store.ledger.sqlite_file import CACHE, SMALL_CACHE
     from keepfast.store.repository import Repository
 
-    cache = SMALL_CACHE if beside else CACHE
+    cache = SMALL_CACHE if small_cache else CACHE
     repository = Repository(
         identity,
         LocalBlobs(path, durable),
@@ -59,9 +59,9 @@ def create_store(path: str, *, durable: bool = True, keys: str = "", identity: s
                         _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
                     if not exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
                         _make_ledger(path, durable)
-                    renew(path)
+                    ensure_reserve(path)
                     # The format file comes last: a folder without it is not a store yet.
-                    describe(path, identity or urandom(16).hex())
+                    write_format_file(path, identity or urandom(16).hex())
         except OSError as error:
             raise explain(error, "Creating the store", path) from None
     return open_store(path, durable=durable, keys=keys)
@@ -80,18 +80,18 @@ def _make_ledger(path: str, durable: bool) -> None:
         _remove(new + leftover)
 
 
-def make_again(path: str, names: tuple[str, ...]) -> list[str]:
+def recreate_folders(path: str, names: tuple[str, ...]) -> list[str]:
     """Make those of these folders that a store has lost, as far as it can be written; return their names."""
-    made = [name for name in names if not exists(f"{path}/{name}")]
-    for name in list(made):
+    missing = [name for name in names if not exists(f"{path}/{name}")]
+    for name in list(missing):
         try:
             make_folder(f"{path}/{name}")
         except OSError:
-            made.remove(name)  # who needs it says what is wrong
-    return made
+            missing.remove(name)  # who needs it says what is wrong
+    return missing
 
 
-def describe(path: str, identity: str) -> None:
+def write_format_file(path: str, identity: str) -> None:
     text = f"{STORE}\nversion {FORMAT}\nid {identity}\n"
     replace(path + "/format", text.encode("ascii"), growing=path + "/tmp")
 

@@ -36,8 +36,8 @@ def write_keyframe(
         tree = add(tree, plus=weight(row))
     if f"{tree:064x}" != header.tree:
         raise Damaged(f"The stored state of v{version} is inconsistent; no keyframe was made.")
-    said = header.with_members(version=version, keyframe=True, changed=checkpoint.changed)
-    data = document.encode(said, rows)
+    keyframe_header = header.with_members(version=version, keyframe=True, changed=checkpoint.changed)
+    data = document.encode(keyframe_header, rows)
     key = digest(data)
     writer = PackWriter(repository.blobs, level=LEVEL)
     try:
@@ -56,12 +56,12 @@ def write_keyframe(
     try:
         repository.commit(workspace, work)
     except BaseException:
-        repository.take_back([writer.name], workspace)
+        repository.discard_packs([writer.name], workspace)
         raise
     step("keyframe:committed")
 
 
-def keyframe_if_worth_it(repository: Repository, workspace: str, everything: bool) -> None:
+def write_keyframe_if_due(repository: Repository, workspace: str, everything: bool) -> None:
     """Documents pile up behind forgotten versions; a keyframe at the oldest living one lets them go."""
     row = repository.ledger.workspace(workspace)
     living = repository.ledger.find(Query(workspace=workspace))
@@ -78,7 +78,7 @@ def keyframe_if_worth_it(repository: Repository, workspace: str, everything: boo
         if now is None or not now.forgotten:
             raise
         # Somebody has forgotten it meanwhile, and its rows are gone: there is another oldest one.
-        keyframe_if_worth_it(repository, workspace, everything)
+        write_keyframe_if_due(repository, workspace, everything)
 
 
 def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[bytes]:

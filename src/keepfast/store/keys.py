@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COSTS = 1 << 16, 8, 1
 """Of scrypt: a tenth of a second and 64 MB for each passphrase that somebody tries."""
-MOST_LOOKS = 50
+LOAD_ATTEMPTS = 50
 HINT = "Run `keepfast key import FILE` with the backup of the key. Contents that are not sealed need no key."
 
 
@@ -56,16 +56,16 @@ class Keys:
         self._current: KeySet | None = None
         self._entries: list[Entry] = []
         self._files: dict[str, list[str]] = {}
-        self._found, self._wrapping = "", b""
-        self._seen: object = None
-        self._is_settled = False
-        self.was_made = False
+        self._current_file, self._current_key = "", b""
+        self._loaded_signature: object = None
+        self._are_copies_synced = False
+        self.made_new_key = False
         """Was a new key made although this store has contents that no key at hand opens?"""
 
     def key_in_use(self) -> str:
         """The file whose key opens what is sealed from now on; nothing if there is none yet."""
         self._refresh()
-        return self._found
+        return self._current_file
 
     def key_files(self) -> dict[str, list[str]]:
         """The key files of this store, and the ids of the sets that each opens."""
@@ -78,7 +78,7 @@ class Keys:
 
     def is_in_use(self) -> bool:
         """Has this store ever sealed anything?"""
-        return bool(self._texts())
+        return bool(self._read_entries())
 
     def is_ready(self) -> bool:
         """Is there a key to seal with, so that none need be made?"""
@@ -97,23 +97,23 @@ class Keys:
 
     def is_backed_up(self) -> bool:
         """Was a backup made of every key set there is now?"""
-        text = _read(self._backed_up) or b""
+        text = _read(self._backup_note) or b""
         return {one.encode("ascii") for one, _ in self.sets()} <= set(text.split())
 
     def note_backup(self) -> None:
         text = " ".join(one for one, opens in self.sets() if opens) + "\n"
-        replace(self._backed_up, text.encode("ascii"), durable=False)
+        replace(self._backup_note, text.encode("ascii"), durable=False)
 
     def problem(self) -> str:
         """What is wrong with the store's part of the keys, in words; empty if nothing is."""
         text = _read(self.seal_file)
         if text is None:
             return "The file with the sealed keys is missing" if self._copies() else ""
-        return "" if _checked(text) is not None else "The file with the sealed keys is damaged"
+        return "" if _verified_body(text) is not None else "The file with the sealed keys is damaged"
 
-    def heal(self) -> bool:
+    def restore_seal_file(self) -> bool:
         """Write the store's part again from the copies beside the keys. True if that was possible."""
-        if not any(_checked(_read(path)) is not None for path in self._copies()):
+        if not any(_verified_body(_read(path)) is not None for path in self._copies()):
             return False
         self._load()
         self._put(self.seal_file, self._entries, self.durable)
@@ -156,18 +156,18 @@ class Keys:
             "box": (nonce + box).hex(),
         }  # fmt: skip
 
-    def admit(self, backup: object, passphrase: str) -> int:
+    def import_backup(self, backup: object, passphrase: str) -> int:
         """Take keys over from a backup; return how many are new here. Raises `WrongKey` for another passphrase.
 
         Sets of this store seal again as before; those of other stores only open what came from there.
         """
-        masters = unlock(backup, passphrase)
+        masters = open_backup(backup, passphrase)
         try:
             with self._lock():
                 opened = self._load()
                 new = [keys for keys in map(KeySet, masters) if keys.id not in opened]
                 if new:
-                    self._admit(new)
+                    self._add_sets(new)
                 return len(new)
         except OSError as error:
             raise explain(error, "Importing keys", self.folder) from None
@@ -175,23 +175,23 @@ class Keys:
     def current(self) -> KeySet:
         """Return the set that seals new contents; made if there is none that opens."""
         self._refresh()
-        if self._current is not None and not self._is_settled:
-            self._settle()
+        if self._current is not None and not self._are_copies_synced:
+            self._sync_copies()
         if self._current is None:
             try:
                 with self._lock():
                     self._load()
                     if self._current is None:
-                        self._make()
+                        self._make_key()
             except OSError as error:
                 raise explain(error, "Making a key", self.folder) from None
         assert self._current is not None
         return self._current
 
-    def find(self, wanted: bytes) -> KeySet | None:
+    def find(self, set_id: bytes) -> KeySet | None:
         """Return the set with this id if its key is here; another process may have made it a moment ago."""
-        found = self._sets.get(wanted) if self._sets is not None else None
-        return found if found is not None else self._refresh().get(wanted)
+        keys = self._sets.get(set_id) if self._sets is not None else None
+        return keys if keys is not None else self._refresh().get(set_id)
 
     def all(self) -> list[KeySet]:
         """Return every set whose key is here, the one in use first."""
@@ -202,74 +202,78 @@ class Keys:
     # Private parts
 
     @property
-    def _backed_up(self) -> str:
+    def _backup_note(self) -> str:
         return f"{self.folder}/{store_id(self.store)}.key.backed-up"
 
     def _refresh(self) -> dict[bytes, KeySet]:
         """All sets at hand; looked for again once somebody has written keys. A rotation counts for every process."""
-        if self._sets is None or self._look() != self._seen:
+        if self._sets is None or self._signature() != self._loaded_signature:
             return self._load()
         return self._sets
 
-    def _look(self) -> object:
-        return [_traits(path) for path in (self.seal_file, self.folder)]
+    def _signature(self) -> object:
+        return [_stat_signature(path) for path in (self.seal_file, self.folder)]
 
     def _load(self) -> dict[bytes, KeySet]:
-        for _ in range(MOST_LOOKS):
-            seen = self._look()
-            found = self._load_once()
-            self._seen = seen
-            if self._look() == seen:
+        for _ in range(LOAD_ATTEMPTS):
+            seen = self._signature()
+            opened = self._load_once()
+            self._loaded_signature = seen
+            if self._signature() == seen:
                 break  # else keys were written, and older ones removed, while we read
-        return found
+        return opened
 
     def _load_once(self) -> dict[bytes, KeySet]:
-        texts = self._texts()
-        entries = _merged(texts)
-        own = self._own(".key")
+        texts = self._read_entries()
+        entries = _merge_entries(texts)
+        own = self._own_files(".key")
         # Where the store's file with its id was damaged or written anew, its keys lie under another one; what is sealed
         # must not be lost for that.
         sets: dict[bytes, KeySet] = {}
         files: dict[str, list[str]] = {}
         keys: dict[bytes, tuple[str, bytes]] = {}
-        for path in (*own, *self._foreign()):
+        for path in (*own, *self._foreign_key_files()):
             if path not in own and len(sets) == len(entries):
                 break
             wrapping = _key_in(_read(path))
-            found = _unwrapped(wrapping, entries) if wrapping is not None else []
-            if path in own or found:
-                files[path] = [one.id.hex() for one in found]
-            for one in found:
+            opened = _unwrapped(wrapping, entries) if wrapping is not None else []
+            if path in own or opened:
+                files[path] = [one.id.hex() for one in opened]
+            for one in opened:
                 sets.setdefault(one.id, one)
                 keys.setdefault(one.id, (path, wrapping or b""))
         ids = [bytes.fromhex(entry["id"]) for entry in entries if entry.get("seals", True)]
         current = next((sets[one] for one in ids if one in sets), None)
-        self._entries = _trimmed(entries, texts[0] if texts else [], [wrapping for _, wrapping in keys.values()])
-        self._files, self._is_settled = files, False
-        self._found, self._wrapping = keys[current.id] if current is not None else ("", b"")
+        self._entries = _without_stale_wraps(
+            entries, texts[0] if texts else [], [wrapping for _, wrapping in keys.values()]
+        )
+        self._files, self._are_copies_synced = files, False
+        self._current_file, self._current_key = keys[current.id] if current is not None else ("", b"")
         self._sets, self._current = sets, current
         return sets
 
-    def _make(self) -> None:
+    def _make_key(self) -> None:
         """A new set under a new key: nothing at hand may seal, and new contents must be sealed all the same."""
-        self.was_made = any(bytes.fromhex(entry["id"]) not in self._refresh() for entry in self._entries)
-        self._begin(lambda wrapping, keys: [*self._wrapped(wrapping), _entry(wrapping, keys)])
+        self.made_new_key = any(bytes.fromhex(entry["id"]) not in self._refresh() for entry in self._entries)
+        self._install_key(lambda wrapping, keys: [*self._wrapped(wrapping), _entry(wrapping, keys)])
 
-    def _admit(self, new: list[KeySet]) -> None:
+    def _add_sets(self, new: list[KeySet]) -> None:
         own = [entry["id"] for entry in self._entries if entry.get("seals", True)]
-        if self._wrapping:
-            entries = _with(self._entries, self._wrapping, new)
-            self._write_seal(entries, self._copy_of(self._found, self._wrapping))
+        if self._current_key:
+            entries = _wrapped_by(self._entries, self._current_key, new)
+            self._write_seal(entries, self._copy_of(self._current_file, self._current_key))
         elif any(keys.id.hex() in own for keys in new):
-            self._begin(lambda wrapping, _: _with(self._wrapped(wrapping), wrapping, new))
+            self._install_key(lambda wrapping, _: _wrapped_by(self._wrapped(wrapping), wrapping, new))
         else:
-            self._begin(lambda wrapping, keys: [_entry(wrapping, keys), *_with(self._wrapped(wrapping), wrapping, new)])
+            self._install_key(
+                lambda wrapping, keys: [_entry(wrapping, keys), *_wrapped_by(self._wrapped(wrapping), wrapping, new)]
+            )
         self._load()
 
     def _rotate(self) -> str:
-        old = [path for path in self._own(".key") if self._files.get(path)]
+        old = [path for path in self._own_files(".key") if self._files.get(path)]
         opened = self._refresh()
-        made = self._begin(
+        set_id = self._install_key(
             lambda wrapping, keys: [
                 _entry(wrapping, keys),
                 *[{**entry, "seals": False} if _id(entry) in opened else entry for entry in self._wrapped(wrapping)],
@@ -277,7 +281,7 @@ class Keys:
             durable=True,
         )
         step("key:wrapped")
-        mine, copy = _key_id(self._wrapping), self._copy_of(self._found, self._wrapping)
+        mine, copy = _key_id(self._current_key), self._copy_of(self._current_file, self._current_key)
         old += [path for path in self._copies() if path != copy]  # this one has all that they have
         alone = [
             {**entry, "wraps": [wrap for wrap in entry["wraps"] if wrap["key"] == mine] or entry["wraps"]}
@@ -296,18 +300,18 @@ class Keys:
                 "Run `keepfast key rotate` again.",
             ) from None
         self._load()
-        return made
+        return set_id
 
-    def _begin(self, entries: Callable[[bytes, KeySet], list[Entry]], durable: bool | None = None) -> str:
+    def _install_key(self, entries: Callable[[bytes, KeySet], list[Entry]], durable: bool | None = None) -> str:
         """Put a new key, and perhaps a new set, into force; return that set's id. Where that fails, all is as it was."""
         wrapping, keys = urandom(32), KeySet(urandom(32))
         path = f"{self.folder}/{store_id(self.store)}-{_key_id(wrapping)}.key"
         copy = self._copy_of(path, wrapping)
-        wanted = entries(wrapping, keys)
+        new_entries = entries(wrapping, keys)
         try:
             self._write_key(path, wrapping)
             step("key:made")
-            self._write_seal(wanted, copy, durable)
+            self._write_seal(new_entries, copy, durable)
         except OSError:
             for left in (copy, path):
                 try:
@@ -318,38 +322,38 @@ class Keys:
         self._load()
         return keys.id.hex()
 
-    def _settle(self) -> None:
+    def _sync_copies(self) -> None:
         """Bring the store's part and the copy beside the key to the same: either must be enough. No matter if it fails."""
-        self._is_settled = True
-        places = self.seal_file, self._copy_of(self._found, self._wrapping)
-        if all(_sets_in(_checked(_read(path))) == self._entries for path in places):
+        self._are_copies_synced = True
+        places = self.seal_file, self._copy_of(self._current_file, self._current_key)
+        if all(_sets_in(_verified_body(_read(path))) == self._entries for path in places):
             return
         try:
             with self._lock():
                 self._load()
                 if self._current is not None:
-                    self._write_seal(self._entries, self._copy_of(self._found, self._wrapping))
+                    self._write_seal(self._entries, self._copy_of(self._current_file, self._current_key))
                     self._load()
         except OSError:
             pass
-        self._is_settled = True
+        self._are_copies_synced = True
 
     def _wrapped(self, wrapping: bytes) -> list[Entry]:
         """All entries; those that open here are wrapped by this key too."""
-        return _with(self._entries, wrapping, list(self._refresh().values()))
+        return _wrapped_by(self._entries, wrapping, list(self._refresh().values()))
 
-    def _texts(self) -> list[list[Entry]]:
+    def _read_entries(self) -> list[list[Entry]]:
         """What the store says of its sets, and what the copies beside the keys say. Raises `Damaged` if none can be read."""
         texts = [text for path in (self.seal_file, *self._copies()) if (text := _read(path)) is not None]
-        good = [checked for text in texts if (checked := _checked(text)) is not None]
+        good = [checked for text in texts if (checked := _verified_body(text)) is not None]
         if texts and not good:
             raise Damaged(f"{self.seal_file} is damaged, and so is its copy.", HINT)
         return [_sets_in(text) for text in good]
 
     def _copies(self) -> list[str]:
-        return self._own(".seal")
+        return self._own_files(".seal")
 
-    def _own(self, ending: str) -> list[str]:
+    def _own_files(self, ending: str) -> list[str]:
         """The files with this ending that were made for this store; the one that older versions made comes first."""
         plain = f"{store_id(self.store)}{ending}"
         names = [name for name in self._names() if name.endswith(ending)]
@@ -359,7 +363,7 @@ class Keys:
             if name == plain or name.startswith(plain[: -len(ending)] + "-")
         ]
 
-    def _foreign(self) -> list[str]:
+    def _foreign_key_files(self) -> list[str]:
         own = store_id(self.store)
         return [f"{self.folder}/{name}" for name in self._names() if name.endswith(".key") and not name.startswith(own)]
 
@@ -423,7 +427,7 @@ class _Locks:
         self.first.__exit__(kind, error, trace)
 
 
-def unlock(backup: object, passphrase: str) -> list[bytes]:
+def open_backup(backup: object, passphrase: str) -> list[bytes]:
     """The masters in a backup. Raises `WrongKey` for another passphrase, `Damaged` if it is no backup."""
     from cryptography.exceptions import InvalidTag
 
@@ -485,32 +489,32 @@ def _id(entry: Entry) -> bytes:
     return bytes.fromhex(entry["id"])
 
 
-def _with(entries: list[Entry], wrapping: bytes, sets: list[KeySet]) -> list[Entry]:
+def _wrapped_by(entries: list[Entry], wrapping: bytes, sets: list[KeySet]) -> list[Entry]:
     """The entries, with a wrap of each of these sets by this key; what is not listed yet came from elsewhere, and only opens."""
-    wanted, found = {keys.id: keys for keys in sets}, []
+    unlisted, with_wraps = {keys.id: keys for keys in sets}, []
     for entry in entries:
-        keys = wanted.pop(_id(entry), None)
-        found.append(entry if keys is None else {**entry, "wraps": [*entry["wraps"], _wrap(wrapping, keys)]})
-    return found + [{**_entry(wrapping, keys), "seals": False} for keys in wanted.values()]
+        keys = unlisted.pop(_id(entry), None)
+        with_wraps.append(entry if keys is None else {**entry, "wraps": [*entry["wraps"], _wrap(wrapping, keys)]})
+    return with_wraps + [{**_entry(wrapping, keys), "seals": False} for keys in unlisted.values()]
 
 
-def _merged(texts: list[list[Entry]]) -> list[Entry]:
+def _merge_entries(texts: list[list[Entry]]) -> list[Entry]:
     """What all of them know. A set that one of them calls rotated away is that: an old copy must not bring it back."""
-    found: dict[str, Entry] = {}
+    merged: dict[str, Entry] = {}
     for entry in [entry for text in texts for entry in text]:
-        known = found.setdefault(entry["id"], {**entry, "wraps": []})
-        known["wraps"] += [wrap for wrap in entry["wraps"] if wrap not in known["wraps"]]
+        entry_of_set = merged.setdefault(entry["id"], {**entry, "wraps": []})
+        entry_of_set["wraps"] += [wrap for wrap in entry["wraps"] if wrap not in entry_of_set["wraps"]]
         if not entry.get("seals", True):
-            known["seals"] = False
-    return list(found.values())
+            entry_of_set["seals"] = False
+    return list(merged.values())
 
 
-def _trimmed(entries: list[Entry], first: list[Entry], wrappings: list[bytes]) -> list[Entry]:
+def _without_stale_wraps(entries: list[Entry], first: list[Entry], wrappings: list[bytes]) -> list[Entry]:
     """The entries without wraps that only older copies have, unless nothing else opens their set."""
-    said = {entry["id"]: entry["wraps"] for entry in first}
+    wraps_in_store = {entry["id"]: entry["wraps"] for entry in first}
     return [
-        {**entry, "wraps": said[entry["id"]]}
-        if any(_unwrapped(one, [{**entry, "wraps": said.get(entry["id"], [])}]) for one in set(wrappings))
+        {**entry, "wraps": wraps_in_store[entry["id"]]}
+        if any(_unwrapped(one, [{**entry, "wraps": wraps_in_store.get(entry["id"], [])}]) for one in set(wrappings))
         else entry
         for entry in entries
     ]
@@ -548,10 +552,10 @@ def _key_in(text: bytes | None) -> bytes | None:
     return key if len(key) == 32 else None
 
 
-def _checked(text: bytes | None) -> bytes | None:
+def _verified_body(text: bytes | None) -> bytes | None:
     """The text, if it matches the digest in its last line and makes sense."""
-    body, _, said = (text or b"").rstrip(b"\n").rpartition(b"\n")
-    if not body or digest(body).hex().encode("ascii") != said:
+    body, _, stored_digest = (text or b"").rstrip(b"\n").rpartition(b"\n")
+    if not body or digest(body).hex().encode("ascii") != stored_digest:
         return None
     try:
         content = loads(body)
@@ -568,7 +572,7 @@ def _sets_in(text: bytes | None) -> list[Entry]:
     return list(loads(text)["sets"]) if text is not None else []
 
 
-def _traits(path: str) -> tuple[int, ...]:
+def _stat_signature(path: str) -> tuple[int, ...]:
     """What changes when somebody writes this file, or puts another one into this folder."""
     try:
         seen = stat(path)

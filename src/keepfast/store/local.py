@@ -46,23 +46,23 @@ class LocalBlobs:
         self.folder = store + "/packs"
         self.temporary = store + "/tmp"
         self.durable = durable
-        self._last: tuple[str, int] | None = None
+        self._last_opened: tuple[str, int] | None = None
         # A server reads with several threads: none may close what another reads from.
-        self._guard = allocate_lock()
+        self._read_lock = allocate_lock()
 
     def create(self) -> LocalUpload:
         return LocalUpload(self)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        with self._guard:
+        with self._read_lock:
             return self._read(name, offset, length)
 
     def _read(self, name: str, offset: int, length: int) -> bytes:
-        if self._last is None or self._last[0] != name:
+        if self._last_opened is None or self._last_opened[0] != name:
             fd = open_fd(self._path(name), O_RDONLY | O_CLOEXEC)
-            self._let_go()
-            self._last = name, fd
-        fd, parts = self._last[1], []
+            self._close_last()
+            self._last_opened = name, fd
+        fd, parts = self._last_opened[1], []
         # Whoever asks for more than there is must not be given the memory first.
         if offset + length > fstat(fd).st_size:
             raise EOFError(f"pack {name} ends before byte {offset + length}")
@@ -82,11 +82,11 @@ class LocalBlobs:
         return stat(self._path(name)).st_size
 
     def close(self) -> None:
-        with self._guard:
-            self._let_go()
+        with self._read_lock:
+            self._close_last()
 
-    def _let_go(self) -> None:
-        last, self._last = self._last, None
+    def _close_last(self) -> None:
+        last, self._last_opened = self._last_opened, None
         if last is not None:
             close(last[1])
 
@@ -94,9 +94,9 @@ class LocalBlobs:
         return sorted(name[:-5] for name in _names(self.folder) if name.endswith(".pack"))
 
     def delete(self, name: str) -> None:
-        with self._guard:
-            if self._last is not None and self._last[0] == name:
-                self._let_go()
+        with self._read_lock:
+            if self._last_opened is not None and self._last_opened[0] == name:
+                self._close_last()
         try:
             unlink(self._path(name))
         except FileNotFoundError:

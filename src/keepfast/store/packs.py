@@ -6,7 +6,7 @@ from _struct import pack as pack_numbers
 from _struct import unpack, unpack_from
 
 from keepfast.model.errors import Damaged, shortage
-from keepfast.store.compression import Workers, native, squeezer, start
+from keepfast.store.compression import Workers, make_compressor, start_job, zstd_module
 from keepfast.store.digest import digest
 from keepfast.store.rows import SEALED, Location
 
@@ -22,17 +22,17 @@ MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"
 TRAILER = 64
 RAW, ZLIB, ZSTD = 0, 1, 2
 FRAME = 1 << 20
-MOST_RAW = 1 << 30
+MAX_FRAME = 1 << 30
 """No frame is larger; one that claims more is damage, not a reason to ask for memory."""
-MOST_SHARED = 64 << 20
+MAX_SHARED_FRAME = 64 << 20
 """No frame of several blobs is larger."""
-LITTLE = 352 << 10
+PARTIAL_READ = 352 << 10
 """Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
-WORTH_IT = 128 << 10
+COMPRESS_AHEAD = 128 << 10
 """From this many bytes on, a frame that is not full is compressed ahead, while a save works out what changed."""
-FEW = 512 << 10
+COMPRESS_WITHOUT_THREADS = 512 << 10
 """Up to this many bytes a save compresses by itself, without threads."""
-VERY_LITTLE = 48 << 10
+COMPRESS_WITH_ZLIB = 48 << 10
 """Up to this many with zlib."""
 
 
@@ -51,7 +51,7 @@ class PackWriter:
         self.lengths: list[int] = []
         self.kinds = bytearray()
         self.name = ""
-        self._open: list[bytes] = []
+        self._open_blobs: list[bytes] = []
         self._open_bytes = 0
         self._total = self._pending = 0
         self._workers: Workers | None = None
@@ -59,17 +59,17 @@ class PackWriter:
         self._syncing: Job | None = None
 
     @property
-    def bound(self) -> int:
+    def size_bound(self) -> int:
         """The size that the pack has at most so far, but for its index: what is not compressed yet counts in full."""
         return self.size + self._pending + self._open_bytes
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
         if kind == SEALED:
-            self._alone(key, data)
+            self._add_sealed(key, data)
             return
-        if self._open_bytes + len(data) > self.frame_size and self._open:
+        if self._open_bytes + len(data) > self.frame_size and self._open_blobs:
             self._flush()
-        self._open.append(data)
+        self._open_blobs.append(data)
         self._open_bytes += len(data)
         self.digests.append(key)
         self.lengths.append(len(data))
@@ -79,7 +79,7 @@ class PackWriter:
         """What comes next lies in another frame, even if there is room in this one."""
         self._flush()
 
-    def _alone(self, key: bytes, data: bytes) -> None:
+    def _add_sealed(self, key: bytes, data: bytes) -> None:
         """A sealed blob has a frame of its own, as it is: compressed among others, its size would tell of theirs."""
         self._flush()
         self._drain(0)
@@ -88,16 +88,16 @@ class PackWriter:
         self.lengths.append(len(data))
         self.kinds.append(SEALED)
 
-    def send(self) -> None:
+    def compress_ahead(self) -> None:
         """Nothing comes for a while: what is there of a frame is worth compressing meanwhile, if it is more than a little."""
-        if self._workers is not None and self._open_bytes >= WORTH_IT:
+        if self._workers is not None and self._open_bytes >= COMPRESS_AHEAD:
             self._flush()
 
     def end(self) -> None:
         """Write what is left, and let the threads go: nothing is added any more."""
         self._flush()
         self._drain(0)
-        self._let_go()
+        self._close_workers()
 
     def sync(self, *, wait: bool = True) -> None:
         """Write what is left and the index; every byte is durable when this returns, under no name yet.
@@ -125,7 +125,7 @@ class PackWriter:
             upload.sync()
             return nothing
 
-        self._syncing = None if wait else start(make_durable)
+        self._syncing = None if wait else start_job(make_durable)
         if self._syncing is None:
             upload.sync()
 
@@ -137,7 +137,7 @@ class PackWriter:
         self.upload.finish(self.name)
 
     def abort(self) -> None:
-        self._let_go()
+        self._close_workers()
         if self._syncing is not None:
             try:
                 self._syncing.result()  # the file is not closed under its feet
@@ -146,7 +146,7 @@ class PackWriter:
         if self.upload is not None:
             self.upload.abort()
 
-    def _let_go(self) -> None:
+    def _close_workers(self) -> None:
         if self._workers is not None:
             self._workers.close()
             self._workers = None
@@ -155,17 +155,17 @@ class PackWriter:
         return _entries(self.name, self.frames, self.digests, self.lengths, self.kinds)
 
     def _flush(self) -> None:
-        if not self._open:
+        if not self._open_blobs:
             return
-        raw, count = b"".join(self._open), len(self._open)
-        self._open, self._open_bytes = [], 0
+        raw, count = b"".join(self._open_blobs), len(self._open_blobs)
+        self._open_blobs, self._open_bytes = [], 0
         self._total += len(raw)
-        if self._workers is None and self._total <= FEW and self.level == 1:
-            self._store(len(raw), count, compress_little(raw))
+        if self._workers is None and self._total <= COMPRESS_WITHOUT_THREADS and self.level == 1:
+            self._store(len(raw), count, compress_small(raw))
             return
         if self._workers is None:
             level = self.level
-            self._workers = Workers(self.threads, lambda: stored_form(level))
+            self._workers = Workers(self.threads, lambda: frame_compressor(level))
         self._waiting.append((len(raw), count, self._workers.submit(raw)))
         self._pending += len(raw)
         # The compressors are kept busy, and memory bounded: at most this many frames wait.
@@ -193,9 +193,9 @@ class PackWriter:
         self.size += len(data)
 
 
-def compress_little(raw: bytes) -> bytes:
+def compress_small(raw: bytes) -> bytes:
     """The stored form of a small save's only frame. Loading Zstandard takes longer than zlib takes for very little."""
-    if len(raw) > VERY_LITTLE:
+    if len(raw) > COMPRESS_WITH_ZLIB:
         return compress(raw, 1)
     from zlib import compress as zlib_compress
 
@@ -204,12 +204,12 @@ def compress_little(raw: bytes) -> bytes:
 
 def compress(raw: bytes, level: int) -> bytes:
     """A frame's stored form: Zstandard, or raw where that is no smaller."""
-    return stored_form(level)(raw)
+    return frame_compressor(level)(raw)
 
 
-def stored_form(level: int) -> Callable[[bytes], bytes]:
+def frame_compressor(level: int) -> Callable[[bytes], bytes]:
     """The same for many frames, one after another."""
-    squeeze = squeezer(level)
+    squeeze = make_compressor(level)
 
     def store(raw: bytes) -> bytes:
         packed = squeeze(raw)
@@ -220,24 +220,24 @@ def stored_form(level: int) -> Callable[[bytes], bytes]:
     return store
 
 
-def decompress(stored: bytes, most: int = MOST_RAW) -> bytes:
+def decompress(stored: bytes, most: int = MAX_FRAME) -> bytes:
     """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
-    data, is_whole = _inflated(stored, most)
+    data, is_whole = _decompress(stored, most)
     if not is_whole:
         raise Damaged("a frame is truncated or exceeds the size limit")
     return data
 
 
-def beginning(stored: bytes, least: int) -> bytes:
+def decompress_prefix(stored: bytes, least: int) -> bytes:
     """At least so many first bytes of a frame's raw form, for whoever checks what is in them: less is there if it is cut.
 
     Where little is wanted, no more is unpacked. Else all of it: Zstandard's module asks for memory in a few sizes, which
     the next frame finds as it was left, and a limit of any other size would cost more than it spares.
     """
-    return _inflated(stored, max(least, 1) if least <= LITTLE else max(MOST_SHARED, least))[0]
+    return _decompress(stored, max(least, 1) if least <= PARTIAL_READ else max(MAX_SHARED_FRAME, least))[0]
 
 
-def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
+def _decompress(stored: bytes, most: int) -> tuple[bytes, bool]:
     """So many bytes of a frame's raw form, and whether that is all of it. Raises `Damaged`."""
     if not stored:
         raise Damaged("a frame is empty")
@@ -250,7 +250,7 @@ def _inflated(stored: bytes, most: int) -> tuple[bytes, bool]:
 
             inflater: Any = decompressobj()
         elif codec == ZSTD:
-            inflater = native().ZstdDecompressor()
+            inflater = zstd_module().ZstdDecompressor()
         else:
             raise Damaged(f"a frame has the unknown codec {codec}")
         data: bytes = inflater.decompress(body, most)
@@ -302,7 +302,7 @@ def _fits(frames: Any, lengths: Any, table: int) -> bool:
     """Do the frames lie back to back up to the table, each as large as its blobs together?"""
     at, blob = len(MAGIC), 0
     for offset, stored, raw, count in frames:
-        if offset != at or raw > MOST_RAW or raw != sum(lengths[blob : blob + count]):
+        if offset != at or raw > MAX_FRAME or raw != sum(lengths[blob : blob + count]):
             return False
         at += stored
         blob += count

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from keepfast.model.errors import Damaged, NoWorkspace, Usage
-from keepfast.store.small_files import folders_beside, head_of_log, id_or_nothing, listed, missing, read_pairs, store_id
+from keepfast.store.small_files import (
+    folder_list_path,
+    head_of_log,
+    id_or_empty,
+    missing_store,
+    read_pairs,
+    read_store_list,
+    store_id,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
 class Place:
     """Where a store is, and the little that can be known without opening it."""
 
-    __slots__ = ("durable", "expected", "keys", "named", "path", "workspace")
+    __slots__ = ("durable", "expected", "expected_path", "keys", "path", "workspace")
 
     def __init__(self, path: str, durable: bool = True, keys: str = "") -> None:
         self.path, self.durable = path, durable
@@ -24,7 +32,7 @@ class Place:
         """The id of the store that is meant; empty: whichever is there."""
         self.workspace = ""
         """The workspace that is wanted of it, where that is known."""
-        self.named = path
+        self.expected_path = path
         """Where the store that is meant is said to be."""
 
     def expect(self, identity: str, workspace: str = "", named: str = "") -> Place:
@@ -32,25 +40,25 @@ class Place:
 
         Without a workspace any store will do: it is not known yet what is wanted of it.
         """
-        self.expected, self.workspace, self.named = identity, workspace, named or self.path
+        self.expected, self.workspace, self.expected_path = identity, workspace, named or self.path
         return self
 
     def id(self) -> str:
         """Return the store's id. Raises `MissingStore` if it is not the one that is meant, and as `store_id` does."""
         try:
-            found = store_id(self.path)
+            identity = store_id(self.path)
         except NoWorkspace:
             if not self.expected:
                 raise
-            if self._is_left():
+            if self._lacks_only_format():
                 raise Damaged(f"{self.path}/format is missing.", "Run `keepfast verify --repair`.") from None
-            raise missing(self.named) from None
+            raise missing_store(self.expected_path) from None
         # Another one may know the workspace too, from before a new history was begun: that is not this history.
-        if self.workspace and self.expected and found != self.expected:
-            raise missing(self.named)
-        return found
+        if self.workspace and self.expected and identity != self.expected:
+            raise missing_store(self.expected_path)
+        return identity
 
-    def refuse_parts(self) -> None:
+    def check_folders(self) -> None:
         """Raise `Damaged` if a folder is gone without which checkpoints are lost: nothing is saved as if all were well."""
         from posix import stat
 
@@ -67,7 +75,7 @@ class Place:
             except OSError:
                 return  # whoever opens the store says what is wrong with it
 
-    def admit(self, workspace: str, store: str, identity: str, root: bytes = b"") -> None:
+    def check_marker(self, workspace: str, store: str, identity: str, root: bytes = b"") -> None:
         """Raise unless a workspace whose marker names that store belongs into this one, or has a history here by its `root`.
 
         A marker is a file that anybody may have put there: no other store is opened because of it.
@@ -76,17 +84,17 @@ class Place:
             return
         if root and root in self.registered():
             return
-        if identity == id_or_nothing(self.path) or (store == self.path and self.knows(workspace)):
+        if identity == id_or_empty(self.path) or (store == self.path and self.knows(workspace)):
             return
-        if store != self.path and listed(self.list).get(store) == identity:
-            if id_or_nothing(store) == identity:
+        if store != self.path and read_store_list(self.list).get(store) == identity:
+            if id_or_empty(store) == identity:
                 raise Usage(
                     f"This folder's checkpoints are in the store {store}, not in {self.path}.",
                     "Omit --store. To start a new history in DIR, run `keepfast --store DIR init --new-store`.",
                 )
         elif self.knows(workspace):
             return
-        raise missing(store)
+        raise missing_store(store)
 
     def knows(self, workspace: str) -> bool:
         return bool(workspace) and workspace in self.registered().values()
@@ -99,16 +107,16 @@ class Place:
     @property
     def folders(self) -> str:
         """The list of the folders that are kept in stores outside of the data folder."""
-        return folders_beside(self.list)
+        return folder_list_path(self.list)
 
-    def is_beside(self) -> bool:
+    def is_in_data_folder(self) -> bool:
         """Does the store lie in the user's data folder? Then it is not lost without the lists that would name it."""
         return self.path.rpartition("/")[0] == self.list.rpartition("/")[0]
 
-    def is_successor(self) -> bool:
+    def replaces_lost_store(self) -> bool:
         """Was there another store at this path, which is nowhere that we know?"""
-        path, known = self.path.encode("utf-8", "surrogateescape"), listed(self.list).values()
-        return any(where == path and identity not in known for identity, where in read_pairs(self.list))
+        path, known_ids = self.path.encode("utf-8", "surrogateescape"), read_store_list(self.list).values()
+        return any(where == path and identity not in known_ids for identity, where in read_pairs(self.list))
 
     @property
     def unprotected(self) -> str:
@@ -122,13 +130,13 @@ class Place:
     def folder(self, workspace: str) -> str:
         return f"{self.path}/workspaces/{workspace}"
 
-    def open(self, beside: bool = False) -> Repository:
-        """Open the store. `beside`: it is open already, and is asked little more."""
+    def open(self, small_cache: bool = False) -> Repository:
+        """Open the store. `small_cache`: use little memory; for a second connection beside one that is open already."""
         from keepfast.store.factory import open_store
 
         if self.expected:
             self.id()
-        return open_store(self.path, durable=self.durable, keys=self.keys, beside=beside)
+        return open_store(self.path, durable=self.durable, keys=self.keys, small_cache=small_cache)
 
     def create(self, anew: bool = False) -> Repository:
         """Open the store, and make it if there is none yet. `anew`: also in the place of one that is missing."""
@@ -136,11 +144,11 @@ class Place:
 
         if anew:
             self.expected = ""
-        if self.expected and not self._is_left():
+        if self.expected and not self._lacks_only_format():
             self.id()
         return create_store(self.path, durable=self.durable, keys=self.keys, identity=self.expected)
 
-    def _is_left(self) -> bool:
+    def _lacks_only_format(self) -> bool:
         """Is there all of a store but its format file? Then nothing is lost, and it can be written again."""
         from posix import stat
 

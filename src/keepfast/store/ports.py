@@ -78,18 +78,18 @@ class Transaction(Protocol):
         version: int,
         rows: Iterable[Entry],
         whole: bool = False,
-        known: Container[bytes] | None = None,
+        existing_paths: Container[bytes] | None = None,
     ) -> None:
         """From `version` on, the paths in `rows` are as given (kind `-`: gone); `whole`: and there are no others.
 
-        `known`: of these paths, those that were there up to now; None if nobody has looked.
+        `existing_paths`: of these paths, those that were there up to now; None if nobody has looked.
         """
 
     def drop_intervals(self, workspace: str, after: int, upto: int) -> int:
         """Drop what is only needed by versions v with after < v < upto; return the bytes of files dropped."""
 
     def set_meta(self, key: str, value: str) -> None: ...
-    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
+    def set_attachments(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
         """Note what a version needs besides its files; nothing, if `ids` is empty."""
 
 
@@ -131,15 +131,15 @@ class Ledger(Protocol):
         """Paths of any version that contain `text` (ASCII letters in either case)."""
 
     def locate(self, digests: Sequence[bytes]) -> dict[bytes, Location]: ...
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
+    def existing_digests(self, digests: Sequence[bytes]) -> set[bytes]:
         """Those of them that can be located."""
 
     def locations(self) -> Iterator[tuple[bytes, Location]]: ...
     def packs(self) -> list[PackRow]: ...
-    def wanted(self) -> set[bytes]:
+    def needed_contents(self) -> set[bytes]:
         """Digests of every file content that some interval refers to, and of what versions need besides."""
 
-    def kept(self, workspace: str) -> dict[int, list[bytes]]:
+    def attachments(self, workspace: str) -> dict[int, list[bytes]]:
         """What versions need besides their files."""
 
     def meta(self, key: str) -> str | None: ...

@@ -28,7 +28,7 @@ class Ranges:
         self.repository = repository
         self._layouts: OrderedDict[bytes, tuple[list[int], list[bytes]]] = OrderedDict()
         self._pieces: OrderedDict[bytes, bytes] = OrderedDict()
-        self._held = 0
+        self._cached_bytes = 0
 
     def read(self, key: bytes, size: int, offset: int, length: int) -> bytes:
         """Raises `Damaged`. A chunk list is not checked as a whole, but each chunk is, and the sum of their lengths."""
@@ -76,8 +76,8 @@ class Ranges:
         if piece is None:
             data, kind = self.repository().contents.blob(key)
             piece = self._pieces[key] = self.repository().contents.sealer().open(data) if kind == SEALED else data
-            self._held += len(piece)
-            while self._held > MOST_BYTES and len(self._pieces) > 1:
-                self._held -= len(self._pieces.popitem(last=False)[1])
+            self._cached_bytes += len(piece)
+            while self._cached_bytes > MOST_BYTES and len(self._pieces) > 1:
+                self._cached_bytes -= len(self._pieces.popitem(last=False)[1])
         self._pieces.move_to_end(key)
         return piece

@@ -80,8 +80,8 @@ def _version(repository: Repository, workspace: str, version: int) -> Checkpoint
     row = repository.ledger.checkpoint(workspace, version)
     if row is None:
         newest = repository.ledger.find(Query(workspace=workspace, limit=1))
-        known = f"the newest is v{newest[0].version}" if newest else "there is no checkpoint yet"
-        raise NotFound(f"This workspace has no v{version}; {known}.")
+        newest_text = f"the newest is v{newest[0].version}" if newest else "there is no checkpoint yet"
+        raise NotFound(f"This workspace has no v{version}; {newest_text}.")
     return _present(row)
 
 

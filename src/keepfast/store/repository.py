@@ -15,8 +15,8 @@ from keepfast.store.contents import Contents
 from keepfast.store.digest import ZERO
 from keepfast.store.packs import read_index
 from keepfast.store.records import TAIL, Chain, line
-from keepfast.store.rows import SAFETY, Query, WorkspaceRow, checkpoint_row, storable
-from keepfast.store.save import Saving
+from keepfast.store.rows import SAFETY_TRIGGERS, Query, WorkspaceRow, checkpoint_row, storable
+from keepfast.store.save import CheckpointWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from keepfast.store.records import Record
     from keepfast.store.rows import CheckpointRow, PackRow
 
-MAY_STAND = "Its record is in the log, so it may exist. Run `keepfast list` when the disk is writable again."
+MAYBE_COMMITTED_HINT = "Its record is in the log, so it may exist. Run `keepfast list` when the disk is writable again."
 
 
 class Repository:
@@ -41,9 +41,9 @@ class Repository:
         self.contents = Contents(blobs, ledger)
         self.folder = ""
         """Where it lies, if that is a disk: what is saved there leaves room for the reserve."""
-        self.dropped = 0
+        self.dropped_bytes = 0
         """Bytes of contents that the last forgetting let go."""
-        self._at_hand: dict[bytes, tuple[Header, list[Entry], Container[bytes]]] = {}
+        self._fresh_documents: dict[bytes, tuple[Header, list[Entry], Container[bytes]]] = {}
         """Documents that were just written and need not be read back."""
 
     # Workspaces
@@ -61,7 +61,7 @@ class Repository:
 
     def register(self, workspace: str, path: bytes, now: int, parent: str = "") -> WorkspaceRow:
         """Make the folder a workspace, or note that a known one has moved here."""
-        record = {"r": "workspace", "id": workspace, "path": _escape(path), "at": now}
+        record = {"r": "workspace", "id": workspace, "path": _path_text(path), "at": now}
         if parent:
             record["parent"] = parent
         self.commit(workspace, lambda tx, row: [record])
@@ -76,16 +76,16 @@ class Repository:
             owner, _, rest = (self.ledger.meta(base_key(workspace)) or "").partition(" ")
             version, _, until = rest.partition(" ")
             if until == str(row.version) and version.isdecimal():
-                found = self.ledger.checkpoint(owner, int(version))
-                if found is not None and not found.forgotten:
-                    return found
+                checkpoint = self.ledger.checkpoint(owner, int(version))
+                if checkpoint is not None and not checkpoint.forgotten:
+                    return checkpoint
         newest = self.ledger.find(Query(workspace=workspace, limit=1))
-        if row is None or not newest or newest[0].trigger not in SAFETY:
+        if row is None or not newest or newest[0].trigger not in SAFETY_TRIGGERS:
             return newest[0] if newest else None
         # A restore was cut off after its safety checkpoint, or an older program made one and did not note where to.
         base = self.base_in_log(workspace, row.log_size)
-        found = self.ledger.checkpoint(*base) if base else None
-        return found if found is not None and not found.forgotten else newest[0]
+        checkpoint = self.ledger.checkpoint(*base) if base else None
+        return checkpoint if checkpoint is not None and not checkpoint.forgotten else newest[0]
 
     # Questions; all but `workspace` and `base` are the ledger's to answer
 
@@ -131,16 +131,16 @@ class Repository:
 
     def holder(self, workspace: str, path: bytes, after: int = 0) -> CheckpointRow | None:
         """Return the first version behind `after`, else the newest one, that has this path and does not leave it out."""
-        found = None
+        holder = None
         for since, until, entry in self.ledger.history(workspace, path):
             if entry.kind not in CAPTURED:
                 continue
             rows = self.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
             if rows and rows[0].version >= since:
-                found = rows[0]
-                if after and found.version > after:
+                holder = rows[0]
+                if after and holder.version > after:
                     break
-        return found
+        return holder
 
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
         """Return paths of any version that contain `text` (ASCII letters in either case)."""
@@ -151,19 +151,19 @@ class Repository:
 
     # Saving
 
-    def begin(self, workspace: str) -> Saving:
+    def begin(self, workspace: str) -> CheckpointWriter:
         row = self.workspace(workspace)
         if row is None:
             raise NoWorkspace(f"The store does not know the workspace {workspace}.")
-        self.renew_reserve()
-        return Saving(self, row)
+        self.ensure_reserve()
+        return CheckpointWriter(self, row)
 
-    def renew_reserve(self) -> None:
+    def ensure_reserve(self) -> None:
         """Before anything takes room: without its reserve a full store could never give any back. Raises `DiskFull`."""
         if self.folder:
-            from keepfast.store.reserve import renew
+            from keepfast.store.reserve import ensure_reserve
 
-            renew(self.folder)
+            ensure_reserve(self.folder)
 
     def commit(
         self,
@@ -181,12 +181,12 @@ class Repository:
         try:
             return self._commit(workspace, work, ready)
         except (OSError, DiskFull) as error:
-            told = _explained(error) if isinstance(error, OSError) else error
-            if self.folder and isinstance(told, DiskFull) and told.hint == DiskFull.hint:
-                from keepfast.store.reserve import way_out
+            explained = _explained(error) if isinstance(error, OSError) else error
+            if self.folder and isinstance(explained, DiskFull) and explained.hint == DiskFull.hint:
+                from keepfast.store.reserve import disk_full_hint
 
-                told.hint = way_out(self.folder)
-            raise told from None
+                explained.hint = disk_full_hint(self.folder)
+            raise explained from None
 
     def _commit(
         self,
@@ -213,18 +213,18 @@ class Repository:
                     before = size - sum(map(len, lines))
                     self.records.append(workspace, b"".join(lines))
         except BaseException as error:
-            stands = before is not None and self._stands(workspace, before, size)
+            stands = before is not None and self._is_committed(workspace, before, size)
             if stands is False or not isinstance(error, OSError | KeepfastError):
                 raise
             if stands is None:
-                told = _explained(error) if isinstance(error, OSError) else error
-                told.hint = MAY_STAND
-                raise told from None
+                explained = _explained(error) if isinstance(error, OSError) else error
+                explained.hint = MAYBE_COMMITTED_HINT
+                raise explained from None
         if row is None:
             raise Failed("Nothing was recorded.")
         return row
 
-    def _stands(self, workspace: str, before: int, after: int) -> bool | None:
+    def _is_committed(self, workspace: str, before: int, after: int) -> bool | None:
         """Did records become true although their commit ended with an error? Else they are cut off: they must not speak
         of what nobody was promised. None where neither can be had.
 
@@ -249,7 +249,7 @@ class Repository:
         except OSError:
             return 0
 
-    def take_back(self, names: list[str], log: str = "") -> None:
+    def discard_packs(self, names: list[str], log: str = "") -> None:
         """Remove packs that got their names before their commit failed. If that fails too, compaction does it.
 
         Not if the log has records that no row knows: they may speak of these packs, and the next process adopts them.
@@ -259,8 +259,8 @@ class Repository:
                 row = self.ledger.workspace(log) if log else None
                 if log and self.records.size(log) != (row.log_size if row is not None else 0):
                     return
-                known = {pack.name for pack in self.ledger.packs()}
-                for name in set(names) - known:
+                registered = {pack.name for pack in self.ledger.packs()}
+                for name in set(names) - registered:
                     self.blobs.delete(name)
         except (OSError, KeepfastError):
             pass
@@ -270,22 +270,22 @@ class Repository:
     def reconcile(self, tx: Transaction, workspace: str) -> WorkspaceRow | None:
         """Bring the rows up to the end of the log; cut off the trace of a write that was never finished."""
         row = self.ledger.workspace(workspace)
-        known, size = (row.log_size if row is not None else 0), self.records.size(workspace)
-        if size == known:
+        known_size, size = (row.log_size if row is not None else 0), self.records.size(workspace)
+        if size == known_size:
             return row
-        if size < known:
+        if size < known_size:
             raise Damaged(
                 f"The log of workspace {workspace} is truncated: the ledger has more lines.",
                 "Run `keepfast verify --repair`.",
             )
         data = self.records.read(workspace)
-        if row is not None and data[known - TAIL : known] != row.log_head.hex().encode("ascii") + b"\n":
+        if row is not None and data[known_size - TAIL : known_size] != row.log_head.hex().encode("ascii") + b"\n":
             # Without this, a wrong number in the ledger would pass a good line off as the trace of a broken write.
             raise Damaged(
                 f"The log of workspace {workspace} does not continue where the ledger ends.",
                 "Run `keepfast verify --repair`.",
             )
-        chain = Chain(data[known:], row.log_head if row is not None else ZERO, known)
+        chain = Chain(data[known_size:], row.log_head if row is not None else ZERO, known_size)
         for record, end, head in zip(chain.records, chain.ends, chain.heads, strict=True):
             try:
                 if record.get("r") == "keyframe":
@@ -313,18 +313,18 @@ class Repository:
         if kind == "workspace":
             if row is None:
                 row = WorkspaceRow(
-                    record["id"], _unescape(record["path"]), record["at"], record.get("parent", ""), 0, b"", log_size, log_head, 0,
-                    "0" * 64, "{}",
+                    record["id"], _path_bytes(record["path"]), record["at"], record.get("parent", ""), 0, b"", log_size,
+                    log_head, 0, "0" * 64, "{}",
                 )  # fmt: skip
                 tx.add_workspace(row)
                 return row
-            row = row._replace(path=_unescape(record["path"]))
+            row = row._replace(path=_path_bytes(record["path"]))
         elif row is None:
             raise Damaged("A log does not start with its workspace.")
         elif kind == "checkpoint":
             row = self._replay_checkpoint(tx, row, record)
         elif kind in ("pin", "unpin", "name"):
-            checkpoint = self._row(row.id, record["v"])
+            checkpoint = self._checkpoint_row(row.id, record["v"])
             if kind == "name":
                 checkpoint = checkpoint._replace(name=storable(record["name"] or ""))
             else:
@@ -332,14 +332,14 @@ class Repository:
             tx.update_checkpoint(checkpoint)
         elif kind == "forget":
             for version in record["v"]:
-                tx.update_checkpoint(self._row(row.id, version)._replace(forgotten=1))
-                tx.set_kept(row.id, version, ())
+                tx.update_checkpoint(self._checkpoint_row(row.id, version)._replace(forgotten=1))
+                tx.set_attachments(row.id, version, ())
             self._drop_unneeded(tx, row, record["v"])
         elif kind == "keyframe":
             row = row._replace(keyframe=record["v"])
             if record.get("instead"):
                 key = bytes.fromhex(record["doc"])
-                tx.update_checkpoint(self._row(row.id, record["v"])._replace(document=key))
+                tx.update_checkpoint(self._checkpoint_row(row.id, record["v"])._replace(document=key))
                 row = row._replace(document=key) if row.version == record["v"] else row
         elif kind in ("restore", "base"):
             base = record.get("base")
@@ -360,8 +360,8 @@ class Repository:
         key = bytes.fromhex(record["doc"])
         if record["v"] <= row.version:
             raise Damaged(f"The log of workspace {row.id} has v{record['v']} after v{row.version}.")
-        if key in self._at_hand:
-            return self.apply(tx, row, record, *self._at_hand[key])
+        if key in self._fresh_documents:
+            return self.apply(tx, row, record, *self._fresh_documents[key])
         self._adopt_packs(tx, key, record["packs"], record["v"])
         header, rows = document.decode(self.contents.load(key))
         return self.apply(tx, row, record, header, rows)
@@ -386,21 +386,21 @@ class Repository:
         record: Record,
         header: Header,
         rows: list[Entry],
-        known: Container[bytes] | None = None,
+        existing_paths: Container[bytes] | None = None,
     ) -> WorkspaceRow:
-        """Add the rows of one checkpoint whose document is at hand; `known`: which of its paths were there up to now."""
+        """Add the rows of one checkpoint whose document is at hand; `existing_paths`: which of its paths were there up to now."""
         version = record["v"]
-        tx.apply(row.id, version, rows, whole=header.keyframe, known=known)
+        tx.apply(row.id, version, rows, whole=header.keyframe, existing_paths=existing_paths)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
         if header.conversation:
-            from keepfast.store.conversations import ids_of
+            from keepfast.store.conversations import attachment_ids
 
-            tx.set_kept(row.id, version, ids_of(header))
+            tx.set_attachments(row.id, version, attachment_ids(header))
         tx.set_meta("seq", str(max(record["seq"], self.sequence())))
         if version > 1 and row.version == version - 1:
             before = self.ledger.checkpoint(row.id, row.version)
             if before is not None and before.forgotten:
-                tx.drop_intervals(row.id, self._living_before(row.id, version), version)
+                tx.drop_intervals(row.id, self._last_living_before(row.id, version), version)
         return row._replace(
             version=version, document=bytes.fromhex(record["doc"]), tree=header.tree, counts=dumps(header.counts),
             keyframe=row.keyframe or version,
@@ -408,10 +408,10 @@ class Repository:
 
     def sequence(self) -> int:
         """The number of the newest checkpoint of the whole store."""
-        known = self.ledger.meta("seq") or "0"
-        if not known.isdecimal():
+        sequence = self.ledger.meta("seq") or "0"
+        if not sequence.isdecimal():
             raise Damaged("The ledger's sequence number is damaged.")
-        return int(known)
+        return int(sequence)
 
     def _drop_unneeded(self, tx: Transaction, row: WorkspaceRow, versions: list[int]) -> None:
         """Drop the rows that only forgotten versions needed. The newest version's rows stay: the next save builds on them."""
@@ -421,22 +421,22 @@ class Repository:
                 continue
             after = version + 1
             while after < row.version:
-                found = self.ledger.checkpoint(row.id, after)
-                if found is not None and not found.forgotten:
+                checkpoint = self.ledger.checkpoint(row.id, after)
+                if checkpoint is not None and not checkpoint.forgotten:
                     break
                 after += 1
             done = min(after, row.version)
-            self.dropped += tx.drop_intervals(row.id, self._living_before(row.id, version), done)
+            self.dropped_bytes += tx.drop_intervals(row.id, self._last_living_before(row.id, version), done)
 
-    def _living_before(self, workspace: str, version: int) -> int:
-        found = self.ledger.find(Query(workspace=workspace, before=version, limit=1))
-        return found[0].version if found else 0
+    def _last_living_before(self, workspace: str, version: int) -> int:
+        older = self.ledger.find(Query(workspace=workspace, before=version, limit=1))
+        return older[0].version if older else 0
 
-    def _row(self, workspace: str, version: int) -> CheckpointRow:
-        found = self.ledger.checkpoint(workspace, version)
-        if found is None:
+    def _checkpoint_row(self, workspace: str, version: int) -> CheckpointRow:
+        checkpoint = self.ledger.checkpoint(workspace, version)
+        if checkpoint is None:
             raise Damaged(f"A log mentions v{version}, which the ledger does not have.", "Run `keepfast rebuild`.")
-        return found
+        return checkpoint
 
     # Loading
 
@@ -455,9 +455,9 @@ def _explained(error: OSError) -> KeepfastError:
     return explain(error, "Writing to the store")
 
 
-def _escape(path: bytes) -> str:
+def _path_text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def _unescape(text: str) -> bytes:
+def _path_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")

@@ -43,7 +43,7 @@ DISPOSABLE = ("/search.db", "/search.db-journal")
 LEAST_PACK, OF_DISK = 1 << 20, 256
 
 
-def needed(folder: str) -> int:
+def reserve_size(folder: str) -> int:
     """How large the reserve of this store must be: SQLite's journal can become as large as the ledger itself."""
     try:
         ledger = stat(folder + "/ledger.db").st_size
@@ -52,7 +52,7 @@ def needed(folder: str) -> int:
     return min(PART * (1 + -(-ledger // PART)), MOST)
 
 
-def most_pack(folder: str, most: int) -> int:
+def max_pack_size(folder: str, most: int) -> int:
     """How large a pack may become: a small part of its disk, so that there is room to write it anew when the disk is full."""
     try:
         disk = statvfs(folder) if folder else None
@@ -61,60 +61,60 @@ def most_pack(folder: str, most: int) -> int:
     return most if disk is None else max(LEAST_PACK, min(most, disk.f_blocks * disk.f_frsize // OF_DISK))
 
 
-def free_room(folder: str) -> int:
+def free_space(folder: str) -> int:
     """Bytes that are free on the store's disk."""
     disk = statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
-def way_out(folder: str) -> str:
+def disk_full_hint(folder: str) -> str:
     """What helps on a full disk: to forget, or room from elsewhere where the reserve that forgetting needs is gone."""
     try:
-        return DiskFull.hint if stat(folder + NAME).st_size >= PART else _more_room(folder)
+        return DiskFull.hint if stat(folder + NAME).st_size >= PART else _free_space_hint(folder)
     except OSError:
-        return _more_room(folder)
+        return _free_space_hint(folder)
 
 
-def _more_room(folder: str) -> str:
+def _free_space_hint(folder: str) -> str:
     try:
-        free = free_room(folder)
+        free = free_space(folder)
     except OSError:
         free = 0
-    missing = -(-max(needed(folder) - free, PART) // PART)
+    missing = -(-max(reserve_size(folder) - free, PART) // PART)
     return (
         f"Free {missing} MB on the disk of {folder} and run the command again, or move the store to another "
         "disk and run `keepfast --store NEWPATH init`."
     )
 
 
-def renew(folder: str) -> None:
+def ensure_reserve(folder: str) -> None:
     """See that the reserve is there and large enough, before anything else takes room. Raises `DiskFull`."""
-    wanted = needed(folder)
+    size = reserve_size(folder)
     try:
-        if stat(folder + NAME).st_size >= wanted:
+        if stat(folder + NAME).st_size >= size:
             return
     except FileNotFoundError:
         pass
     try:
-        with _Turn(folder) as turn:
+        with _ReserveLock(folder) as turn:
             if not turn.is_ours:
                 # Somebody gives space back with it just now: what we took meanwhile he would lack.
                 raise DiskFull(
                     f"The disk is full: the reserve of the store {folder} is in use.", "Try again in a moment."
                 )
-            _grow(folder, wanted)
+            _grow(folder, size)
     except OSError as error:
         if error.errno in FULL:
             raise DiskFull(
-                f"The disk is full: no space for the reserve of the store {folder}.", way_out(folder)
+                f"The disk is full: no space for the reserve of the store {folder}.", disk_full_hint(folder)
             ) from None
         raise explain(error, "Making the store's reserve", folder) from None
 
 
-def make_reserve(folder: str) -> None:
+def try_ensure_reserve(folder: str) -> None:
     """The same as far as it goes: what could not be had is asked for again before the next save."""
     try:
-        renew(folder)
+        ensure_reserve(folder)
     except DiskFull:
         pass
 
@@ -128,19 +128,19 @@ def with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
             if not folder or not is_full(error):
                 raise
             first = error
-        with _Turn(folder) as turn:
+        with _ReserveLock(folder) as turn:
             if not turn.is_ours:
                 raise first
-            _make_room(folder)
+            _release(folder)
             try:
-                return _told(folder, what, work)
+                return _without_repeat_hint(folder, what, work)
             finally:
-                _take_back(folder)
+                _reclaim(folder)
     except OSError as error:
         raise explain(error, what, folder) from None
 
 
-def _make_room(folder: str) -> None:
+def _release(folder: str) -> None:
     """Remove the reserve and what can be made again. Removed, not emptied: it may be a file too many that is in the way."""
     had_reserve = _remove(folder + NAME)
     for name in DISPOSABLE:
@@ -156,24 +156,24 @@ def _make_room(folder: str) -> None:
         _remove(f"{folder}/workspaces/{workspace}/cache")
 
 
-def _told(folder: str, what: str, work: Callable[[], Done]) -> Done:
+def _without_repeat_hint(folder: str, what: str, work: Callable[[], Done]) -> Done:
     """Do it; where the disk is full even so, nobody is sent to do the same again."""
     try:
         return work()
     except OSError as error:
-        told = explain(error, what, folder)
+        explained = explain(error, what, folder)
     except DiskFull as error:
-        told = error
-    if isinstance(told, DiskFull) and told.hint == DiskFull.hint:
-        told.hint = _more_room(folder)
-    raise told from None
+        explained = error
+    if isinstance(explained, DiskFull) and explained.hint == DiskFull.hint:
+        explained.hint = _free_space_hint(folder)
+    raise explained from None
 
 
 def is_full(error: Exception) -> bool:
     return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in FULL)
 
 
-class _Turn:
+class _ReserveLock:
     """Whoever makes or uses the reserve holds a kernel lock on the store's format file, if that is there yet."""
 
     def __init__(self, folder: str) -> None:
@@ -181,7 +181,7 @@ class _Turn:
         self.is_ours = True
         self._fd = -1
 
-    def __enter__(self) -> _Turn:
+    def __enter__(self) -> _ReserveLock:
         try:
             self._fd = open_fd(self.path, O_RDONLY | O_CLOEXEC)
             flock(self._fd, LOCK_EX | LOCK_NB)
@@ -196,9 +196,9 @@ class _Turn:
             close(self._fd)
 
 
-def _take_back(folder: str) -> None:
+def _reclaim(folder: str) -> None:
     """As much of it as there is room for: all, or a part that is better than nothing."""
-    for size in (needed(folder), PART):
+    for size in (reserve_size(folder), PART):
         try:
             _grow(folder, size)
         except OSError:

@@ -41,7 +41,7 @@ class Reversal:
         self.kind, self.number = kind, number
 
 
-class UnderWay:
+class RestoreInProgress:
     """What a restore is about, from before it touches anything until it is done.
 
     `origin`: the workspace that the target is a version of. `before`: the safety checkpoint. `was` and `base`: what the
@@ -72,11 +72,11 @@ class UnderWay:
         return {
             "v": 1, "workspace": self.workspace, "target": self.target, "from": self.origin, "before": self.before,
             "paths": self.paths, "made": self.made, "kept": self.kept, "closed": self.closed, "started_at": self.started_at,
-            "mtimes": self.mtimes, "note": _noted(self.reversal), "was": self.was, "base": self.base,
+            "mtimes": self.mtimes, "note": _reversal_json(self.reversal), "was": self.was, "base": self.base,
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, journal: dict[str, Any]) -> UnderWay:
+    def from_json(cls, journal: dict[str, Any]) -> RestoreInProgress:
         found = cls(
             str(journal.get("workspace") or ""), journal["target"], journal["from"], journal["before"], journal["paths"],
             journal["made"], journal["kept"], journal["started_at"], journal["mtimes"], _reversal(journal["note"]),
@@ -85,9 +85,9 @@ class UnderWay:
         found.closed = journal["closed"]
         return found
 
-    def taken_back(self, undo: Reversal, target: int, before: int) -> UnderWay:
+    def reversed_by(self, undo: Reversal, target: int, before: int) -> RestoreInProgress:
         """The restore from `before` that takes this one back."""
-        return UnderWay(
+        return RestoreInProgress(
             self.workspace, target, self.origin, before, self.paths, self.made, self.kept, self.started_at, self.mtimes, undo,
             self.base, self.was,
         )  # fmt: skip
@@ -96,7 +96,7 @@ class UnderWay:
         """The record in the log of `workspace` that it is done."""
         record: Record = {
             "r": "restore", "target": self.target, "before": self.before, "paths": self.paths, "made": self.made, "at": at,
-            **_noted(self.reversal),
+            **_reversal_json(self.reversal),
         }  # fmt: skip
         if self.origin != workspace:
             record["from"] = self.origin
@@ -121,7 +121,7 @@ def _reversal(value: dict[str, Any]) -> Reversal | None:
     return Reversal(kind, value[kind]) if kind else None
 
 
-def _noted(reversal: Reversal | None) -> dict[str, int]:
+def _reversal_json(reversal: Reversal | None) -> dict[str, int]:
     return {reversal.kind: reversal.number} if reversal is not None else {}
 
 
@@ -148,7 +148,7 @@ class Journal:
         close(self._fd)
         self._fd = -1
 
-    def read(self) -> UnderWay | None:
+    def read(self) -> RestoreInProgress | None:
         """What the restore was about, or None. Raises `Damaged`."""
         try:
             with open(self.path, "rb") as file:
@@ -167,7 +167,7 @@ class Journal:
             isinstance(mode, int) for mode in journal["closed"].values()
         ):
             raise self._damaged("it has an invalid path or mode")
-        return UnderWay.from_json(journal)
+        return RestoreInProgress.from_json(journal)
 
     def _damaged(self, why: str) -> Damaged:
         return Damaged(
@@ -175,7 +175,7 @@ class Journal:
             f"Inspect {self.path}. If you remove it, the state before that restore is still in `keepfast list`.",
         )
 
-    def write(self, restore: UnderWay) -> None:
+    def write(self, restore: RestoreInProgress) -> None:
         replace(self.path, dumps(restore.to_json()).encode("ascii"), durable=self.durable)
 
     def remove(self) -> None:
@@ -186,7 +186,7 @@ class Journal:
         if self.durable:
             sync_folder(self.folder)
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Is there a journal, whatever it says? In doubt there is."""
         try:
             stat(self.path)
@@ -196,7 +196,7 @@ class Journal:
             pass
         return True
 
-    def is_held(self) -> bool:
+    def is_locked(self) -> bool:
         """Is a restore running at this moment?"""
         try:
             fd = open_fd(self.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)

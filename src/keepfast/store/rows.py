@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         limit: int = 0
         forgotten: bool = False
         safety: bool = True
-        """False: without those of `SAFETY`."""
+        """False: without those of `SAFETY_TRIGGERS`."""
 
 else:
     from keepfast.model.light_tuple import light_tuple
@@ -104,7 +104,7 @@ else:
         ("", "", "", "", "", "", "", 0, 0, 0, False, True),
     )
 
-SAFETY = ("before_restore", "patch")
+SAFETY_TRIGGERS = ("before_restore", "patch")
 """Triggers of what restores make for themselves: a way back, and what hunks were chosen."""
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4
 

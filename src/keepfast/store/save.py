@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-MOST_WAITING, MOST_WAITING_BYTES = 200, 1 << 20
+WAITING_BLOBS, WAITING_BYTES = 200, 1 << 20
 """What waits stays in memory: more of it would cost more to make room for than fewer questions save."""
-MANY_ROWS = 200
+SYNC_IN_BACKGROUND_ROWS = 200
 """So many take longer to make than the disk needs for the packs. Of fewer it would be others who wait, for the lock."""
-PAGE = 5000
+ROWS_PER_PAGE = 5000
 """Rows of the newest version that are compared at a time."""
-LARGE = 4 << 20
-MOST_PACK = 256 << 20
+CHUNKED_FROM_BYTES = 4 << 20
+PACK_BYTES = 256 << 20
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
 
 
-class Swept(Failed):
+class SaveConflict(Failed):
     """A blob we relied on was swept while we saved; saving again stores it anew."""
 
 
-class Replaced:
+class ReplacedRows:
     """What a version takes the place of: the paths that were there, and what they add up to.
 
     Not their rows: those of a large tree would take as much memory as all else that a save holds.
@@ -58,7 +58,7 @@ class Replaced:
         self.tree = add(self.tree, plus=weight(row))
 
 
-class Saving:
+class CheckpointWriter:
     """One save under way. Contents go in through `small` and `large`; `finish` makes the checkpoint."""
 
     def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
@@ -66,16 +66,16 @@ class Saving:
         self.copies = SealedCopies(repository, row)
         self.writers: list[PackWriter] = []
         self.writer = self._new_writer()
-        self._most = 0
+        self._pack_limit = 0
         self.stored: set[bytes] = set()
-        self.relied: set[bytes] = set()
-        self.waiting: dict[bytes, tuple[bytes, int]] = {}
+        self.reused: set[bytes] = set()
+        self.waiting_blobs: dict[bytes, tuple[bytes, int]] = {}
         self.waiting_bytes = 0
-        self.anything = bool(repository.ledger.packs())
+        self.has_packs = bool(repository.ledger.packs())
         self.whole = row.version == 0 or not row.tree
         """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
         self._state: dict[bytes, Entry] | None = None
-        self.regrouped: list[Entry] = []
+        self.minor_changes: list[Entry] = []
         """Files that got or lost a second name, and left-out ones of another size or time: no reason for a version, but part of
         the one that is made."""
 
@@ -87,12 +87,12 @@ class Saving:
 
     def small(self, data: bytes) -> bytes:
         key: bytes = blake3(data).digest()
-        self.keep(key, data, CONTENT)
+        self.store_blob(key, data, CONTENT)
         return key
 
-    def sink(self, data: bytes) -> bytes:
+    def store_content(self, data: bytes) -> bytes:
         """Keep a content of any size that is at hand whole."""
-        if len(data) <= LARGE:
+        if len(data) <= CHUNKED_FROM_BYTES:
             return self.small(data)
         rest = memoryview(data)
 
@@ -108,24 +108,24 @@ class Saving:
 
         cutter = FastCDC(avg_size=CHUNK_AVERAGE, min_size=CHUNK_MIN, max_size=CHUNK_MAX, normalized_chunking=1)
         whole, keys = blake3(), []
-        for chunk in cutter.cut_stream(_Reading(read)):
+        for chunk in cutter.cut_stream(_ChunkerInput(read)):
             data = bytes(chunk.data)
             whole.update(data)
             key = digest(data)
             keys.append(key)
-            self.keep(key, data, CONTENT)
+            self.store_blob(key, data, CONTENT)
         total = whole.digest()
         if len(keys) != 1:
-            self.keep(total, b"".join(keys), CHUNKS)
+            self.store_blob(total, b"".join(keys), CHUNKS)
         return total
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
         """Keep a content that must not lie in the clear; its id says nothing of it."""
         return self.copies.add(
             read,
-            lambda pull: self.repository.contents.sealer().parts(
+            lambda pull: self.repository.contents.sealer().seal_stream(
                 pull,
-                lambda key, data, is_list: self.keep(key, data, LIST if is_list else SEALED),
+                lambda key, data, is_list: self.store_blob(key, data, LIST if is_list else SEALED),
                 self.repository.contents.has,
             ),
         )
@@ -134,42 +134,42 @@ class Saving:
         """Is it the content of a file that is sealed, in this save or in the newest version?"""
         return self.copies.has(size, data)
 
-    def keep(self, key: bytes, data: bytes, kind: int) -> None:
+    def store_blob(self, key: bytes, data: bytes, kind: int) -> None:
         """Store a blob under its digest, unless it is there."""
-        if key in self.stored or key in self.relied or key in self.waiting:
+        if key in self.stored or key in self.reused or key in self.waiting_blobs:
             return
-        if not self.anything:
+        if not self.has_packs:
             self._store(key, data, kind)
             return
         # Whether the store has them already is asked for many at a time: one question costs as much as five answers.
-        self.waiting[key] = data, kind
+        self.waiting_blobs[key] = data, kind
         self.waiting_bytes += len(data)
-        if len(self.waiting) >= MOST_WAITING or self.waiting_bytes >= MOST_WAITING_BYTES:
-            self.settle()
+        if len(self.waiting_blobs) >= WAITING_BLOBS or self.waiting_bytes >= WAITING_BYTES:
+            self.store_waiting_blobs()
 
-    def settle(self) -> None:
+    def store_waiting_blobs(self) -> None:
         """Store what waits and is not there yet."""
-        known = self.repository.ledger.known(list(self.waiting)) if self.waiting else ()
-        for key, (data, kind) in self.waiting.items():
-            if key in known:
-                self.relied.add(key)
+        existing = self.repository.ledger.existing_digests(list(self.waiting_blobs)) if self.waiting_blobs else ()
+        for key, (data, kind) in self.waiting_blobs.items():
+            if key in existing:
+                self.reused.add(key)
             else:
                 self._store(key, data, kind)
-        self.waiting, self.waiting_bytes = {}, 0
+        self.waiting_blobs, self.waiting_bytes = {}, 0
 
     def _store(self, key: bytes, data: bytes, kind: int) -> None:
         self.stored.add(key)
-        if self.writer.bound > 0 and self.writer.bound + len(data) > self._most_pack():
+        if self.writer.size_bound > 0 and self.writer.size_bound + len(data) > self._max_pack_size():
             self.writer.end()
             self.writer = self._new_writer()
         self.writer.add(key, data, kind)
 
-    def _most_pack(self) -> int:
-        if not self._most:
-            from keepfast.store.reserve import most_pack
+    def _max_pack_size(self) -> int:
+        if not self._pack_limit:
+            from keepfast.store.reserve import max_pack_size
 
-            self._most = most_pack(self.repository.folder, MOST_PACK)
-        return self._most
+            self._pack_limit = max_pack_size(self.repository.folder, PACK_BYTES)
+        return self._pack_limit
 
     # The state so far
 
@@ -180,26 +180,26 @@ class Saving:
             self._state = {row.path: row for row in rows}
         return self._state
 
-    def changes(self, rows: dict[bytes, Entry], seen: set[bytes] | None) -> tuple[list[Entry], Replaced]:
+    def changes(self, rows: dict[bytes, Entry], seen: set[bytes] | None) -> tuple[list[Entry], ReplacedRows]:
         """Return what differs from the newest version, sorted, and what it replaces.
 
         `seen` is every path that exists, after a walk; None if `rows` alone says what is gone.
         """
-        old = Replaced()
+        old = ReplacedRows()
         return self.compare(rows, seen, old.add), old
 
     def compare(
         self, rows: dict[bytes, Entry], seen: set[bytes] | None, replace: Callable[[bytes, Entry], None]
     ) -> list[Entry]:
         """The same, calling `replace` with each path and row that is replaced."""
-        self.settle()
-        self.writer.send()
+        self.store_waiting_blobs()
+        self.writer.compress_ahead()
         changed: list[Entry] = []
-        self.regrouped = []
+        self.minor_changes = []
         if seen is None:
             paths = list(rows)
-            for start in range(0, len(paths), PAGE):
-                part = paths[start : start + PAGE]
+            for start in range(0, len(paths), ROWS_PER_PAGE):
+                part = paths[start : start + ROWS_PER_PAGE]
                 self._compare(part, rows, self.repository.ledger.current(self.row.id, part), changed, replace)
         else:
             old = self.state()
@@ -229,12 +229,12 @@ class Saving:
             if row.kind == GONE or not same(before, row):
                 changed.append(row)
             elif before.group != row.group or (row.kind in LEFT_OUT and before[4:6] != row[4:6]):
-                self.regrouped.append(row)
+                self.minor_changes.append(row)
             else:
                 continue
             replace(path, before)
 
-    def follow(self) -> bool:
+    def rebase_on_newest(self) -> bool:
         """Go on from the version that is the newest by now; False if there is none, or it could not be rebuilt."""
         row = self.repository.workspace(self.row.id)
         if row is None or not row.version or not row.tree:
@@ -242,21 +242,21 @@ class Saving:
         self.row, self.whole, self._state = row, False, None
         return True
 
-    def finish(self, members: dict[str, Any], changed: list[Entry], old: Replaced) -> CheckpointRow:
+    def finish(self, members: dict[str, Any], changed: list[Entry], old: ReplacedRows) -> CheckpointRow:
         """Make the checkpoint durable and return its row; `members` are those of its header that the store does not add.
 
-        Raises `Swept` if it must be done again.
+        Raises `SaveConflict` if it must be done again.
         """
         repository, row = self.repository, self.row
-        self.settle()
-        changed = sorted([*changed, *self.regrouped])
+        self.store_waiting_blobs()
+        changed = sorted([*changed, *self.minor_changes])
         header = self._complete(members, changed, old)
         data = document.encode(header, changed)
         key = digest(data)
         self.writer.add(key, data, DOCUMENT)
         del data
         for writer in self.writers:
-            writer.sync(wait=len(changed) < MANY_ROWS)
+            writer.sync(wait=len(changed) < SYNC_IN_BACKGROUND_ROWS)
         record = {
             "r": "checkpoint", "v": row.version + 1, "id": header.id, "doc": key.hex(),
             "packs": [writer.name for writer in self.writers], "at": header.created_at, "seq": 0,
@@ -265,11 +265,11 @@ class Saving:
 
         def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             if now is None or now.version != row.version:
-                raise Swept("The workspace got a newer version while it was being saved.")
+                raise SaveConflict("The workspace got a newer version while it was being saved.")
             ledger = repository.ledger
-            relied = list(self.relied)
-            if len(ledger.known(relied)) != len(relied):
-                raise Swept("Contents were removed by a compaction while they were being saved again.")
+            relied = list(self.reused)
+            if len(ledger.existing_digests(relied)) != len(relied):
+                raise SaveConflict("Contents were removed by a compaction while they were being saved again.")
             for writer in self.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
             record["seq"] = repository.sequence() + 1
@@ -279,25 +279,25 @@ class Saving:
             for writer in self.writers:
                 writer.finish()
 
-        repository._at_hand = {key: (header, changed, old.paths)}
+        repository._fresh_documents = {key: (header, changed, old.paths)}
         try:
             final = repository.commit(row.id, work, name)
         except BaseException:
-            repository.take_back([writer.name for writer in self.writers], row.id)
+            repository.discard_packs([writer.name for writer in self.writers], row.id)
             raise
         finally:
             # If the record stays although this failed, whoever adopts it must read the pack and register it.
-            repository._at_hand = {}
+            repository._fresh_documents = {}
         step("save:committed")
-        found = repository.ledger.checkpoint(row.id, final.version)
-        assert found is not None
-        return found
+        checkpoint = repository.ledger.checkpoint(row.id, final.version)
+        assert checkpoint is not None
+        return checkpoint
 
     def abort(self) -> None:
         for writer in self.writers:
             writer.abort()
 
-    def _complete(self, members: dict[str, Any], changed: list[Entry], old: Replaced) -> document.Header:
+    def _complete(self, members: dict[str, Any], changed: list[Entry], old: ReplacedRows) -> document.Header:
         row = self.row
         counts: dict[str, int] = {} if self.whole else loads(row.counts)
         tree = (0 if self.whole else int(row.tree, 16)) - old.tree
@@ -323,7 +323,7 @@ class Saving:
         return document.Header(whole)
 
 
-class _Reading:
+class _ChunkerInput:
     """A function that reads, as the stream that the chunker wants."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 MAGIC = b"HFS1"
 HEAD, TAG = 53, 16
 RAW, ZSTD = 0, 2
-MOST = 64 << 20
+MAX_SEALED = 64 << 20
 """No sealed blob is larger when it is opened; one that claims more is damage."""
 PART = 1 << 20
 """Larger contents are sealed in parts of this size, and a list names them."""
 NONCE = bytes(12)
 """Every key of a blob seals that one blob, so one nonce is enough."""
 VALUE = b"HFV1"
-SHOWN = "encrypted:"
+VALUE_PREFIX = "encrypted:"
 
 
 class Sealer:
@@ -71,7 +71,7 @@ class Sealer:
         """Is the key for this one at hand?"""
         return len(sealed) >= 13 and self.keys.find(sealed[5:13]) is not None
 
-    def parts(
+    def seal_stream(
         self,
         read: Callable[[int], bytes],
         keep: Callable[[bytes, bytes, bool], None],
@@ -84,7 +84,7 @@ class Sealer:
         """
         ids: list[bytes] = []
         for part in _parts(read):
-            sealed = self._kept(part, known)
+            sealed = self._existing_form(part, known)
             ids.append(digest(sealed))
             keep(ids[-1], sealed, False)
         if len(ids) == 1:
@@ -93,7 +93,7 @@ class Sealer:
         keep(digest(names), names, True)
         return digest(names)
 
-    def _kept(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
+    def _existing_form(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
         current = self.keys.current()
         sealed, others = _seal(current, RAW, part, len(part)), self.keys.all()[1:]
         if known is None or not others or known(digest(sealed)):
@@ -145,16 +145,16 @@ class Sealer:
         """Return a text that shows nothing of the value, not even whether two are equal."""
         keys, nonce = self.keys.current(), urandom(12)
         box = cipher(keys.values).encrypt(nonce, value, name.encode("utf-8", "surrogateescape"))
-        return SHOWN + b2a_base64(VALUE + keys.id + nonce + box, newline=False).decode("ascii")
+        return VALUE_PREFIX + b2a_base64(VALUE + keys.id + nonce + box, newline=False).decode("ascii")
 
     def open_value(self, name: str, text: str) -> bytes:
         """Return the value. Raises `WrongKey`, and `Damaged` if the text was changed or belongs to another name."""
         from cryptography.exceptions import InvalidTag
 
         try:
-            if not text.startswith(SHOWN):
+            if not text.startswith(VALUE_PREFIX):
                 raise ValueError
-            raw = a2b_base64(text[len(SHOWN) :], strict_mode=True)
+            raw = a2b_base64(text[len(VALUE_PREFIX) :], strict_mode=True)
             if raw[:4] != VALUE or len(raw) < 24 + TAG:
                 raise ValueError
         except ValueError:
@@ -183,22 +183,22 @@ def length_of(sealed: bytes) -> int:
     if sealed[:4] != MAGIC or len(sealed) < HEAD + TAG or sealed[4] not in (RAW, ZSTD):
         raise Damaged("A sealed content has an invalid header.")
     length: int = unpack("<Q", sealed[13:21])[0]
-    if length > MOST or (sealed[4] == RAW and length != len(sealed) - HEAD - TAG):
+    if length > MAX_SEALED or (sealed[4] == RAW and length != len(sealed) - HEAD - TAG):
         raise Damaged("A sealed content has the wrong length.")
     return length
 
 
 def _parts(read: Callable[[int], bytes]) -> Iterator[bytes]:
     """A stream in parts; an empty one has one that is empty."""
-    part = _filled(read, PART)
+    part = _read_fully(read, PART)
     yield part
     while len(part) == PART:
-        part = _filled(read, PART)
+        part = _read_fully(read, PART)
         if part:
             yield part
 
 
-def _filled(read: Callable[[int], bytes], size: int) -> bytes:
+def _read_fully(read: Callable[[int], bytes], size: int) -> bytes:
     """So many bytes, fewer only at the end: one call may return less than it was asked for."""
     parts: list[bytes] = []
     while size:

@@ -23,7 +23,7 @@ class SealedCopies:
 
     def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
         self.repository, self.row = repository, row
-        self._kept: dict[int, set[bytes]] | None = None
+        self._sealed_before: dict[int, set[bytes]] | None = None
         """Ids of sealed contents in the newest version, by size; None until somebody asks."""
         self._added: dict[int, set[bytes]] = {}
         """Digests of what was sealed since, by size. They stay in memory: on disk they would tell of the contents."""
@@ -53,22 +53,22 @@ class SealedCopies:
         """Is this content sealed under another name? `data` None: it is too large to be looked at, and its size decides."""
         if size < LEAST:
             return False
-        if self._kept is None:
-            self._kept = self._load()
-        added, kept = self._added.get(size), self._kept.get(size)
+        if self._sealed_before is None:
+            self._sealed_before = self._load()
+        added, sealed_before = self._added.get(size), self._sealed_before.get(size)
         if data is None:
-            return bool(added or kept)
+            return bool(added or sealed_before)
         if added and blake3(data).digest() in added:
             return True
-        return kept is not None and not kept.isdisjoint(self._ids_of(data))
+        return sealed_before is not None and not sealed_before.isdisjoint(self._ids_of(data))
 
     def _load(self) -> dict[int, set[bytes]]:
-        found: dict[int, set[bytes]] = {}
+        ids_by_size: dict[int, set[bytes]] = {}
         if self.row.version and self.row.tree and self.repository.contents.key_place is not None:
             for row in self.repository.sealed(self.row.id, LEAST):
                 if row.kind == FILE:
-                    found.setdefault(row.size, set()).add(row.content)
-        return found
+                    ids_by_size.setdefault(row.size, set()).add(row.content)
+        return ids_by_size
 
     def _ids_of(self, data: bytes) -> list[bytes]:
         from io import BytesIO

@@ -51,16 +51,16 @@ def search(repository: Repository, folder: str, workspace: str, text: str, limit
     `folder` is the store's. Every character stands for itself. Without FTS5, or where the index cannot be written, the
     same is found row by row.
     """
-    wanted = normalize("NFC", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).replace("\0", "")
-    if not wanted.strip():
+    needle = normalize("NFC", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).replace("\0", "")
+    if not needle.strip():
         return []
     hits: list[Hit] = []
-    for row in _checkpoints(repository, folder, workspace, wanted):
+    for row in _checkpoints(repository, folder, workspace, needle):
         if len(hits) == limit:
             return hits
-        where = next((column for column in COLUMNS if _contains(getattr(row, column), wanted)), COLUMNS[0])
+        where = next((column for column in COLUMNS if _contains(getattr(row, column), needle)), COLUMNS[0])
         hits.append(Hit(row, where.rstrip("s"), getattr(row, where), b""))
-    return hits + _paths(repository, workspace, wanted, limit - len(hits))
+    return hits + _paths(repository, workspace, needle, limit - len(hits))
 
 
 def is_damaged(repository: Repository, folder: str) -> bool:
@@ -95,9 +95,9 @@ def _checkpoints(repository: Repository, folder: str, workspace: str, text: str)
         if version in seen:
             continue  # the index broke half-way, and everything was looked for again
         seen.add(version)
-        found = repository.ledger.checkpoint(workspace, version)
-        if found is not None and not found.forgotten:
-            yield found
+        checkpoint = repository.ledger.checkpoint(workspace, version)
+        if checkpoint is not None and not checkpoint.forgotten:
+            yield checkpoint
 
 
 def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str) -> Iterator[int]:
@@ -125,9 +125,9 @@ def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str)
 
 def _one_by_one(repository: Repository, row: WorkspaceRow, text: str) -> Iterator[int]:
     for page in _pages(repository, row.id, 0):
-        for found in page:
-            if any(_contains(getattr(found, column), text) for column in COLUMNS):
-                yield found.version
+        for row_found in page:
+            if any(_contains(getattr(row_found, column), text) for column in COLUMNS):
+                yield row_found.version
 
 
 def _paths(repository: Repository, workspace: str, text: str, limit: int) -> list[Hit]:
@@ -227,9 +227,9 @@ class _Index:
 
     def update(self, repository: Repository, row: WorkspaceRow) -> int:
         """Index what is new in the workspace; return its number here."""
-        known = self._known(row.id)
-        if known is not None and known[2:] == (row.log_size, row.log_head):
-            return known[0]
+        progress = self._progress_of(row.id)
+        if progress is not None and progress[2:] == (row.log_size, row.log_head):
+            return progress[0]
         self.db.execute("BEGIN IMMEDIATE")
         try:
             key = self._update(repository, row)
@@ -247,8 +247,8 @@ class _Index:
             if self.db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 return False
             self.db.execute("INSERT INTO texts(texts, rank) VALUES('integrity-check', 1)")
-            known = self.db.execute("SELECT key, id, version, log_size, log_head FROM workspace").fetchall()
-            return all(self._says(repository, *row) for row in known)
+            workspaces = self.db.execute("SELECT key, id, version, log_size, log_head FROM workspace").fetchall()
+            return all(self._says(repository, *row) for row in workspaces)
         finally:
             self.db.execute("ROLLBACK")
 
@@ -259,15 +259,17 @@ class _Index:
         row = repository.ledger.workspace(workspace)
         is_fresh = row is not None and (row.log_size, row.log_head) == (log_size, log_head)
         for page in _pages(repository, workspace, 0):
-            for found in [found for found in page if found.version <= version and not found.forgotten]:
-                true = tuple([normalize("NFC", getattr(found, column)) for column in COLUMNS])
-                said = self.db.execute(
-                    f"SELECT {', '.join(COLUMNS)} FROM texts WHERE rowid = ?", (key << 32 | found.version,)
+            for checkpoint in [
+                checkpoint for checkpoint in page if checkpoint.version <= version and not checkpoint.forgotten
+            ]:
+                true = tuple([normalize("NFC", getattr(checkpoint, column)) for column in COLUMNS])
+                indexed_texts = self.db.execute(
+                    f"SELECT {', '.join(COLUMNS)} FROM texts WHERE rowid = ?", (key << 32 | checkpoint.version,)
                 ).fetchone()
                 # A name may have been given since.
-                if said is None or said[0::2] != true[0::2] or (is_fresh and said != true):
+                if indexed_texts is None or indexed_texts[0::2] != true[0::2] or (is_fresh and indexed_texts != true):
                     return False
-                if not self._has_pairs(key << 32 | found.version, said):
+                if not self._has_pairs(key << 32 | checkpoint.version, indexed_texts):
                     return False
         return True
 
@@ -289,19 +291,19 @@ class _Index:
                 f" ORDER BY {number} DESC LIMIT {page}",
                 {"low": low, "high": high, "pattern": pattern, "pair": pairs[0] if pairs else ""},
             ).fetchall()
-            for (found,) in rows:
-                yield found & 0xFFFFFFFF
+            for (rowid,) in rows:
+                yield rowid & 0xFFFFFFFF
             if len(rows) < page:
                 return
             high = rows[-1][0]
 
-    def _known(self, workspace: str) -> tuple[int, int, int, bytes] | None:
+    def _progress_of(self, workspace: str) -> tuple[int, int, int, bytes] | None:
         rows = self.db.execute("SELECT key, version, log_size, log_head FROM workspace WHERE id = ?", (workspace,))
-        found: tuple[int, int, int, bytes] | None = rows.fetchone()
-        return found
+        progress: tuple[int, int, int, bytes] | None = rows.fetchone()
+        return progress
 
     def _update(self, repository: Repository, row: WorkspaceRow) -> int:
-        key, version, log_size, head = self._known(row.id) or self._new(row.id)
+        key, version, log_size, head = self._progress_of(row.id) or self._add_workspace(row.id)
         # Names may be given later than the checkpoint was made: they stand in the log after what we have read of it.
         records = Chain(repository.records.read(row.id)[log_size : row.log_size], head, log_size)
         if records.size != row.log_size or row.version < version:
@@ -315,8 +317,8 @@ class _Index:
                 self._add_pairs([(number, name)])  # those of an old name stay: what they lead to is compared
         for page in _pages(repository, row.id, version):
             rows = [
-                (key << 32 | found.version, *[normalize("NFC", getattr(found, column)) for column in COLUMNS])
-                for found in reversed(page)
+                (key << 32 | checkpoint.version, *[normalize("NFC", getattr(checkpoint, column)) for column in COLUMNS])
+                for checkpoint in reversed(page)
             ]
             self.db.executemany("INSERT OR REPLACE INTO texts(rowid, message, name, tags) VALUES(?, ?, ?, ?)", rows)
             self._add_pairs(rows)
@@ -332,14 +334,14 @@ class _Index:
         self.db.executemany("INSERT OR IGNORE INTO pair VALUES(?, ?)", sorted(pairs))
 
     def _has_pairs(self, number: int, texts: Iterable[str]) -> bool:
-        asked = "SELECT 1 FROM pair WHERE pair = ? AND number = ?"
-        return all(self.db.execute(asked, (pair, number)).fetchone() for text in texts for pair in _pairs(text))
+        statement = "SELECT 1 FROM pair WHERE pair = ? AND number = ?"
+        return all(self.db.execute(statement, (pair, number)).fetchone() for text in texts for pair in _pairs(text))
 
-    def _new(self, workspace: str) -> tuple[int, int, int, bytes]:
+    def _add_workspace(self, workspace: str) -> tuple[int, int, int, bytes]:
         self.db.execute(
             "INSERT INTO workspace(id, version, log_size, log_head) VALUES(?, 0, 0, ?)", (workspace, bytes(32))
         )
-        known = self._known(workspace)
-        if known is None:
+        progress = self._progress_of(workspace)
+        if progress is None:
             raise Damaged("The search index does not take a workspace.")
-        return known
+        return progress

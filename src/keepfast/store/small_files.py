@@ -56,7 +56,7 @@ def store_id(path: str) -> str:
     return words[2][1]
 
 
-def id_or_nothing(path: str) -> str:
+def id_or_empty(path: str) -> str:
     """Return the id of the store in this folder; nothing if it cannot be had."""
     try:
         return store_id(path)
@@ -64,7 +64,7 @@ def id_or_nothing(path: str) -> str:
         return ""
 
 
-def missing(path: str) -> MissingStore:
+def missing_store(path: str) -> MissingStore:
     """The error that names a store which is not there, or not the one that was there."""
     from posix import stat
 
@@ -75,31 +75,31 @@ def missing(path: str) -> MissingStore:
     return MissingStore(f"The store {path} is not the one with this folder's checkpoints (disk not mounted? moved?).")
 
 
-def listed(file: str) -> dict[str, str]:
+def read_store_list(file: str) -> dict[str, str]:
     """Return the stores in the list, path → id. Of two lines with one path or one id, the later one counts."""
-    found: dict[str, str] = {}
+    stores: dict[str, str] = {}
     for identity, path in read_pairs(file):
         name = path.decode("utf-8", "surrogateescape")
-        for other in [other for other, its in found.items() if its == identity]:
-            del found[other]  # it moved
-        found[name] = identity
-    return found
+        for other in [other for other, its in stores.items() if its == identity]:
+            del stores[other]  # it moved
+        stores[name] = identity
+    return stores
 
 
-def folders_beside(stores: str) -> str:
+def folder_list_path(stores: str) -> str:
     """The list of folders that lies beside the list of stores."""
     return stores.rpartition("/")[0] + "/folders"
 
 
-def kept_folders(file: str) -> dict[bytes, tuple[str, str]]:
+def read_folder_list(file: str) -> dict[bytes, tuple[str, str]]:
     """Return the folders in the list, each with the ids of its store and its workspace. The later line of a path counts."""
-    found: dict[bytes, tuple[str, str]] = {}
+    folders: dict[bytes, tuple[str, str]] = {}
     for word, path in read_pairs(file):
         store, _, workspace = word.partition("/")
-        found.pop(path, None)
+        folders.pop(path, None)
         if workspace:
-            found[path] = store, workspace
-    return found
+            folders[path] = store, workspace
+    return folders
 
 
 def read_pairs(file: str) -> list[tuple[str, bytes]]:
@@ -112,13 +112,13 @@ def read_pairs(file: str) -> list[tuple[str, bytes]]:
             close(fd)
     except OSError:
         return []
-    found = []
+    pairs = []
     for text in lines:
         word, _, path = text.partition(b" ")
         if path:
             parts = [part.replace(b"\\n", b"\n") for part in path.split(b"\\\\")]
-            found.append((word.decode("ascii", "replace"), b"\\".join(parts)))
-    return found
+            pairs.append((word.decode("ascii", "replace"), b"\\".join(parts)))
+    return pairs
 
 
 def head_of_log(path: str) -> tuple[int, bytes]:

@@ -40,14 +40,14 @@ def settle_store_log(repository: Repository) -> None:
     the log, and nothing is done about it here.
     """
     chain = Chain(repository.records.read(STORE_LOG))
-    known = repository.ledger.meta("store_log") or _mark_of(0, ZERO)
+    ledger_mark = repository.ledger.meta("store_log") or _mark_of(0, ZERO)
     marks = [_mark_of(0, ZERO), *map(_mark_of, chain.ends, chain.heads)]
-    if known not in marks[:-1]:
+    if ledger_mark not in marks[:-1]:
         return
-    unknown = chain.records[marks.index(known) :]
-    gone = {name for record in unknown for name in record.get("gone", ())}
-    if gone <= set(repository.blobs.names()):
-        repository.records.truncate(STORE_LOG, int(known.split(" ")[0]))
+    unknown = chain.records[marks.index(ledger_mark) :]
+    replaced_packs = {name for record in unknown for name in record.get("gone", ())}
+    if replaced_packs <= set(repository.blobs.names()):
+        repository.records.truncate(STORE_LOG, int(ledger_mark.split(" ")[0]))
 
 
 def settle_after_failure(repository: Repository) -> None:

@@ -23,7 +23,7 @@ from keepfast.present.json_forms import (
     of_worker,
 )
 from keepfast.present.terminal import rfc3339
-from keepfast.store.bases import previous
+from keepfast.store.bases import previous_version
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from keepfast.web.contents import MOST_CHANGES, Contents
 from keepfast.workspace.marker import show
@@ -48,7 +48,7 @@ class Verified(NamedTuple):
     quick: bool
     problems: int
     checkpoints: int | None
-    found: list[Finding]
+    findings: list[Finding]
 
 
 class Desk:
@@ -194,7 +194,7 @@ class Desk:
     def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
         row = self.resolve(workspace, reference)
         header = self.repository.document(row)[0]
-        compared = previous(self.repository, row)
+        compared = previous_version(self.repository, row)
         (row,) = as_compared(self.repository, [row])
         changes = self.contents.changes(workspace, compared, row)
         after = made_after(row, compared, len(changes))
@@ -317,12 +317,12 @@ class Desk:
 
     def verified(self) -> Verified | None:
         """When everything was last read and compared, and what came of it."""
-        from keepfast.store.maintenance.last_verify import last
+        from keepfast.store.maintenance.last_verify import read_last_verify
 
-        found = last(self.engine.place.path)
+        found = read_last_verify(self.engine.place.path)
         if found is None:
             return None
-        return Verified(rfc3339(found.at), found.quick, found.problems, found.checkpoints, found.found)
+        return Verified(rfc3339(found.at), found.quick, found.problems, found.checkpoints, found.findings)
 
     def storage(self) -> dict[str, Any]:
         from keepfast.store.maintenance.space import store_size

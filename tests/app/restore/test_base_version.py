@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keepfast.app.restore import Restorer
-from keepfast.store.restore_journal import UnderWay
+from keepfast.store.restore_journal import RestoreInProgress
 from tests.cli.conftest import fill
 from tests.equipment.box import Box
 
@@ -188,7 +188,7 @@ class Older:
         before = self._meta()
         record = Restorer._record
 
-        def without(restorer: Restorer, journal: Any, restore: UnderWay) -> None:
+        def without(restorer: Restorer, journal: Any, restore: RestoreInProgress) -> None:
             restore.was = restore.base = None
             record(restorer, journal, restore)
 

@@ -15,7 +15,7 @@ from keepfast.model.entry import FILE, FOLDER, LINK, Entry
 from keepfast.model.errors import Conflict, Damaged
 from keepfast.model.restore_plan import plan
 from keepfast.store.digest import digest
-from keepfast.store.save import Replaced
+from keepfast.store.save import ReplacedRows
 from keepfast.workspace.case_folds import fold
 from tests.equipment.trees import disk
 from tests.faults.disks import loop_device, mounted, needs
@@ -87,7 +87,7 @@ def test_a_crafted_checkpoint_is_refused_and_nothing_is_written(ground: Ground, 
     header, _ = repository.document(repository.ledger.checkpoint(ground.saver.workspace, 1))  # type: ignore[arg-type]
     ours = {"v", "workspace", "parent", "keyframe", "counts", "tree"}
     members = {key: value for key, value in header.members.items() if key not in ours} | {"id": "cp-crafted"}
-    saving.finish(members, sorted([*entries, row(b"zzz")]), Replaced())
+    saving.finish(members, sorted([*entries, row(b"zzz")]), ReplacedRows())
     engine.close()
     before, config = disk(ground.root), ground.root / ".git/config"
 
@@ -183,9 +183,9 @@ def _crafted(ground: Ground, rows: list[Entry]) -> int:
     saving = repository.begin(ground.saver.workspace)
     header, _ = repository.document(repository.ledger.checkpoint(ground.saver.workspace, saving.row.version))  # type: ignore[arg-type]
     ours = {"v", "workspace", "parent", "keyframe", "counts", "tree"}
-    key = saving.sink(b"good")
+    key = saving.store_content(b"good")
     members = {name: value for name, value in header.members.items() if name not in ours}
     members["id"] = f"cp-{os.urandom(4).hex()}"
-    done = saving.finish(members, sorted(entry._replace(content=key) for entry in rows), Replaced())
+    done = saving.finish(members, sorted(entry._replace(content=key) for entry in rows), ReplacedRows())
     engine.close()
     return done.version

@@ -9,8 +9,8 @@ import pytest
 
 from keepfast.store.digest import digest
 from keepfast.store.maintenance import compaction as compacting
-from keepfast.store.maintenance.arrangement import TOGETHER, _kin, arranged, batches
-from keepfast.store.maintenance.compaction import Compacting
+from keepfast.store.maintenance.arrangement import TOGETHER, _kin, arrange, batches
+from keepfast.store.maintenance.compaction import Compactor
 from keepfast.store.maintenance.space import compact, store_size
 from keepfast.store.rows import CONTENT, DOCUMENT, Location
 from tests.equipment.saver import Saver
@@ -144,7 +144,7 @@ def test_every_content_has_exactly_one_frame_and_no_frame_is_too_large(saver: Sa
     engine = saver.engine()
     try:
         entries = list(engine.repository().ledger.locations())
-        frames = arranged(engine.repository(), entries, set())
+        frames = arrange(engine.repository(), entries, set())
     finally:
         engine.close()
 
@@ -171,7 +171,7 @@ def test_each_old_frame_is_unpacked_once_where_memory_suffices(saver: Saver, mon
             unpacked.append((name, offset))
             return read(name, offset, length)
 
-        compacting = Compacting(repository, True, None)
+        compacting = Compactor(repository, True, None)
         compacting.living = {key for key, _ in repository.ledger.locations()}
         monkeypatch.setattr(repository.blobs, "read", counting)
         writers, moved = compacting._copy({pack.name for pack in repository.ledger.packs()})
@@ -188,7 +188,7 @@ def test_a_store_too_large_to_be_written_as_a_whole_brings_versions_together_and
     saver: Saver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sizes that decide are scaled down with the store. Nothing here can be compressed, but versions are alike."""
-    for name in ("SMALL_PACK", "MOST_REWRITTEN", "MOST_REPACKED", "MOST_ALONG"):
+    for name in ("SMALL_PACK", "REWRITE_WHOLE_BYTES", "REPACK_BYTES", "JOIN_BYTES"):
         monkeypatch.setattr(compacting, name, getattr(compacting, name) >> 8)
     chance = random.Random(10)
     (saver.root / "base.bin").write_bytes(chance.randbytes(3 << 20))
@@ -220,9 +220,9 @@ def test_what_saves_have_packed_is_compressed_anew_a_part_at_a_time_and_only_whe
     saver: Saver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compacting, "SMALL_PACK", 1 << 10)
-    monkeypatch.setattr(compacting, "MOST_REPACKED", 80 << 10)
-    monkeypatch.setattr(compacting, "MOST_REWRITTEN", 0)
-    monkeypatch.setattr(compacting, "MOST_ALONG", 0)
+    monkeypatch.setattr(compacting, "REPACK_BYTES", 80 << 10)
+    monkeypatch.setattr(compacting, "REWRITE_WHOLE_BYTES", 0)
+    monkeypatch.setattr(compacting, "JOIN_BYTES", 0)
     chance = random.Random(11)
     (saver.root / "noise").write_bytes(chance.randbytes(200_000))
     saver.save("manual")

@@ -16,14 +16,14 @@ from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.store.digest import digest
 from keepfast.store.maintenance.rebuild import rebuild
-from keepfast.store.maintenance.repair import Repaired, repair
+from keepfast.store.maintenance.repair import RepairResult, repair
 from keepfast.store.maintenance.space import compact
 from keepfast.store.maintenance.verify import Problem, verify
 from keepfast.store.packs import PackWriter, read_index
 from keepfast.store.place import Place
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CheckpointRow, Location, Query
-from keepfast.store.save import Replaced
+from keepfast.store.save import ReplacedRows
 from tests.faults.mutations import mutate
 from tests.faults.sample import Load, Sample, load, make, open_engine, truth, versions
 
@@ -99,7 +99,7 @@ def names(found: list[Problem]) -> set[str]:
     return {name for problem in found for name in problem.checkpoints}
 
 
-def assert_healed(store: Path, known: dict[str, Load]) -> Repaired:
+def assert_healed(store: Path, known: dict[str, Load]) -> RepairResult:
     """Repair, and claim that everything is as it was: every file of every version, and a readable document for each."""
     result = repair(place(store))
     files, documents = loads(store)
@@ -181,7 +181,7 @@ def test_a_damaged_content_is_healed_from_another_copy(tmp_path: Path) -> None:
     savings = [repository.begin(row.id) for row in rows[:2]]
     for saving in savings:
         entry = Entry(b"file", "f", 0o644, 0, len(data), 0, 0, saving.small(data), b"")
-        saving.finish(_header(f"cp-{saving.row.id[:26]}"), [entry], Replaced())
+        saving.finish(_header(f"cp-{saving.row.id[:26]}"), [entry], ReplacedRows())
     engine.close()
     known = truth(place(tmp_path / "store"))
     damage_blob(tmp_path / "store", entry.content)

@@ -21,7 +21,7 @@ from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
 from keepfast.state.pending_events import PendingEvent
-from keepfast.store.conversations import Conversation, checked
+from keepfast.store.conversations import Conversation, conversation_from_json
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _save(
 
 
 def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
-    return checked(engine.repository().document(row)[0].conversation)
+    return conversation_from_json(engine.repository().document(row)[0].conversation)
 
 
 def _event(

@@ -14,7 +14,7 @@ from keepfast.runner.actions import checkpoints, documents
 from keepfast.runner.actions import rollback as returning
 from keepfast.runner.db import queries
 from keepfast.runner.domain.task import CRASHED
-from keepfast.store.conversations import Conversation, checked, ends
+from keepfast.store.conversations import Conversation, conversation_from_json, read_ends
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -99,7 +99,7 @@ def is_cut_short(runtime: Runtime, task: Task, path: str) -> bool:
             found = _holder(runtime, engine, row.id, task)
             if found is None:
                 return False
-            told = checked(engine.repository().document(found)[0].conversation)
+            told = conversation_from_json(engine.repository().document(found)[0].conversation)
             assert told is not None
             # A session that was made of a checkpoint has other paths in it, and so another length.
             if told.session == task.session and os.path.getsize(path) < told.transcript.size:
@@ -112,7 +112,9 @@ def is_cut_short(runtime: Runtime, task: Task, path: str) -> bool:
 
 def _last_message(engine: Engine, told: Conversation) -> str:
     client = sessions(told.agent)
-    return client.last_message(ends(engine.repository(), told.transcript, 0, NEWEST)[1]) if client is not None else ""
+    return (
+        client.last_message(read_ends(engine.repository(), told.transcript, 0, NEWEST)[1]) if client is not None else ""
+    )
 
 
 def _holds(path: str, id: str) -> bool:
@@ -143,7 +145,7 @@ def _holder(runtime: Runtime, engine: Engine, workspace: str, task: Task) -> Che
         row = checkpoints.row_of(repository, workspace, taken)
         if row is None or row.forgotten:
             continue
-        told = checked(repository.document(row)[0].conversation)
+        told = conversation_from_json(repository.document(row)[0].conversation)
         if told is None:
             continue
         if told.session == task.session or (number == 0 and _was_restored(runtime, task)):

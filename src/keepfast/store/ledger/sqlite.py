@@ -6,8 +6,8 @@ from keepfast.model.entry import LEFT_OUT, Entry
 from keepfast.model.light_json import loads
 from keepfast.store.ledger.light_sqlite import sqlite3
 from keepfast.store.ledger.sqlite_file import CACHE, SqliteFile
-from keepfast.store.ledger.transaction import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, marks
-from keepfast.store.rows import SAFETY, CheckpointRow, Location, PackRow, WorkspaceRow
+from keepfast.store.ledger.transaction import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, placeholders
+from keepfast.store.rows import SAFETY_TRIGGERS, CheckpointRow, Location, PackRow, WorkspaceRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from keepfast.store.rows import Query
 
-ASKED = 500
+DIGESTS_PER_QUERY = 500
 """Digests by one question."""
-PAGE = 5000
+ROWS_PER_PAGE = 5000
 """Long readers read this many rows at a time, so that no writer waits for them."""
 
 N = type(None)
@@ -114,8 +114,8 @@ class SqliteLedger:
         if not query.forgotten:
             where.append("c.forgotten = 0")
         if not query.safety:
-            where.append(f"c.trigger NOT IN ({marks(SAFETY)})")
-            values += SAFETY
+            where.append(f"c.trigger NOT IN ({placeholders(SAFETY_TRIGGERS)})")
+            values += SAFETY_TRIGGERS
         order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
         rows = self.file.fetch_typed(
             CHECKPOINTS,
@@ -131,7 +131,7 @@ class SqliteLedger:
             return self._current_many(key, paths)
         result = {}
         for path in paths:
-            rows = self._nodes(
+            rows = self._fetch_nodes(
                 INTERVALS,
                 f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since DESC LIMIT 1",
                 (key, path),
@@ -145,9 +145,9 @@ class SqliteLedger:
         result = {}
         for start in range(0, len(paths), 500):
             part = paths[start : start + 500]
-            rows = self._nodes(
+            rows = self._fetch_nodes(
                 NODES,
-                f"SELECT {NODE} FROM node WHERE ws = ? AND path IN ({marks(part)}) AND until IS NULL",
+                f"SELECT {NODE} FROM node WHERE ws = ? AND path IN ({placeholders(part)}) AND until IS NULL",
                 (key, *part),
             )
             result.update({row[0]: make(Entry, row) for row in rows})
@@ -159,21 +159,21 @@ class SqliteLedger:
         if below:
             limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
         while True:
-            rows = self._nodes(
+            rows = self._fetch_nodes(
                 NODES,
                 f"SELECT {NODE} FROM node WHERE ws = ? AND path > ? AND since <= ? AND (until IS NULL OR until > ?)"
-                f"{limits} ORDER BY path LIMIT {PAGE}",
+                f"{limits} ORDER BY path LIMIT {ROWS_PER_PAGE}",
                 (key, after, version, version, *values),
             )
             for row in rows:
                 yield make(Entry, row)
-            if len(rows) < PAGE:
+            if len(rows) < ROWS_PER_PAGE:
                 return
-            after = self._onward(after, rows[-1][0])
+            after = self._next_page_start(after, rows[-1][0])
 
     def sealed(self, workspace: str, least: int) -> list[Entry]:
         # Written as in the index `node_sealed`, which older ledgers may lack.
-        rows = self._nodes(
+        rows = self._fetch_nodes(
             NODES,
             f"SELECT {NODE} FROM node WHERE ws = ? AND until IS NULL AND flags & 8 AND size >= ?",
             (self.key(workspace), least),
@@ -184,16 +184,16 @@ class SqliteLedger:
         limits, values = "", list[bytes]()
         if below:
             limits, values = " AND (path = ? OR (path >= ? AND path < ?))", [below, below + b"/", below + b"0"]
-        rows = self._nodes(
+        rows = self._fetch_nodes(
             NODES,
             f"SELECT {NODE} FROM node WHERE ws = ? AND since <= ? AND (until IS NULL OR until > ?)"
-            f" AND kind IN ({marks(LEFT_OUT)}){limits} ORDER BY path",
+            f" AND kind IN ({placeholders(LEFT_OUT)}){limits} ORDER BY path",
             (self.key(workspace), version, version, *LEFT_OUT, *values),
         )
         return [make(Entry, row) for row in rows]
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
-        rows = self._nodes(
+        rows = self._fetch_nodes(
             INTERVALS,
             f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? AND since <= ?"
             " ORDER BY since DESC LIMIT 1",
@@ -204,7 +204,7 @@ class SqliteLedger:
         return Entry(*rows[0][2:])
 
     def history(self, workspace: str, path: bytes) -> list[tuple[int, int | None, Entry]]:
-        rows = self._nodes(
+        rows = self._fetch_nodes(
             INTERVALS,
             f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND path = ? ORDER BY since",
             (self.key(workspace), path),
@@ -214,17 +214,17 @@ class SqliteLedger:
     def intervals(self, workspace: str) -> Iterator[tuple[int, int | None, Entry]]:
         key, path, since = self.key(workspace), b"", 0
         while True:
-            rows = self._nodes(
+            rows = self._fetch_nodes(
                 INTERVALS,
                 f"SELECT since, until, {NODE} FROM node WHERE ws = ? AND (path, since) > (?, ?)"
-                f" ORDER BY path, since LIMIT {PAGE}",
+                f" ORDER BY path, since LIMIT {ROWS_PER_PAGE}",
                 (key, path, since),
             )
             for row in rows:
                 yield row[0], row[1], Entry(*row[2:])
-            if len(rows) < PAGE:
+            if len(rows) < ROWS_PER_PAGE:
                 return
-            path, since = self._onward((path, since), (rows[-1][2], rows[-1][0]))
+            path, since = self._next_page_start((path, since), (rows[-1][2], rows[-1][0]))
 
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
         # Distinct paths by jumping from one to the next: the cost is the number of paths, not of intervals.
@@ -253,18 +253,18 @@ class SqliteLedger:
                 result[row[0]] = make(Location, row[1:])
         return result
 
-    def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        found: list[Any] = []
-        for start in range(0, len(digests), ASKED):
-            part = list(digests[start : start + ASKED])
+    def existing_digests(self, digests: Sequence[bytes]) -> set[bytes]:
+        rows: list[Any] = []
+        for start in range(0, len(digests), DIGESTS_PER_QUERY):
+            part = list(digests[start : start + DIGESTS_PER_QUERY])
             part += part[-1:] * (-len(part) % 100)  # few lengths: a statement that was asked before is not read again
-            found += self.file.fetch_typed(
+            rows += self.file.fetch_typed(
                 KEYS,
                 "SELECT b.digest FROM blob b JOIN pack p ON p.key = b.pack"
                 f" WHERE b.digest IN ({','.join('?' * len(part))})",
                 part,
             )
-        return {row[0] for row in found}
+        return {row[0] for row in rows}
 
     def locations(self) -> Iterator[tuple[bytes, Location]]:
         after = b""
@@ -272,38 +272,38 @@ class SqliteLedger:
             rows = self.file.fetch_typed(
                 PLACES,
                 "SELECT b.digest, ifnull(p.name, ''), b.frame, b.stored, b.offset, b.length, b.kind FROM blob b"
-                f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {PAGE}",
+                f" LEFT JOIN pack p ON p.key = b.pack WHERE b.digest > ? ORDER BY b.digest LIMIT {ROWS_PER_PAGE}",
                 (after,),
             )
             for row in rows:
                 yield row[0], Location(*row[1:])
-            if len(rows) < PAGE:
+            if len(rows) < ROWS_PER_PAGE:
                 return
-            after = self._onward(after, rows[-1][0])
+            after = self._next_page_start(after, rows[-1][0])
 
     def packs(self) -> list[PackRow]:
         return [PackRow(*row) for row in self.file.fetch_typed(PACKS, "SELECT name, size FROM pack ORDER BY key")]
 
-    def wanted(self) -> set[bytes]:
+    def needed_contents(self) -> set[bytes]:
         result: set[bytes] = set()
         for workspace in self.workspaces():
-            for ids in self.kept(workspace.id).values():
+            for ids in self.attachments(workspace.id).values():
                 result.update(ids)
             key, path, since = self.key(workspace.id), b"", 0
             while True:
                 rows = self.file.fetch_typed(
                     WANTED,
                     "SELECT since, path, kind, content FROM node WHERE ws = ? AND (path, since) > (?, ?)"
-                    f" ORDER BY path, since LIMIT {4 * PAGE}",
+                    f" ORDER BY path, since LIMIT {4 * ROWS_PER_PAGE}",
                     (key, path, since),
                 )
                 result.update([row[3] for row in rows if row[2] == "f"])
-                if len(rows) < 4 * PAGE:
+                if len(rows) < 4 * ROWS_PER_PAGE:
                     break
-                path, since = self._onward((path, since), (rows[-1][1], rows[-1][0]))
+                path, since = self._next_page_start((path, since), (rows[-1][1], rows[-1][0]))
         return result
 
-    def kept(self, workspace: str) -> dict[int, list[bytes]]:
+    def attachments(self, workspace: str) -> dict[int, list[bytes]]:
         beginning = f"kept {workspace} "
         rows = self.file.fetch_typed(
             TEXTS, "SELECT key, value FROM meta WHERE key > ? AND key < ?", (beginning, beginning + ":")
@@ -355,14 +355,14 @@ class SqliteLedger:
             raise self.file.explain(sqlite3.DatabaseError("the numbers of a workspace are invalid")) from None
         return row
 
-    def _nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
+    def _fetch_nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
         """The same for rows of `node`, alone or after their interval."""
         rows, at = self.file.fetch_typed(types, statement, values), 1 if types is NODES else 3
         if not KINDS.issuperset([row[at] for row in rows]):
             raise self.file.explain(sqlite3.DatabaseError("a row has an unknown kind"))
         return rows
 
-    def _onward(self, before: Any, last: Any) -> Any:
+    def _next_page_start(self, before: Any, last: Any) -> Any:
         """Where the next page begins; a damaged index must not send us in circles."""
         if last <= before:
             raise self.file.explain(sqlite3.DatabaseError("its rows are not in order"))

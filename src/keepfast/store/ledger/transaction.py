@@ -45,7 +45,7 @@ SEALED_INDEX = "CREATE INDEX IF NOT EXISTS node_sealed ON node(ws, size) WHERE u
 """Ledgers that were made before it get it when space is given back. Without it, answers are the same and come later."""
 
 MANY_PATHS = 50
-TOGETHER = 16
+ROWS_PER_STATEMENT = 16
 """Rows by one statement; more make it no faster."""
 NODE = "path, kind, mode, flags, size, mtime, grp, content, extra"
 WORKSPACE = "id, path, created_at, parent, version, document, log_size, log_head, keyframe, tree, counts"
@@ -102,7 +102,7 @@ class SqliteTransaction:
                 ledger.close()  # closing rolls back as well
 
     def add_workspace(self, row: WorkspaceRow) -> None:
-        self.ledger.file.fetch(f"INSERT INTO workspace({WORKSPACE}) VALUES({marks(row)})", row)
+        self.ledger.file.fetch(f"INSERT INTO workspace({WORKSPACE}) VALUES({placeholders(row)})", row)
 
     def update_workspace(self, row: WorkspaceRow) -> None:
         columns = ", ".join(f"{name} = ?" for name in WORKSPACE.split(", "))
@@ -111,10 +111,10 @@ class SqliteTransaction:
     def add_pack(self, name: str, size: int, entries: Iterable[tuple[bytes, Location]]) -> None:
         ledger = self.ledger
         ledger.file.fetch("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
-        known = ledger.file.fetch("SELECT key FROM pack WHERE name = ?", (name,))
-        if not known:  # it was just added: the table's index does not tell of its rows
+        pack_rows = ledger.file.fetch("SELECT key FROM pack WHERE name = ?", (name,))
+        if not pack_rows:  # it was just added: the table's index does not tell of its rows
             raise Damaged("The ledger does not find what it was just given.")
-        key = known[0][0]
+        key = pack_rows[0][0]
         rows = [(digest, *place[1:]) for digest, place in entries]
         rows.sort()  # in order of the key: pages are filled one after another
         self._insert("INSERT OR IGNORE INTO blob", f"(?, {key}, ?, ?, ?, ?, ?)", rows)
@@ -126,14 +126,14 @@ class SqliteTransaction:
         ledger.file.execute_many(
             "UPDATE blob SET pack = ?, frame = ?, stored = ?, offset = ?, length = ?, kind = ? WHERE digest = ?", rows
         )
-        gone = [keys[name] for name in names if name in keys]
-        marks = ",".join("?" * len(gone))
-        ledger.file.fetch(f"DELETE FROM blob WHERE pack IN ({marks})", gone)
-        ledger.file.fetch(f"DELETE FROM pack WHERE key IN ({marks})", gone)
+        pack_keys = [keys[name] for name in names if name in keys]
+        marks = ",".join("?" * len(pack_keys))
+        ledger.file.fetch(f"DELETE FROM blob WHERE pack IN ({marks})", pack_keys)
+        ledger.file.fetch(f"DELETE FROM pack WHERE key IN ({marks})", pack_keys)
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
         ledger, key = self.ledger, self.ledger.key(row.workspace)
-        ledger.file.fetch(f"INSERT INTO checkpoint(ws, {CHECKPOINT}) VALUES({marks(row)})", (key, *row[1:]))
+        ledger.file.fetch(f"INSERT INTO checkpoint(ws, {CHECKPOINT}) VALUES({placeholders(row)})", (key, *row[1:]))
         self._set_tags(key, row)
 
     def update_checkpoint(self, row: CheckpointRow) -> None:
@@ -152,21 +152,23 @@ class SqliteTransaction:
         version: int,
         rows: Iterable[Entry],
         whole: bool = False,
-        known: Container[bytes] | None = None,
+        existing_paths: Container[bytes] | None = None,
     ) -> None:
         ledger, key = self.ledger, self.ledger.key(workspace)
         rows = list(rows)
         if whole:
             ledger.file.fetch("UPDATE node SET until = ? WHERE ws = ? AND until IS NULL", (version, key))
         elif version > 1:
-            self._end(key, version, [row.path for row in rows if known is None or row.path in known])
+            self._end_intervals(
+                key, version, [row.path for row in rows if existing_paths is None or row.path in existing_paths]
+            )
         self._insert(
             f"INSERT INTO node(ws, since, {NODE})",
             f"({key}, {version}, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [row for row in rows if row.kind != "-"],
         )
 
-    def _end(self, key: int, version: int, paths: Sequence[bytes]) -> None:
+    def _end_intervals(self, key: int, version: int, paths: Sequence[bytes]) -> None:
         """What was known of these paths holds up to this version."""
         ledger = self.ledger
         if len(paths) <= MANY_PATHS:
@@ -180,7 +182,7 @@ class SqliteTransaction:
         for start in range(0, len(paths), 500):
             part = paths[start : start + 500]
             ledger.file.fetch(
-                f"UPDATE node SET until = ? WHERE ws = ? AND path IN ({marks(part)}) AND until IS NULL",
+                f"UPDATE node SET until = ? WHERE ws = ? AND path IN ({placeholders(part)}) AND until IS NULL",
                 (version, key, *part),
             )
 
@@ -207,7 +209,7 @@ class SqliteTransaction:
     def set_meta(self, key: str, value: str) -> None:
         self.ledger.file.fetch("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
 
-    def set_kept(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
+    def set_attachments(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
         key = f"kept {workspace} {version}"
         if ids:
             self.set_meta(key, " ".join([one.hex() for one in ids]))
@@ -216,10 +218,13 @@ class SqliteTransaction:
 
     def _insert(self, into: str, values: str, rows: Sequence[Sequence[object]]) -> None:
         """Insert rows, several by each statement: running one costs about as much as a row."""
-        whole = len(rows) - len(rows) % TOGETHER
+        whole = len(rows) - len(rows) % ROWS_PER_STATEMENT
         if whole:
-            groups = (tuple(chain.from_iterable(rows[at : at + TOGETHER])) for at in range(0, whole, TOGETHER))
-            self.ledger.file.execute_many(f"{into} VALUES {','.join([values] * TOGETHER)}", groups)
+            groups = (
+                tuple(chain.from_iterable(rows[at : at + ROWS_PER_STATEMENT]))
+                for at in range(0, whole, ROWS_PER_STATEMENT)
+            )
+            self.ledger.file.execute_many(f"{into} VALUES {','.join([values] * ROWS_PER_STATEMENT)}", groups)
         self.ledger.file.execute_many(f"{into} VALUES {values}", rows[whole:])
 
     def _set_tags(self, key: int, row: CheckpointRow) -> None:
@@ -227,5 +232,5 @@ class SqliteTransaction:
             self.ledger.file.fetch("INSERT OR IGNORE INTO tag VALUES(?, ?, ?)", (key, tag, row.version))
 
 
-def marks(row: Sequence[object]) -> str:
+def placeholders(row: Sequence[object]) -> str:
     return ",".join("?" * len(row))

@@ -23,7 +23,7 @@ LONGEST_EXTENSION = 8
 LEAST_LETTERS = 2
 
 
-def arranged(
+def arrange(
     repository: Repository, entries: list[Stored], lists: set[bytes], most: int = TOGETHER
 ) -> list[list[Stored]]:
     """What belongs into each frame, in order. Whatever lies in one frame costs once what it has in common.
@@ -73,10 +73,10 @@ def _cut(entries: list[Stored], kin: list[bytes], most: int) -> Iterator[list[St
 def _spots(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[bytes, Spot]:
     """Where in the tree each content has its place; parts of a large file have that of the file."""
     spots: dict[bytes, Spot] = {}
-    known = keys | lists
+    digests = keys | lists
     for workspace in repository.ledger.workspaces():
         for since, until, row in repository.ledger.intervals(workspace.id):
-            if row.kind == FILE and row.content in known and (row.content not in spots or until is None):
+            if row.kind == FILE and row.content in digests and (row.content not in spots or until is None):
                 spots[row.content] = row.path, 0, since, until is None
     for key in sorted(lists & spots.keys()):
         names = repository.contents.blob(key)[0]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from keepfast.model.entry import FILE
 from keepfast.model.errors import Damaged, DiskFull
 from keepfast.model.steps import step
-from keepfast.store.conversations import ids_of
+from keepfast.store.conversations import attachment_ids
 from keepfast.store.digest import digest
 from keepfast.store.keyframes import needed_documents
-from keepfast.store.maintenance.arrangement import TOGETHER, arranged, batches
-from keepfast.store.packs import MOST_SHARED, PackWriter
+from keepfast.store.maintenance.arrangement import TOGETHER, arrange, batches
+from keepfast.store.packs import MAX_SHARED_FRAME, PackWriter
 from keepfast.store.records import STORE_LOG, Chain
-from keepfast.store.reserve import free_room, is_full, most_pack
+from keepfast.store.reserve import free_space, is_full, max_pack_size
 from keepfast.store.rows import CHUNKS, LIST, Location, Query
 from keepfast.store.store_log import append_store_record, settle_after_failure
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 SMALL_PACK = 8 << 20
-FEW_SMALL = 8
+MERGE_SMALL_PACKS = 8
 DEAD_SHARE, DEAD_SHARE_IF_TIGHT = 0.25, 0.05
 """A pack of which so much is not needed is written anew; on a disk that is nearly full, for less."""
 LEVEL = 9
 """By one thread beside the one that reads: two would need 40 MB more, and be little faster."""
-HELD = 48 << 20
+BATCH_BYTES = 48 << 20
 """So many bytes are read before they are written in their new order."""
 MOST_PACK = 128 << 20
-MOST_REPACKED = 256 << 20
+REPACK_BYTES = 256 << 20
 """So much of what saves have packed is compressed anew at a time, and one pack at least; that takes up to half a minute."""
-NO_USE = 0.9
+INCOMPRESSIBLE_SHARE = 0.9
 """A pack that takes this share of its contents' size would not become smaller."""
-MOST_REWRITTEN = 64 << 20
+REWRITE_WHOLE_BYTES = 64 << 20
 """Up to this size a store is compacted as a whole; that takes some seconds."""
 LEAST_MISSING = 64 << 10
 """So much more room at least is asked for where what lives in a pack was thought to fit and did not."""
-ALONG = 2
+JOIN_FACTOR = 2
 """A pack so many times larger than all that is written anyway still comes along,"""
-MOST_ALONG = 64 << 20
+JOIN_BYTES = 64 << 20
 """unless it is larger than this."""
 
 
@@ -52,7 +52,7 @@ class NoRoom(DiskFull):
 
     def __init__(self, left: int, missing: int) -> None:
         super().__init__("The disk is full: there is no room to write packs anew.")
-        self.left, self.missing = left, missing
+        self.bytes_left, self.missing = left, missing
         """Bytes that stay for that reason, and how many more must be free for the first of them to go."""
 
 
@@ -62,23 +62,23 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
     new = list(result)
     while new:
         lists = [key for key, place in repository.ledger.locate(new).items() if place.kind in (CHUNKS, LIST)]
-        found = [repository.contents.blob(key)[0] for key in lists]
-        named = {names[at : at + 32] for names in found for at in range(0, len(names), 32)}
+        list_contents = [repository.contents.blob(key)[0] for key in lists]
+        named = {names[at : at + 32] for names in list_contents for at in range(0, len(names), 32)}
         new = list(named - result)
         result |= named
     return result
 
 
-class Compacting:
+class Compactor:
     """One attempt: mark, choose, copy, swap."""
 
     def __init__(
         self, repository: Repository, everything: bool, progress: Progress | None, least: float = DEAD_SHARE
     ) -> None:
         self.repository, self.everything, self.progress, self.least = repository, everything, progress, least
-        self.spared: set[str] = set()
-        self.most_pack = most_pack(repository.folder, MOST_PACK)
-        self.left = 0
+        self.damaged_packs: set[str] = set()
+        self.most_pack = max_pack_size(repository.folder, MOST_PACK)
+        self.bytes_left = 0
         """About how many bytes of what nothing needs stay, because it is little of the packs that it lies in."""
 
     def run(self) -> bool:
@@ -87,32 +87,32 @@ class Compacting:
         self.living = self._mark()
         step("compact:marked")
         while True:
-            waste = self._waste()
+            waste = self._measure_packs()
             chosen = self._choose(waste)
-            self.left = sum([one.unneeded for one in waste.values() if one.name not in chosen])
+            self.bytes_left = sum([one.unneeded for one in waste.values() if one.name not in chosen])
             if not chosen:
                 return True
             try:
-                if sum([waste[name].needed for name in chosen]) > self._room():
+                if sum([waste[name].needed for name in chosen]) > self._free_space():
                     return self._one_by_one(waste)
                 writers, moved = self._copy(chosen)
                 return self._swap(chosen, writers, moved)
             except _DamagedPack as damaged:
-                self.spared.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
+                self.damaged_packs.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
             except (DiskFull, OSError) as error:
                 if not is_full(error) or isinstance(error, NoRoom):
                     raise
                 return self._one_by_one(waste)
 
-    def _one_by_one(self, waste: dict[str, Waste]) -> bool:
+    def _one_by_one(self, waste: dict[str, PackUsage]) -> bool:
         """Where there is no room for all at once: one pack at a time, and each that goes makes room for the next.
 
         First the one of which the most is not needed, among those for which there is room. Packs are not merged.
         """
-        due = [one for one in waste.values() if self._is_due(one) and one.name not in self.spared]
-        stuck: list[Waste] = []
+        due = [one for one in waste.values() if self._is_due(one) and one.name not in self.damaged_packs]
+        stuck: list[PackUsage] = []
         while due:
-            room = self._room()
+            room = self._free_space()
             due.sort(key=lambda one: (one.needed > room, -one.share, one.name))
             one = due.pop(0)
             try:
@@ -121,7 +121,7 @@ class Compacting:
                 if not self._swap({one.name}, *self._copy({one.name})):
                     return False
             except _DamagedPack:
-                self.spared.add(one.name)
+                self.damaged_packs.add(one.name)
             except (DiskFull, OSError) as error:
                 if not is_full(error):
                     raise
@@ -129,15 +129,17 @@ class Compacting:
             else:
                 due, stuck = due + stuck, []
         if stuck:
-            missing = min([one.needed for one in stuck]) - self._room()
+            missing = min([one.needed for one in stuck]) - self._free_space()
             raise NoRoom(sum([one.unneeded for one in stuck]), max(missing, LEAST_MISSING))
-        self.left = sum([one.unneeded for one in waste.values() if not self._is_due(one) or one.name in self.spared])
+        self.bytes_left = sum(
+            [one.unneeded for one in waste.values() if not self._is_due(one) or one.name in self.damaged_packs]
+        )
         return True
 
-    def _room(self) -> int:
-        return free_room(self.repository.folder) if self.repository.folder else 1 << 62
+    def _free_space(self) -> int:
+        return free_space(self.repository.folder) if self.repository.folder else 1 << 62
 
-    def drop_dead(self) -> bool:
+    def drop_unneeded_packs(self) -> bool:
         """Drop the packs in which nothing lives, without writing any anew. False if a save got in between."""
         self.seq = self.repository.sequence()
         self.living = self._mark()
@@ -158,15 +160,15 @@ class Compacting:
 
     def _mark(self) -> set[bytes]:
         repository = self.repository
-        keys = repository.ledger.wanted()
+        keys = repository.ledger.needed_contents()
         living = contents_of(repository, keys)
         for workspace in repository.ledger.workspaces():
             living |= needed_documents(repository, workspace)
         return living
 
-    def _waste(self) -> dict[str, Waste]:
+    def _measure_packs(self) -> dict[str, PackUsage]:
         """Of every pack, how much of it is needed and how much is not. One that a save adds meanwhile is left for another time."""
-        waste = {pack.name: Waste(pack) for pack in self.repository.ledger.packs()}
+        waste = {pack.name: PackUsage(pack) for pack in self.repository.ledger.packs()}
         for key, place in self.repository.ledger.locations():
             one = waste.get(place.pack)
             if one is None:
@@ -176,55 +178,55 @@ class Compacting:
                 one.dead += place.length
         return waste
 
-    def _is_due(self, one: Waste) -> bool:
+    def _is_due(self, one: PackUsage) -> bool:
         return one.share >= self.least or (self.everything and one.dead > 0)
 
-    def _choose(self, waste: dict[str, Waste]) -> set[str]:
-        small, wasteful, hurried, dense = set(), set(), [], self._dense()
+    def _choose(self, waste: dict[str, PackUsage]) -> set[str]:
+        small, wasteful, hurried, dense = set(), set(), [], self._packs_of_compactions()
         few = min(SMALL_PACK, self.most_pack // 2)
-        packs = [one for one in waste.values() if one.name not in self.spared]
+        packs = [one for one in waste.values() if one.name not in self.damaged_packs]
         for one in packs:
             if self._is_due(one):
                 wasteful.add(one.name)
             elif one.size < few:
                 small.add(one.name)
-            elif one.name not in dense and one.size < NO_USE * one.total:
+            elif one.name not in dense and one.size < INCOMPRESSIBLE_SHARE * one.total:
                 hurried.append(one)  # it was written for a save, that somebody waited for
-        wasteful |= self._in_time(hurried)
+        wasteful |= self._to_recompress(hurried)
         chosen = wasteful
-        if len(small) >= (2 if self.everything else FEW_SMALL) or (small and wasteful):
+        if len(small) >= (2 if self.everything else MERGE_SMALL_PACKS) or (small and wasteful):
             chosen = small | wasteful
-        return self._along(chosen, {one.name: one.size for one in packs})
+        return self._with_packs_worth_joining(chosen, {one.name: one.size for one in packs})
 
-    def _in_time(self, packs: list[Waste]) -> set[str]:
+    def _to_recompress(self, packs: list[PackUsage]) -> set[str]:
         """As many of these as are compressed anew at a time, the smallest first."""
         chosen: set[str] = set()
         size = 0
         for pack in sorted(packs, key=lambda pack: pack.size):
-            if chosen and size + pack.size > MOST_REPACKED and not self.everything:
+            if chosen and size + pack.size > REPACK_BYTES and not self.everything:
                 break
             chosen.add(pack.name)
             size += pack.size
         return chosen
 
-    def _along(self, chosen: set[str], sizes: dict[str, int]) -> set[str]:
+    def _with_packs_worth_joining(self, chosen: set[str], sizes: dict[str, int]) -> set[str]:
         """These packs, and those that are worth being written anew with them: versions that were packed at different times
         come together, and cost little more than one of them.
 
         That is all of a small store. In a larger one a pack comes along that is not much larger than what is written anyway:
         so it is written again only after it has grown by half, and each byte a few times in its life.
         """
-        if sum(sizes.values()) <= MOST_REWRITTEN and len(sizes) > 1 and (chosen or self.everything):
+        if sum(sizes.values()) <= REWRITE_WHOLE_BYTES and len(sizes) > 1 and (chosen or self.everything):
             return set(sizes)
         written = sum([sizes[name] for name in chosen])
         for name in sorted(sizes.keys() - chosen, key=lambda name: (sizes[name], name)):
-            if sizes[name] > (ALONG * written if self.everything else min(ALONG * written, MOST_ALONG)):
+            if sizes[name] > (JOIN_FACTOR * written if self.everything else min(JOIN_FACTOR * written, JOIN_BYTES)):
                 break
             written += sizes[name]
             chosen = chosen | {name}
         return chosen
 
-    def _dense(self) -> set[str]:
+    def _packs_of_compactions(self) -> set[str]:
         """Packs that an earlier compaction made: they are compressed as well as we can."""
         records = Chain(self.repository.records.read(STORE_LOG)).records
         return {name for record in records if record["r"] == "compact" for name in record["new"]}
@@ -242,17 +244,17 @@ class Compacting:
         done = 0
         try:
             most = min(TOGETHER, self.most_pack)
-            for frames in batches(arranged(repository, entries, lists, most), HELD):
+            for frames in batches(arrange(repository, entries, lists, most), BATCH_BYTES):
                 contents = self._read(frames)
                 for frame in frames:
                     if self.progress is not None:
                         self.progress(done, len(entries))
                     done += len(frame)
                     size = sum([place.length for _, place in frame])
-                    if not writers or (writers[-1].bound and writers[-1].bound + size > self.most_pack):
+                    if not writers or (writers[-1].size_bound and writers[-1].size_bound + size > self.most_pack):
                         if writers:
                             writers[-1].end()
-                        writers.append(PackWriter(repository.blobs, level=LEVEL, frame=MOST_SHARED, threads=1))
+                        writers.append(PackWriter(repository.blobs, level=LEVEL, frame=MAX_SHARED_FRAME, threads=1))
                     for key, place in frame:
                         writers[-1].add(key, contents.pop(key), place.kind)
                     writers[-1].end_frame()
@@ -268,16 +270,16 @@ class Compacting:
 
     def _read(self, frames: list[list[tuple[bytes, Location]]]) -> dict[bytes, bytes]:
         """The contents of these new frames, checked. Each frame in which they lie now is unpacked once."""
-        wanted: dict[tuple[str, int], list[tuple[bytes, Location]]] = {}
+        entries_by_frame: dict[tuple[str, int], list[tuple[bytes, Location]]] = {}
         for frame in frames:
             for key, place in frame:
-                wanted.setdefault((place.pack, place.frame), []).append((key, place))
+                entries_by_frame.setdefault((place.pack, place.frame), []).append((key, place))
         contents: dict[bytes, bytes] = {}
-        for slot in sorted(wanted):
+        for slot in sorted(entries_by_frame):
             try:
-                most = max([place.offset + place.length for _, place in wanted[slot]])
-                unpacked = self.repository.contents.frame(wanted[slot][0][1], most, keep=False)
-                for key, place in wanted[slot]:
+                most = max([place.offset + place.length for _, place in entries_by_frame[slot]])
+                unpacked = self.repository.contents.frame(entries_by_frame[slot][0][1], most, keep=False)
+                for key, place in entries_by_frame[slot]:
                     data = unpacked[place.offset : place.offset + place.length]
                     if len(data) != place.length or (place.kind != CHUNKS and digest(data) != key):
                         raise Damaged("digest")
@@ -289,37 +291,37 @@ class Compacting:
     def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
         repository, before = self.repository, None
         # A pack is named after its index: one that came out the same as it was has its name again, and stays.
-        gone = sorted(chosen - {writer.name for writer in writers})
+        old_packs = sorted(chosen - {writer.name for writer in writers})
         try:
             with repository.ledger.transaction() as tx:
-                if not self._still_dead(chosen):
+                if not self._is_still_unneeded(chosen):
                     for writer in writers:
                         writer.abort()
                     return False
                 for writer in writers:
                     tx.add_pack(writer.name, writer.size, ())
                     writer.finish()
-                tx.drop_packs(gone, moved)
+                tx.drop_packs(old_packs, moved)
                 before = append_store_record(
                     repository,
                     tx,
-                    {"r": "compact", "new": [writer.name for writer in writers], "gone": gone},
+                    {"r": "compact", "new": [writer.name for writer in writers], "gone": old_packs},
                 )
         except BaseException:
             if before is not None:
                 settle_after_failure(repository)
             for writer in writers:
                 writer.abort()
-            repository.take_back([writer.name for writer in writers if writer.name not in chosen])
+            repository.discard_packs([writer.name for writer in writers if writer.name not in chosen])
             raise
         step("compact:swapped")
         repository.contents.forget_frames()
-        for name in gone:
+        for name in old_packs:
             repository.blobs.delete(name)
             step("compact:removed")
         return True
 
-    def _still_dead(self, chosen: set[str]) -> bool:
+    def _is_still_unneeded(self, chosen: set[str]) -> bool:
         """Did no checkpoint since the marking refer to what we are about to drop?"""
         repository = self.repository
         if repository.sequence() == self.seq:
@@ -332,12 +334,12 @@ class Compacting:
                 needed.add(row.document)
                 header, entries = repository.document(row)
                 needed.update([entry.content for entry in entries if entry.kind == FILE])
-                needed.update(ids_of(header))
+                needed.update(attachment_ids(header))
         needed = contents_of(repository, needed) - self.living
         return not any(place.pack in chosen for place in repository.ledger.locate(list(needed)).values())
 
 
-class Waste:
+class PackUsage:
     """One pack, the bytes of the contents in it, and those of them that nothing needs."""
 
     __slots__ = ("dead", "name", "size", "total")

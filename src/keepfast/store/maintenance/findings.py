@@ -30,9 +30,9 @@ class Report:
         self.checkpoints = 0
         self.blobs = 0
         self.bytes = 0
-        self.bad: set[tuple[str, bytes]] = set()
+        self.bad_copies: set[tuple[str, bytes]] = set()
         """Copies of blobs, by pack and digest, that are not what they should be."""
-        self.gone: set[bytes] = set()
+        self.lost_contents: set[bytes] = set()
         """Contents and chunks that a version needs and that cannot be had, for another reason than a damaged pack."""
         self.unreadable: dict[str, str] = {}
         """Packs without a usable index, and what is the matter with it."""
@@ -48,36 +48,36 @@ class Report:
         self.is_read_only = False
         """Nothing can be written to the store: what it holds was read all the same."""
 
-    def say(self, text: str, checkpoints: Iterable[str] = ()) -> None:
+    def add_problem(self, text: str, checkpoints: Iterable[str] = ()) -> None:
         self.problems.append(Problem(text, checkpoints))
 
-    def wrong(self, text: str, checkpoints: Iterable[str]) -> None:
+    def add_ledger_problem(self, text: str, checkpoints: Iterable[str]) -> None:
         """Say that the ledger differs from what packs and logs give."""
         self.ledger_wrong = True
-        self.say(text, checkpoints)
+        self.add_problem(text, checkpoints)
 
     def damaged_packs(self) -> set[str]:
-        return self.unreadable.keys() | {pack for pack, _ in self.bad}
+        return self.unreadable.keys() | {pack for pack, _ in self.bad_copies}
 
 
 def label(version: int, path: bytes) -> str:
     """How a checkpoint is called in a report about the whole store."""
-    return f"v{version} of {text(path)}"
+    return f"v{version} of {path_text(path)}"
 
 
 def labels(versions: Iterable[int], path: bytes) -> list[str]:
     return [label(version, path) for version in sorted(versions)]
 
 
-def many(number: int, thing: str) -> str:
+def count_of(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def text(path: bytes) -> str:
+def path_text(path: bytes) -> str:
     return path.decode("utf-8", "backslashreplace")
 
 
-def everything(ledger: Ledger) -> list[str]:
+def all_labels(ledger: Ledger) -> list[str]:
     """Labels of all living versions."""
     return [
         label(row.version, workspace.path)
@@ -86,14 +86,16 @@ def everything(ledger: Ledger) -> list[str]:
     ]
 
 
-def concerned(ledger: Ledger, keys: set[bytes]) -> list[str]:
+def affected_labels(ledger: Ledger, keys: set[bytes]) -> list[str]:
     """Labels of the living versions that show one of these contents or are written in one of these documents."""
     result: list[str] = []
     for workspace in ledger.workspaces() if keys else ():
         rows = ledger.find(Query(workspace=workspace.id))
         living = sorted(row.version for row in rows)
         versions = {row.version for row in rows if row.document in keys}
-        versions.update([version for version, ids in ledger.kept(workspace.id).items() if not keys.isdisjoint(ids)])
+        versions.update(
+            [version for version, ids in ledger.attachments(workspace.id).items() if not keys.isdisjoint(ids)]
+        )
         for since, until, row in ledger.intervals(workspace.id):
             if row.kind == FILE and row.content in keys:
                 end = bisect_left(living, until) if until is not None else len(living)

@@ -31,27 +31,29 @@ class LastVerify(NamedTuple):
     quick: bool
     problems: int
     checkpoints: int | None
-    found: list[Finding]
+    findings: list[Finding]
 
 
-def keep(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
+def write_last_verify(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
     """Write it down; `checkpoints` is None if nobody counted. A store that cannot be written has been verified all the same."""
-    found = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
-    said = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": found}
+    findings = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
+    document = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": findings}
     try:
-        replace(store + NAME, json.dumps(said).encode())
+        replace(store + NAME, json.dumps(document).encode())
     except OSError:
         pass
 
 
-def last(store: str) -> LastVerify | None:
+def read_last_verify(store: str) -> LastVerify | None:
     """What the last verify found; None if nobody knows of one."""
     try:
         with open(store + NAME, "rb") as file:
-            said = json.loads(file.read(MOST))
-        counted = said["checkpoints"]
-        found = [Finding(str(one["text"]), [str(name) for name in one["checkpoints"]]) for one in said["found"]]
+            document = json.loads(file.read(MOST))
+        counted = document["checkpoints"]
+        findings = [Finding(str(one["text"]), [str(name) for name in one["checkpoints"]]) for one in document["found"]]
         checkpoints = int(counted) if counted is not None else None
-        return LastVerify(int(said["at"]), bool(said["quick"]), int(said["problems"]), checkpoints, found)
+        return LastVerify(
+            int(document["at"]), bool(document["quick"]), int(document["problems"]), checkpoints, findings
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
-    Told = dict[str, tuple[document.Header, str]]
+    Documents = dict[str, tuple[document.Header, str]]
     """Documents of one workspace: header and pack by digest in hex."""
 
-NOBODY = "cp-lost"
+LOST_ID = "cp-lost"
 """The id of a version of which nothing is left but its number."""
 
 
-def misplaced(records: Records) -> dict[str, bytes]:
+def misplaced_logs(records: Records) -> dict[str, bytes]:
     """Return logs that lie under another's name, by the name each should have: the first line says whose log it is."""
-    found = {name: records.read(name) for name in records.logs()}
-    owners = {name: _owner(data) for name, data in found.items()}
+    logs = {name: records.read(name) for name in records.logs()}
+    owners = {name: _owner(data) for name, data in logs.items()}
     right: dict[str, bytes] = {}
     for name, owner in owners.items():
         if owner and owner != name and owners.get(owner) != owner:
-            right[owner] = max(right.get(owner, b""), found[name], key=lambda data: Chain(data).size)
+            right[owner] = max(right.get(owner, b""), logs[name], key=lambda data: Chain(data).size)
     return right
 
 
@@ -48,54 +48,54 @@ def _is_plain(identity: str) -> bool:
     return len(identity) == 32 and not identity.strip("0123456789abcdef")
 
 
-def workspaces_told(repository: Repository) -> set[str]:
+def workspaces_of_documents(repository: Repository) -> set[str]:
     """Workspaces that documents speak of, whether they have a log or not."""
-    found = set()
+    workspaces = set()
     for key, place in repository.ledger.locations():
         header = _header(repository, key) if place.kind == DOCUMENT else None
         if header is not None and _is_plain(header.workspace):
-            found.add(header.workspace)
-    return found
+            workspaces.add(header.workspace)
+    return workspaces
 
 
-def mended(repository: Repository, log: str, path: bytes | None) -> bytes | None:
+def mend_log(repository: Repository, log: str, path: bytes | None) -> bytes | None:
     """Return a whole log made of what can be had of this one and of documents, or None if there is nothing to go by.
 
     `path` is where the workspace was last known to be, for a log that has lost its beginning.
     """
-    told = _told(repository, log)
-    records = [record for record in _that_hold(repository.records.read(log)) if _makes_sense(record)]
+    documents = _documents_of(repository, log)
+    records = [record for record in _chained_records(repository.records.read(log)) if _makes_sense(record)]
     if records and records[0]["r"] == "workspace" and records[0].get("id") != log:
         records = []  # another's
     if not records or records[0]["r"] != "workspace":
-        made = [record["at"] for record in records if record["r"] == "checkpoint"]
-        moments = made or sorted(header.created_at for header, _ in told.values())
+        checkpoint_times = [record["at"] for record in records if record["r"] == "checkpoint"]
+        moments = checkpoint_times or sorted(header.created_at for header, _ in documents.values())
         if path is None or not moments:
             return None
         text = path.decode("utf-8", "surrogateescape")
         records.insert(0, {"r": "workspace", "id": log, "path": text, "at": moments[0]})
     head, lines = ZERO, []
-    for record in _without_gaps(told, records):
+    for record in _without_gaps(documents, records):
         text_line, head = line(head, record)
         lines.append(text_line)
     return b"".join(lines)
 
 
-def _that_hold(data: bytes) -> list[Record]:
+def _chained_records(data: bytes) -> list[Record]:
     """Records of lines that follow from the line before them, as that one is written: whether it holds or not."""
-    found, head = [], ZERO
+    records, head = [], ZERO
     for text in data.split(b"\n")[:-1]:
         body, _, key = text.rpartition(b" ")
         if digest(head + body).hex().encode("ascii") == key:
             try:
-                found.append(loads(body))
+                records.append(loads(body))
             except ValueError:
                 pass
         try:
             head = bytes.fromhex(key.decode("ascii"))
         except ValueError:
             head = ZERO
-    return found
+    return records
 
 
 def _makes_sense(record: object) -> bool:
@@ -106,13 +106,13 @@ def _makes_sense(record: object) -> bool:
     return all(type(record.get(key)) is int for key in ("v", "seq", "at")) and isinstance(record.get("doc"), str)
 
 
-def _told(repository: Repository, log: str) -> Told:
-    found: Told = {}
+def _documents_of(repository: Repository, log: str) -> Documents:
+    documents: Documents = {}
     for key, place in repository.ledger.locations():
         header = _header(repository, key) if place.kind == DOCUMENT else None
         if header is not None and header.workspace == log:
-            found[key.hex()] = header, place.pack
-    return found
+            documents[key.hex()] = header, place.pack
+    return documents
 
 
 def _header(repository: Repository, key: bytes) -> document.Header | None:
@@ -122,11 +122,11 @@ def _header(repository: Repository, key: bytes) -> document.Header | None:
         return None
 
 
-def _without_gaps(told: Told, records: list[Record]) -> list[Record]:
+def _without_gaps(documents: Documents, records: list[Record]) -> list[Record]:
     """Put back the versions whose lines are lost, and the keyframes."""
-    lost = _Versions(told, [record for record in records if record["r"] == "checkpoint"])
+    lost = _LostVersions(documents, [record for record in records if record["r"] == "checkpoint"])
     result: list[Record] = []
-    known: set[object] = set()
+    versions_in_log: set[object] = set()
     last = 0
     for record in records:
         if record["r"] == "checkpoint":
@@ -136,34 +136,34 @@ def _without_gaps(told: Told, records: list[Record]) -> list[Record]:
             added = [*lost.upto(last), record]
         else:
             # A line that speaks of a version comes after that version's own.
-            spoken = [version for version in _versions(record) if version in lost.keys]
+            spoken = [version for version in _versions_named(record) if version in lost.keys]
             added = lost.upto(max(spoken, default=0) + 1)
         result += added
-        known.update([each["v"] for each in added])
+        versions_in_log.update([each["v"] for each in added])
         if record["r"] == "checkpoint":
             continue
         if isinstance(record.get("v"), list):
-            result.append({**record, "v": [version for version in record["v"] if version in known]})
-        elif "v" not in record or record["v"] in known:
+            result.append({**record, "v": [version for version in record["v"] if version in versions_in_log]})
+        elif "v" not in record or record["v"] in versions_in_log:
             result.append(record)
     result += lost.upto(None)
     return result + lost.keyframes(result)
 
 
-def _versions(record: Record) -> list[int]:
-    said = record.get("v")
-    return [version for version in (said if isinstance(said, list) else [said]) if type(version) is int]
+def _versions_named(record: Record) -> list[int]:
+    version = record.get("v")
+    return [version for version in (version if isinstance(version, list) else [version]) if type(version) is int]
 
 
-class _Versions:
+class _LostVersions:
     """Versions that documents tell of and no line does."""
 
-    def __init__(self, told: Told, made: list[Record]) -> None:
-        self.told = told
-        self.own = {key: header for key, (header, _) in told.items() if header.changed is None}
+    def __init__(self, documents: Documents, checkpoint_records: list[Record]) -> None:
+        self.documents = documents
+        self.own = {key: header for key, (header, _) in documents.items() if header.changed is None}
         """A keyframe that was written later follows nothing."""
-        self.keys: dict[int, str] = {record["v"]: record["doc"] for record in made}
-        self.seq: dict[int, int] = {record["v"]: record["seq"] for record in made}
+        self.keys: dict[int, str] = {record["v"]: record["doc"] for record in checkpoint_records}
+        self.seq: dict[int, int] = {record["v"]: record["seq"] for record in checkpoint_records}
         self._by_number()
         self._backwards()
         self._onwards()
@@ -171,21 +171,21 @@ class _Versions:
 
     def upto(self, version: int | None) -> list[Record]:
         """Records of those before this version that were not given yet; a number without any document is named too."""
-        found: list[Record] = []
+        records: list[Record] = []
         while self.left and (version is None or self.left[0] < version):
-            found.append(self._record(self.left.pop(0)))
-        return found
+            records.append(self._record(self.left.pop(0)))
+        return records
 
     def keyframes(self, records: list[Record]) -> list[Record]:
         """Keyframes that no line speaks of, found by what their own headers say."""
         ids = {header.id: version for version, key in self.keys.items() if (header := self.own.get(key)) is not None}
         spoken = {record.get("doc") for record in records}
-        found: list[Record] = []
-        for key, (header, pack) in self.told.items():
+        new_records: list[Record] = []
+        for key, (header, pack) in self.documents.items():
             version = _number(header) or ids.get(header.id, 0)
             if header.changed is not None and key not in spoken and version in self.keys and self.keys[version] != key:
-                found.append({"r": "keyframe", "v": version, "doc": key, "pack": pack})
-        return sorted(found, key=lambda record: (record["v"], record["doc"]))
+                new_records.append({"r": "keyframe", "v": version, "doc": key, "pack": pack})
+        return sorted(new_records, key=lambda record: (record["v"], record["doc"]))
 
     def _by_number(self) -> None:
         claims: dict[int, list[str]] = {}
@@ -196,7 +196,7 @@ class _Versions:
             one = self._believed(keys)
             if version not in self.keys and one:
                 self.keys[version] = one
-        for key, (header, _) in self.told.items():  # repair may have written one in the place of a version's own
+        for key, (header, _) in self.documents.items():  # repair may have written one in the place of a version's own
             if _number(header):
                 self.keys.setdefault(_number(header), key)
 
@@ -226,15 +226,15 @@ class _Versions:
         if len(keys) == 1:
             return keys[0]
         parents = {header.parent for header in self.own.values()}
-        kept = [key for key in keys if key in parents]
-        return kept[0] if len(kept) == 1 else ""
+        built_upon = [key for key in keys if key in parents]
+        return built_upon[0] if len(built_upon) == 1 else ""
 
     def _record(self, version: int) -> Record:
-        before = max([seq for known, seq in self.seq.items() if known < version], default=0)
-        after = min([seq for known, seq in self.seq.items() if known > version], default=before + 2)
+        before = max([seq for version_in_log, seq in self.seq.items() if version_in_log < version], default=0)
+        after = min([seq for version_in_log, seq in self.seq.items() if version_in_log > version], default=before + 2)
         seq = self.seq[version] = max(before, min(before + 1, after - 1))
         key = self.keys[version]
-        header, pack = self.told.get(key, (document.Header({"id": NOBODY}), ""))
+        header, pack = self.documents.get(key, (document.Header({"id": LOST_ID}), ""))
         return {
             "r": "checkpoint", "v": version, "id": header.id, "doc": key or "0" * 64, "packs": [pack] if pack else [],
             "at": header.created_at, "seq": seq, "size": 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.store.maintenance.findings import concerned, many
+from keepfast.store.maintenance.findings import affected_labels, count_of
 from keepfast.store.packs import read_index
 from keepfast.store.rows import CHUNKS, LIST, Query
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import Location
 
 
-def follow(
+def check_places(
     actual: SqliteLedger,
     expected: SqliteLedger,
     scratch: Repository,
@@ -26,10 +26,10 @@ def follow(
 
     `packs` are there; those in `replaced` have been, before a compaction. The report knows already which copies are bad.
     """
-    _Following(actual, expected, scratch, packs, replaced, report).run()
+    _PlaceChecker(actual, expected, scratch, packs, replaced, report).run()
 
 
-class _Following:
+class _PlaceChecker:
     def __init__(
         self,
         actual: SqliteLedger,
@@ -43,7 +43,7 @@ class _Following:
         self.packs, self.replaced, self.report = packs, replaced, report
 
     def run(self) -> None:
-        report, faulty = self.report, self._faulty()
+        report, faulty = self.report, self._unreadable_contents()
         wrong = faulty.pop("", set())
         sizes = dict(self.expected.packs())
         for name, size in self.actual.packs():
@@ -51,90 +51,97 @@ class _Following:
                 wrong |= faulty.get(name, set())  # the ledger is older than a compaction
             elif name not in self.packs:
                 report.missing.add(name)
-                report.say(f"Pack {name} is missing", self._concerned(faulty.get(name, set())))
+                report.add_problem(f"Pack {name} is missing", self._affected_labels(faulty.get(name, set())))
             elif sizes.get(name, size) != size:
-                report.wrong(f"The ledger is wrong about the size of pack {name}", [])
+                report.add_ledger_problem(f"The ledger is wrong about the size of pack {name}", [])
         for name in sorted(report.damaged_packs()):
             keys = faulty.get(name, set())
             what = report.unreadable.get(name) or f"pack {name} is damaged"
-            words = f"{what[:1].upper()}{what[1:]}: {many(len(keys), 'content')} concerned"
-            report.say(words, self._concerned(keys))
+            words = f"{what[:1].upper()}{what[1:]}: {count_of(len(keys), 'content')} concerned"
+            report.add_problem(words, self._affected_labels(keys))
         if wrong:
-            report.wrong(
-                f"The ledger is wrong about the place of {many(len(wrong), 'content')}", self._concerned(wrong)
+            report.add_ledger_problem(
+                f"The ledger is wrong about the place of {count_of(len(wrong), 'content')}",
+                self._affected_labels(wrong),
             )
-        self._needed(wrong.union(*faulty.values()))
+        self._check_needed(wrong.union(*faulty.values()))
 
-    def _faulty(self) -> dict[str, set[bytes]]:
+    def _unreadable_contents(self) -> dict[str, set[bytes]]:
         """Digests that cannot be had where the ledger says, by pack; under the empty name those it is wrong about."""
         report, faulty = self.report, {"": set[bytes]()}
-        odd: dict[str, list[tuple[bytes, Location]]] = {}
+        unlike_expected: dict[str, list[tuple[bytes, Location]]] = {}
         truth = self.expected.locations()
         other = next(truth, None)
         for key, place in self.actual.locations():
             while other is not None and other[0] < key:
                 other = next(truth, None)
-            if place.pack in report.unreadable or (place.pack, key) in report.bad:
+            if place.pack in report.unreadable or (place.pack, key) in report.bad_copies:
                 faulty.setdefault(place.pack, set()).add(key)
             elif (key, place) != other:
-                odd.setdefault(place.pack, []).append((key, place))  # another copy, or not so
-        known = dict(self.actual.packs())
-        for name, entries in odd.items():
+                unlike_expected.setdefault(place.pack, []).append((key, place))  # another copy, or not so
+        pack_sizes = dict(self.actual.packs())
+        for name, entries in unlike_expected.items():
             if name in self.packs:
                 index = set(read_index(self.scratch.blobs, name)[1])
                 faulty[""].update([entry[0] for entry in entries if entry not in index])
             else:
-                faulty.setdefault(name if name in known else "", set()).update([key for key, _ in entries])
+                faulty.setdefault(name if name in pack_sizes else "", set()).update([key for key, _ in entries])
         return faulty
 
-    def _needed(self, faulty: set[bytes]) -> None:
+    def _check_needed(self, faulty: set[bytes]) -> None:
         """Everything that a version refers to must have a place; a large content needs all its chunks."""
-        needed = self.actual.wanted() | self.expected.wanted() | self._documents()
+        needed = self.actual.needed_contents() | self.expected.needed_contents() | self._documents()
         located = self.actual.locate(sorted(needed))
         absent = needed - located.keys()
-        known = self.expected.locate(sorted(absent))
-        if known:
-            self.report.wrong(f"The ledger lacks {many(len(known), 'content')}", self._concerned(set(known)))
-        gone = absent - known.keys()
-        if gone:
-            self.report.say(f"Missing from the store: {many(len(gone), 'content')}", self._concerned(gone))
-        broken, chunks = self._lists(located, faulty)
-        if broken:
-            self.report.say(
-                f"Incomplete, chunks missing: {many(len(broken), 'large content')}", self._concerned(broken)
+        places_elsewhere = self.expected.locate(sorted(absent))
+        if places_elsewhere:
+            self.report.add_ledger_problem(
+                f"The ledger lacks {count_of(len(places_elsewhere), 'content')}",
+                self._affected_labels(set(places_elsewhere)),
             )
-        self.report.gone = absent | broken | chunks
+        lost_contents = absent - places_elsewhere.keys()
+        if lost_contents:
+            self.report.add_problem(
+                f"Missing from the store: {count_of(len(lost_contents), 'content')}",
+                self._affected_labels(lost_contents),
+            )
+        broken, chunks = self._incomplete_lists(located, faulty)
+        if broken:
+            self.report.add_problem(
+                f"Incomplete, chunks missing: {count_of(len(broken), 'large content')}", self._affected_labels(broken)
+            )
+        self.report.lost_contents = absent | broken | chunks
 
     def _documents(self) -> set[bytes]:
         """Documents of the living versions, as far as they can be read at all: others are found missing later."""
-        wanted = {row.document for ledger in (self.actual, self.expected) for row in ledger.find(Query())}
-        return set(self.expected.locate(sorted(wanted)))
+        documents = {row.document for ledger in (self.actual, self.expected) for row in ledger.find(Query())}
+        return set(self.expected.locate(sorted(documents)))
 
-    def _lists(self, located: dict[bytes, Location], faulty: set[bytes]) -> tuple[set[bytes], set[bytes]]:
+    def _incomplete_lists(self, located: dict[bytes, Location], faulty: set[bytes]) -> tuple[set[bytes], set[bytes]]:
         """Large contents that cannot be put together, and the chunks that are to blame."""
         broken, missing = set(), set()
         for key, place in located.items():
             if place.kind not in (CHUNKS, LIST) or key in faulty:
                 continue
-            chunks = self._named(place, faulty)
+            chunks = self._contents_of_list(place, faulty)
             absent = chunks - self.actual.locate(list(chunks)).keys()
-            if absent or key in self.report.gone or not faulty.isdisjoint(chunks):
+            if absent or key in self.report.lost_contents or not faulty.isdisjoint(chunks):
                 broken.add(key)
                 missing |= absent
         return broken, missing
 
-    def _named(self, place: Location, faulty: set[bytes]) -> set[bytes]:
+    def _contents_of_list(self, place: Location, faulty: set[bytes]) -> set[bytes]:
         """What a list names, and what the lists that it names do."""
-        found: set[bytes] = set()
+        contents: set[bytes] = set()
         waiting = [place]
         while waiting:
             data = self.scratch.contents.fetch(waiting.pop())
-            named = {data[at : at + 32] for at in range(0, len(data), 32)} - found
-            found |= named
+            named = {data[at : at + 32] for at in range(0, len(data), 32)} - contents
+            contents |= named
             if place.kind == LIST:
                 below = self.actual.locate(sorted(named - faulty))
                 waiting += [other for other in below.values() if other.kind == LIST]
-        return found
+        return contents
 
-    def _concerned(self, keys: set[bytes]) -> list[str]:
-        return list(dict.fromkeys(concerned(self.actual, keys) + concerned(self.expected, keys)))
+    def _affected_labels(self, keys: set[bytes]) -> list[str]:
+        return list(dict.fromkeys(affected_labels(self.actual, keys) + affected_labels(self.expected, keys)))

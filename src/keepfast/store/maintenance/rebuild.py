@@ -11,7 +11,7 @@ from keepfast.model.steps import step
 from keepfast.store.digest import ZERO, add, weight
 from keepfast.store.ledger.sqlite import SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
-from keepfast.store.maintenance.log_repair import mended, misplaced, workspaces_told
+from keepfast.store.maintenance.log_repair import mend_log, misplaced_logs, workspaces_of_documents
 from keepfast.store.packs import read_index
 from keepfast.store.records import STORE_LOG, Chain
 from keepfast.store.repository import Repository
@@ -35,21 +35,21 @@ LOST = "lost"
 """Trigger of a version that the log speaks of and whose state cannot be had."""
 
 
-class Log:
+class LogState:
     """What became of one log: its size, up to where it is good, and the digest of its last good line."""
 
     def __init__(self, size: int, good: int, head: bytes) -> None:
         self.size, self.good, self.head = size, good, head
 
 
-class Rebuilt:
+class RebuildResult:
     """What was made, and what could not be."""
 
     def __init__(self) -> None:
         self.workspaces = 0
         self.checkpoints = 0
         self.notices: list[str] = []
-        self.logs: dict[str, Log] = {}
+        self.logs: dict[str, LogState] = {}
         self.replaced: set[str] = set()
         """Packs that compaction has put others in the place of."""
         self.unproven: dict[str, set[int]] = {}
@@ -60,7 +60,7 @@ class Rebuilt:
         """Versions whose own document could not be read, but a keyframe of the same state could."""
 
 
-def rebuild(place: Place, *, progress: Progress | None = None) -> Rebuilt:
+def rebuild(place: Place, *, progress: Progress | None = None) -> RebuildResult:
     """Make a new ledger from packs and logs and put it in the place of the old one."""
     try:
         # Compaction sweeps `tmp/`, where the new ledger grows, and knows nothing of it.
@@ -72,7 +72,7 @@ def rebuild(place: Place, *, progress: Progress | None = None) -> Rebuilt:
 
 def replace_ledger(
     place: Place, bad: Copies = frozenset(), progress: Progress | None = None, *, by_documents: bool = False
-) -> Rebuilt:
+) -> RebuildResult:
     """The same for a caller who holds `compact.lock` and knows which copies of blobs are `bad`.
 
     `by_documents`: where nothing but a log could say that there are later versions, documents are asked as well. They
@@ -81,15 +81,15 @@ def replace_ledger(
     new = f"{place.path}/tmp/ledger-{urandom(6).hex()}"
     with Lock(place.path + "/lock"):
         put_back = put_back_logs(place)
-        repository = _empty(place, new)
+        repository = _repository_with_empty_ledger(place, new)
         try:
-            result = fill(repository, bad, progress)
+            result = fill_ledger(repository, bad, progress)
             notices = put_back + _mend_logs(place, repository, result, by_documents)
             if notices:
                 repository.ledger.close()
                 remove_ledger(new)
-                repository = _empty(place, new)
-                result = fill(repository, bad, progress)
+                repository = _repository_with_empty_ledger(place, new)
+                result = fill_ledger(repository, bad, progress)
                 result.notices += notices
             paths = [(row.id, row.path) for row in repository.ledger.workspaces()]
             repository.ledger.close()
@@ -105,9 +105,9 @@ def replace_ledger(
     return result
 
 
-def _empty(place: Place, ledger: str) -> Repository:
+def _repository_with_empty_ledger(place: Place, ledger: str) -> Repository:
     try:
-        made = SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True)
+        sqlite_ledger = SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True)
     except BaseException:
         remove_ledger(ledger)  # on a full disk, what there is of it would stay in the way
         raise
@@ -115,14 +115,14 @@ def _empty(place: Place, ledger: str) -> Repository:
         place.id(),
         LocalBlobs(place.path, place.durable),
         LocalRecords(place.path, place.durable),
-        made,
+        sqlite_ledger,
     )
 
 
 def put_back_logs(place: Place) -> list[str]:
     """Give logs that lie under another's name their own, for a caller who holds `lock`. Returns what was done, in words."""
     records = LocalRecords(place.path, place.durable)
-    right = misplaced(records)
+    right = misplaced_logs(records)
     for log in right:
         set_aside(place, f"{log}.log", records.read(log))
     for log, data in right.items():
@@ -131,19 +131,23 @@ def put_back_logs(place: Place) -> list[str]:
     return [f"The log {log} had another name; it was renamed back." for log in right]
 
 
-def _mend_logs(place: Place, repository: Repository, result: Rebuilt, by_documents: bool) -> list[str]:
+def _mend_logs(place: Place, repository: Repository, result: RebuildResult, by_documents: bool) -> list[str]:
     """Make every damaged log whole: new lines must follow good ones. Returns what was done, in words."""
     notices = []
-    known = {workspace: path for path, workspace in place.registered().items()}
+    registered_paths = {workspace: path for path, workspace in place.registered().items()}
     logs = dict(result.logs)
-    for log in sorted(workspaces_told(repository) - logs.keys() if by_documents else ()):
-        logs[log] = Log(0, 0, ZERO)
+    for log in sorted(workspaces_of_documents(repository) - logs.keys() if by_documents else ()):
+        logs[log] = LogState(0, 0, ZERO)
     for log, state in logs.items():
         if state.good == state.size and (not by_documents or log == STORE_LOG):
             continue
         old = repository.records.read(log)
         cut_short = b"\n" not in old[state.good :]  # the trace of a write that never ended
-        new = mended(repository, log, known.get(log)) if log != STORE_LOG and (by_documents or not cut_short) else None
+        new = (
+            mend_log(repository, log, registered_paths.get(log))
+            if log != STORE_LOG and (by_documents or not cut_short)
+            else None
+        )
         if new is None:
             new = old[: state.good]
         if new == old:
@@ -192,38 +196,38 @@ def set_aside(place: Place, name: str, data: bytes) -> None:
         replace(f"{place.path}/damaged/{name}-{urandom(4).hex()}", data)
 
 
-def fill(repository: Repository, bad: Copies = frozenset(), progress: Progress | None = None) -> Rebuilt:
+def fill_ledger(repository: Repository, bad: Copies = frozenset(), progress: Progress | None = None) -> RebuildResult:
     """Fill the repository's empty ledger from its packs and logs. What cannot be had is named, never guessed."""
-    return _Filling(repository, bad, progress).run()
+    return _LedgerBuilder(repository, bad, progress).run()
 
 
-class _Filling:
+class _LedgerBuilder:
     def __init__(self, repository: Repository, bad: Copies, progress: Progress | None) -> None:
-        self.repository, self.bad, self.progress = repository, bad, progress
-        self.result = Rebuilt()
+        self.repository, self.bad_copies, self.progress = repository, bad, progress
+        self.result = RebuildResult()
         self.forgotten: set[int] = set()
         self.sum: int | None = 0
         """Of the state so far, as in the header's `tree`; None if that state is not known."""
 
-    def run(self) -> Rebuilt:
+    def run(self) -> RebuildResult:
         repository = self.repository
         with repository.ledger.transaction() as tx:
-            self._packs(tx)
+            self._add_packs(tx)
             logs = repository.records.logs()
             for number, log in enumerate(logs):
                 if self.progress is not None:
                     self.progress(number, len(logs))
                 if log != STORE_LOG:
-                    self._log(tx, log)
+                    self._replay_log(tx, log)
             data = repository.records.read(STORE_LOG)
             chain = Chain(data)
             if chain.size:
                 tx.set_meta("store_log", f"{chain.size} {chain.head.hex()}")
-            self.result.logs[STORE_LOG] = Log(len(data), chain.size, chain.head)
+            self.result.logs[STORE_LOG] = LogState(len(data), chain.size, chain.head)
             self.result.replaced = {name for record in chain.records for name in _texts(record.get("gone"))}
         return self.result
 
-    def _packs(self, tx: Transaction) -> None:
+    def _add_packs(self, tx: Transaction) -> None:
         for name in self.repository.blobs.names():
             try:
                 size, entries, _ = read_index(self.repository.blobs, name)
@@ -232,12 +236,12 @@ class _Filling:
             except Damaged as error:
                 self.result.notices.append(f"{error}; its contents are treated as lost.")
                 continue
-            tx.add_pack(name, size, [entry for entry in entries if (name, entry[0]) not in self.bad])
+            tx.add_pack(name, size, [entry for entry in entries if (name, entry[0]) not in self.bad_copies])
 
-    def _log(self, tx: Transaction, log: str) -> None:
+    def _replay_log(self, tx: Transaction, log: str) -> None:
         data = self.repository.records.read(log)
         chain = Chain(data)
-        state = self.result.logs[log] = Log(len(data), 0, ZERO)
+        state = self.result.logs[log] = LogState(len(data), 0, ZERO)
         if not chain.records or chain.records[0].get("r") != "workspace" or chain.records[0].get("id") != log:
             self.result.notices.append(f"The log {log} has no readable beginning.")
             return
@@ -246,12 +250,12 @@ class _Filling:
             for record in chain.records
             if record.get("r") == "keyframe" and isinstance(record.get("v"), int)
         }
-        self.forgotten, self.sum = _forgotten(chain.records), 0
+        self.forgotten, self.sum = _forgotten_versions(chain.records), 0
         row: WorkspaceRow | None = None
         for record, end, head in zip(chain.records, chain.ends, chain.heads, strict=True):
             try:
                 if record.get("r") == "checkpoint" and row is not None:
-                    row = self._checkpoint(tx, row, record, keyframes.get(record["v"]))
+                    row = self._add_checkpoint(tx, row, record, keyframes.get(record["v"]))
                     row = row._replace(log_size=end, log_head=head)
                     tx.update_workspace(row)
                 else:
@@ -266,18 +270,20 @@ class _Filling:
             tx.update_workspace(row._replace(tree=""))
         self.result.workspaces += 1
 
-    def _checkpoint(self, tx: Transaction, row: WorkspaceRow, record: Record, keyframe: Record | None) -> WorkspaceRow:
+    def _add_checkpoint(
+        self, tx: Transaction, row: WorkspaceRow, record: Record, keyframe: Record | None
+    ) -> WorkspaceRow:
         """Add one version: by its change set if the state before it is known, else by a keyframe, else as lost."""
         version, own = record["v"], self._document(record)
         if version <= row.version:
             raise Damaged(f"v{version} comes after v{row.version}")
-        for found in (own, self._document(keyframe) if keyframe else None):
-            if found is None:
+        for state in (own, self._document(keyframe) if keyframe else None):
+            if state is None:
                 continue
-            header, rows = found
+            header, rows = state
             if not header.keyframe and (self.sum is None or version != row.version + 1):
                 continue
-            total = self._sum(row.id, header, rows)
+            total = self._tree_after(row.id, header, rows)
             if f"{total:064x}" != header.tree:
                 continue
             self.sum = total
@@ -286,9 +292,11 @@ class _Filling:
             if own is None and keyframe is not None and not keyframe.get("instead"):
                 self.result.by_keyframe.add((row.id, version))
             return row
-        return self._lost(tx, row, record, own[0] if own is not None else None)
+        return self._add_lost(tx, row, record, own[0] if own is not None else None)
 
-    def _lost(self, tx: Transaction, row: WorkspaceRow, record: Record, header: document.Header | None) -> WorkspaceRow:
+    def _add_lost(
+        self, tx: Transaction, row: WorkspaceRow, record: Record, header: document.Header | None
+    ) -> WorkspaceRow:
         """Keep the number of a version whose state is not known. Nobody is shown it."""
         version = record["v"]
         self.sum = None
@@ -296,14 +304,14 @@ class _Filling:
         if version not in self.forgotten:
             self.result.lost.setdefault(row.id, []).append(version)
         if header is not None:
-            known = checkpoint_row(row.id, record, header, 0)
+            checkpoint = checkpoint_row(row.id, record, header, 0)
         else:
-            known = CheckpointRow(
+            checkpoint = CheckpointRow(
                 row.id, version, record["id"], bytes.fromhex(record["doc"]), record["seq"], record["at"], "", "system",
                 "", "", "", "", "", 0, 0, 0, 0, 0, record.get("size", 0), "",
             )  # fmt: skip
-        trigger = known.trigger if version in self.forgotten else LOST
-        tx.add_checkpoint(known._replace(trigger=trigger, forgotten=1))
+        trigger = checkpoint.trigger if version in self.forgotten else LOST
+        tx.add_checkpoint(checkpoint._replace(trigger=trigger, forgotten=1))
         tx.set_meta("seq", str(max(record["seq"], self.repository.sequence())))
         return row._replace(version=version, document=bytes.fromhex(record["doc"]), keyframe=row.keyframe or version)
 
@@ -313,7 +321,7 @@ class _Filling:
         except Damaged:
             return None
 
-    def _sum(self, workspace: str, header: document.Header, rows: list[Entry]) -> int:
+    def _tree_after(self, workspace: str, header: document.Header, rows: list[Entry]) -> int:
         """The sum over the tree after these rows, from the sum before them."""
         total = 0
         if not header.keyframe:
@@ -330,6 +338,6 @@ def _texts(value: object) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def _forgotten(records: list[Record]) -> set[int]:
+def _forgotten_versions(records: list[Record]) -> set[int]:
     lists = [record.get("v") for record in records if record.get("r") == "forget"]
     return {version for versions in lists if isinstance(versions, list) for version in versions if type(version) is int}

@@ -98,7 +98,7 @@ def remove_store(place: Place) -> list[str]:
                 _unlink(f"{place.keys}/{name}")
         if not os.listdir(place.keys):
             os.rmdir(place.keys)
-    stores.remove(place.list, identity)
+    stores.remove_store(place.list, identity)
     stores.drop_folders(place.folders, identity)
     return left
 

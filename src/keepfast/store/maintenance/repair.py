@@ -8,16 +8,22 @@ from posix import link, rename, urandom
 from keepfast.fsutil.durable import Lock, explain, make_folder, replace
 from keepfast.model.errors import Damaged, KeepfastError, NoWorkspace
 from keepfast.model.steps import step
-from keepfast.store.factory import EMPTY, FULL, describe, make_again
+from keepfast.store.factory import CONTENT_FOLDERS, RECREATABLE_FOLDERS, recreate_folders, write_format_file
 from keepfast.store.keyframes import write_keyframe
 from keepfast.store.local import LocalRecords
 from keepfast.store.maintenance.findings import Problem
 from keepfast.store.maintenance.rebuild import put_back_logs, replace_ledger, set_aside
-from keepfast.store.maintenance.salvage import Kept, header_from_ledger, index_of, log_from_ledger, on_disk
-from keepfast.store.maintenance.verify import examine
+from keepfast.store.maintenance.salvage import (
+    RecoveredBlobs,
+    find_on_disk,
+    header_from_ledger,
+    index_of,
+    log_from_ledger,
+)
+from keepfast.store.maintenance.verify import verify_locked
 from keepfast.store.packs import PackWriter
 from keepfast.store.records import STORE_LOG, Chain
-from keepfast.store.reserve import make_reserve
+from keepfast.store.reserve import try_ensure_reserve
 from keepfast.store.search import remove as remove_search
 from keepfast.store.store_log import append_store_record, settle_after_failure
 
@@ -36,7 +42,7 @@ ROUNDS = 8
 """One thing is healed at a time, then all is looked at again; so many kinds of damage at once are enough."""
 
 
-class Repaired:
+class RepairResult:
     """What was healed, and what is still wrong."""
 
     def __init__(self) -> None:
@@ -44,48 +50,48 @@ class Repaired:
         self.lost: list[Problem] = []
 
 
-def repair(place: Place, *, progress: Progress | None = None) -> Repaired:
+def repair(place: Place, *, progress: Progress | None = None) -> RepairResult:
     """Heal what can be healed; name what cannot. Nothing damaged is thrown away: it is moved to `damaged/`."""
-    healing = _Healing(place, progress)
+    healing = _Repairer(place, progress)
     try:
-        make_again(place.path, EMPTY)
-        healing.format()
+        recreate_folders(place.path, RECREATABLE_FOLDERS)
+        healing.repair_format_file()
         with Lock(place.path + "/compact.lock"):
             return healing.run()
     except OSError as error:
         raise explain(error, "Repairing the store", place.path) from None
 
 
-class _Healing:
+class _Repairer:
     def __init__(self, place: Place, progress: Progress | None) -> None:
         self.place, self.progress = place, progress
-        self.result = Repaired()
+        self.result = RepairResult()
         self.tried: set[str] = set()
 
-    def format(self) -> None:
+    def repair_format_file(self) -> None:
         """Write the format file again if it is damaged, or gone from what is a store otherwise."""
         try:
             self.place.id()
         except (Damaged, NoWorkspace) as error:
             if isinstance(error, NoWorkspace) and not LocalRecords(self.place.path).logs():
                 raise
-            describe(self.place.path, self.place.expected or urandom(16).hex())
+            write_format_file(self.place.path, self.place.expected or urandom(16).hex())
             self._healed("Rewrote the store's format file.")
 
-    def run(self) -> Repaired:
-        for name in make_again(self.place.path, FULL):
+    def run(self) -> RepairResult:
+        for name in recreate_folders(self.place.path, CONTENT_FOLDERS):
             self._healed(f"The folder {name} was missing and was recreated empty; its contents are lost.")
         with Lock(self.place.path + "/lock"):
             self.result.healed += put_back_logs(self.place)
         for rounds in range(ROUNDS, -1, -1):
             repository = self.place.open()
             try:
-                report = examine(repository, self.place.path, progress=self.progress)
+                report = verify_locked(repository, self.place.path, progress=self.progress)
                 if not rounds or not self._heal(repository, report):
                     break
             finally:
                 repository.close()
-        make_reserve(self.place.path)
+        try_ensure_reserve(self.place.path)
         self.result.lost = report.problems
         return self.result
 
@@ -94,31 +100,31 @@ class _Healing:
         rebuild = partial(self._rebuild, report)
         if report.ledger_unreadable:
             # The ledger will be made from the indexes of packs, so that each must have one.
-            salvage = partial(self._salvage, repository, set(report.unreadable))
-            if report.unreadable and self._once(f"indexes {sorted(report.unreadable)}", salvage):
+            salvage = partial(self._salvage_packs, repository, set(report.unreadable))
+            if report.unreadable and self._try_once(f"indexes {sorted(report.unreadable)}", salvage):
                 return True
-            self._last_words(repository, report)
-            return self._once("the ledger that cannot be read", rebuild)
+            self._rescue_from_ledger(repository, report)
+            return self._try_once("the ledger that cannot be read", rebuild)
         for log in sorted(report.damaged_logs):
-            if self._once(f"log {log}", partial(self._rewrite_log, repository, log)):
+            if self._try_once(f"log {log}", partial(self._rewrite_log, repository, log)):
                 return True
         for workspace, versions in report.lost.items():
-            if self._once(
-                f"documents {workspace} {versions}", partial(self._documents, repository, workspace, versions)
+            if self._try_once(
+                f"documents {workspace} {versions}", partial(self._rewrite_documents, repository, workspace, versions)
             ):
                 return True
         packs = report.damaged_packs() | report.missing
-        if packs or report.gone:
-            what = f"packs {sorted(packs)} {sorted(report.gone)}"
-            if self._once(what, partial(self._packs, repository, report, packs)):
+        if packs or report.lost_contents:
+            what = f"packs {sorted(packs)} {sorted(report.lost_contents)}"
+            if self._try_once(what, partial(self._replace_packs, repository, report, packs)):
                 return True
-        if report.seal_wrong and self._once("the sealed keys", partial(self._keys, repository)):
+        if report.seal_wrong and self._try_once("the sealed keys", partial(self._restore_seal_file, repository)):
             return True
         if report.search_wrong:
-            return self._once("the index for searching", self._search)
-        return report.ledger_wrong and self._once("the ledger that is wrong", rebuild)
+            return self._try_once("the index for searching", self._remove_search_index)
+        return report.ledger_wrong and self._try_once("the ledger that is wrong", rebuild)
 
-    def _once(self, what: str, heal: Callable[[], bool]) -> bool:
+    def _try_once(self, what: str, heal: Callable[[], bool]) -> bool:
         """Do it unless it was done before: what did not help then does not help now."""
         if what in self.tried:
             return False
@@ -136,20 +142,22 @@ class _Healing:
             link(self.place.path + "/ledger.db", f"{aside}/ledger-{urandom(4).hex()}.db")
         except OSError:
             pass  # there is none, or the file system has no links: the packs and logs hold everything
-        result = replace_ledger(self.place, frozenset(report.bad), self.progress, by_documents=report.ledger_unreadable)
+        result = replace_ledger(
+            self.place, frozenset(report.bad_copies), self.progress, by_documents=report.ledger_unreadable
+        )
         step("repair:rebuilt")
         self.result.healed += result.notices
         return self._healed(
             f"The ledger was rebuilt: {result.checkpoints} checkpoints of {result.workspaces} workspaces."
         )
 
-    def _search(self) -> bool:
+    def _remove_search_index(self) -> bool:
         remove_search(self.place.path)
         return self._healed("Removed the search index; the next search recreates it.")
 
     # Logs, from the ledger
 
-    def _last_words(self, repository: Repository, report: Report) -> None:
+    def _rescue_from_ledger(self, repository: Repository, report: Report) -> None:
         """Take from a ledger that will be made anew what nothing else has: log lines, and states without a document."""
         for log in sorted(report.damaged_logs - {STORE_LOG}):
             try:
@@ -160,7 +168,7 @@ class _Healing:
                 continue  # it is too damaged to tell
         for workspace, versions in report.lost.items():
             try:
-                self._documents(repository, workspace, versions)
+                self._rewrite_documents(repository, workspace, versions)
             except KeepfastError:
                 continue  # or to be written
 
@@ -187,7 +195,7 @@ class _Healing:
 
     # Documents, from the ledger
 
-    def _documents(self, repository: Repository, workspace: str, versions: list[int]) -> bool:
+    def _rewrite_documents(self, repository: Repository, workspace: str, versions: list[int]) -> bool:
         """The ledger still knows the state of a version whose document is lost: write it as a keyframe."""
         before, healed = -1, False
         for version in sorted(versions):
@@ -205,43 +213,49 @@ class _Healing:
             healed = self._healed(f"Rewrote the document of v{version} from the ledger.")
         return healed
 
-    def _keys(self, repository: Repository) -> bool:
-        return repository.contents.sealer().keys.heal() and self._healed("Restored the sealed keys from their copy.")
+    def _restore_seal_file(self, repository: Repository) -> bool:
+        return repository.contents.sealer().keys.restore_seal_file() and self._healed(
+            "Restored the sealed keys from their copy."
+        )
 
     # Packs, from other copies and from the disk
 
-    def _packs(self, repository: Repository, report: Report, packs: set[str]) -> bool:
+    def _replace_packs(self, repository: Repository, report: Report, packs: set[str]) -> bool:
         """Write what is good or can be found again into a new pack, and put the damaged ones aside."""
         places = {key: place for key, place in repository.ledger.locations() if place.pack in packs}
         writer = PackWriter(repository.blobs, level=3)
-        kept = Kept(repository, writer)
+        recovered = RecoveredBlobs(repository, writer)
         try:
             for key, place in places.items():
-                if (place.pack, key) not in report.bad:
-                    kept.copy(key, place)
-            missing = (places.keys() | report.gone) - kept.keys
+                if (place.pack, key) not in report.bad_copies:
+                    recovered.copy(key, place)
+            missing = (places.keys() | report.lost_contents) - recovered.keys
             for name in repository.blobs.names() if missing else ():
                 for key, place in index_of(repository, name):
-                    if key in missing and (name, key) not in report.bad and kept.copy(key, place, doubtful=True):
+                    if (
+                        key in missing
+                        and (name, key) not in report.bad_copies
+                        and recovered.copy(key, place, doubtful=True)
+                    ):
                         missing.discard(key)
-            copied = len(kept.keys)
-            for key, data, kind in on_disk(repository, missing):
-                kept.add(key, data, kind)
-            if not packs and not kept.keys:
+            copied = len(recovered.keys)
+            for key, data, kind in find_on_disk(repository, missing):
+                recovered.add(key, data, kind)
+            if not packs and not recovered.keys:
                 return False
             writer.sync()
             self._keep_twin(writer.name)
             self._swap(repository, sorted(packs - {writer.name}), writer)
         finally:
             writer.abort()  # nothing, once it has its name
-        if len(kept.keys) > copied:
-            self._healed(f"{len(kept.keys) - copied} contents were recovered from files on disk.")
+        if len(recovered.keys) > copied:
+            self._healed(f"{len(recovered.keys) - copied} contents were recovered from files on disk.")
         if packs:
             what = "1 damaged pack was" if len(packs) == 1 else f"{len(packs)} damaged packs were"
             self._healed(f"{what} replaced and moved to {self.place.path}/damaged.")
         return True
 
-    def _salvage(self, repository: Repository, packs: set[str]) -> bool:
+    def _salvage_packs(self, repository: Repository, packs: set[str]) -> bool:
         """Write what can still be read of packs without a usable index into a new one, with the old ledger's help."""
         places = [entry for name in sorted(packs) for entry in index_of(repository, name, strict=False)]
         try:
@@ -249,18 +263,18 @@ class _Healing:
         except KeepfastError:
             pass  # it cannot be read that far
         writer = PackWriter(repository.blobs, level=3)
-        kept = Kept(repository, writer)
+        recovered = RecoveredBlobs(repository, writer)
         try:
             for key, place in places:
-                kept.copy(key, place)
-            if kept.keys:
+                recovered.copy(key, place)
+            if recovered.keys:
                 writer.sync()
                 self._keep_twin(writer.name)
                 writer.finish()
         finally:
             writer.abort()
         self._put_aside([name for name in packs if name != writer.name])
-        return self._healed(f"{len(kept.keys)} contents were recovered from {len(packs)} packs without an index.")
+        return self._healed(f"{len(recovered.keys)} contents were recovered from {len(packs)} packs without an index.")
 
     def _keep_twin(self, name: str) -> None:
         """Keep a damaged pack whose very name the new one will get: names say what should be inside."""
@@ -278,13 +292,13 @@ class _Healing:
     def _swap(self, repository: Repository, packs: list[str], writer: PackWriter) -> None:
         before: int | None = None
         # Should this transaction not come to its end, its record is cut off again: if all that it names is still there.
-        gone = [name for name in packs if name in repository.blobs.names()]
+        removed_packs = [name for name in packs if name in repository.blobs.names()]
         try:
             with repository.ledger.transaction() as tx:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()
                 tx.drop_packs(packs, writer.entries())
-                record = {"r": "compact", "new": [writer.name], "gone": gone}
+                record = {"r": "compact", "new": [writer.name], "gone": removed_packs}
                 before = append_store_record(repository, tx, record)
         except BaseException:
             if before is not None:
@@ -292,7 +306,7 @@ class _Healing:
             raise
         step("repair:swapped")
         repository.contents.forget_frames()
-        self._put_aside(gone)
+        self._put_aside(removed_packs)
 
 
 def _is_readable(repository: Repository, row: CheckpointRow) -> bool:

@@ -69,13 +69,13 @@ def _records(repository: Repository, row: WorkspaceRow) -> list[Record]:
     }  # fmt: skip
     if row.parent:
         first["parent"] = row.parent
-    found = repository.ledger.find(Query(workspace=row.id, forgotten=True))[::-1]
-    places = repository.ledger.locate([checkpoint.document for checkpoint in found])
-    made: list[Record] = []
+    checkpoints = repository.ledger.find(Query(workspace=row.id, forgotten=True))[::-1]
+    places = repository.ledger.locate([checkpoint.document for checkpoint in checkpoints])
+    checkpoint_records: list[Record] = []
     named: list[Record] = []
-    for checkpoint in found:
+    for checkpoint in checkpoints:
         place = places.get(checkpoint.document)
-        made.append(
+        checkpoint_records.append(
             {
                 "r": "checkpoint", "v": checkpoint.version, "id": checkpoint.id, "doc": checkpoint.document.hex(),
                 "packs": [place.pack] if place else [], "at": checkpoint.created_at, "seq": checkpoint.seq,
@@ -84,16 +84,16 @@ def _records(repository: Repository, row: WorkspaceRow) -> list[Record]:
         )  # fmt: skip
         named.append({"r": "pin" if checkpoint.pinned else "unpin", "v": checkpoint.version})
         named.append({"r": "name", "v": checkpoint.version, "name": checkpoint.name or None})
-    forgotten = [checkpoint.version for checkpoint in found if checkpoint.forgotten]
+    forgotten = [checkpoint.version for checkpoint in checkpoints if checkpoint.forgotten]
     hidden = [{"r": "forget", "v": forgotten, "why": "repair"}] if forgotten else []
     # Keyframes follow the forgetting: only then do they set older documents free.
-    return [first, *made, *hidden, *_keyframes(repository, found), *named]
+    return [first, *checkpoint_records, *hidden, *_keyframes(repository, checkpoints), *named]
 
 
-def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[Record]:
+def _keyframes(repository: Repository, checkpoints: list[CheckpointRow]) -> list[Record]:
     """Keyframes are found again by what their own headers say."""
-    versions = {checkpoint.id: checkpoint.version for checkpoint in found}
-    own = {checkpoint.document for checkpoint in found}
+    versions = {checkpoint.id: checkpoint.version for checkpoint in checkpoints}
+    own = {checkpoint.document for checkpoint in checkpoints}
     result = []
     for key, place in repository.ledger.locations():
         if place.kind != DOCUMENT or key in own:
@@ -108,7 +108,7 @@ def _keyframes(repository: Repository, found: list[CheckpointRow]) -> list[Recor
     return sorted(result, key=lambda record: (record["v"], record["doc"]))
 
 
-def on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+def find_on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
     """Yield (digest, bytes, kind) of those that files of the workspaces still hold, whole or as chunks."""
     missing = set(keys)
     for workspace in repository.ledger.workspaces() if missing else ():
@@ -165,17 +165,17 @@ def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, byt
     """The same for a content that is sealed, under every key that is at hand."""
     from io import BytesIO
 
-    found: list[tuple[bytes, bytes, int]] = []
+    pieces: list[tuple[bytes, bytes, int]] = []
     if repository.contents.key_place is not None:
         repository.contents.sealer().forms_of(
             BytesIO(data).read,
-            lambda key, part, is_list: found.append((key, part, LIST if is_list else SEALED)),
+            lambda key, part, is_list: pieces.append((key, part, LIST if is_list else SEALED)),
             repository.contents.has,
         )
-    return found
+    return pieces
 
 
-class Kept:
+class RecoveredBlobs:
     """What goes into the new pack: each digest once, and only what is proven."""
 
     def __init__(self, repository: Repository, writer: PackWriter) -> None:

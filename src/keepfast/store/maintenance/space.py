@@ -9,10 +9,10 @@ from keepfast.model.entry import FILE
 from keepfast.model.errors import Busy, Conflict, Damaged, DiskFull, Failed, KeepfastError, NotCompacted, NotFound
 from keepfast.model.steps import step
 from keepfast.state.mounts import Unmounted
-from keepfast.store.keyframes import keyframe_if_worth_it
-from keepfast.store.maintenance.compaction import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compacting, NoRoom
+from keepfast.store.keyframes import write_keyframe_if_due
+from keepfast.store.maintenance.compaction import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compactor, NoRoom
 from keepfast.store.records import STORE_LOG, Chain
-from keepfast.store.reserve import free_room, make_reserve, needed, way_out, with_reserve
+from keepfast.store.reserve import disk_full_hint, free_space, reserve_size, try_ensure_reserve, with_reserve
 from keepfast.store.restore_journal import Journal
 from keepfast.store.rows import Query
 from keepfast.store.store_log import check_store_log, settle_store_log
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from keepfast.store.rows import WorkspaceRow
 
 ATTEMPTS = 3
-OVER = "/over"
-"""A file in the store; see `note_over`."""
+OVER_CAP_FILE = "/over"
+"""A file in the store; see `record_over_cap`."""
 
 
 class Compaction:
@@ -51,27 +51,27 @@ def store_size(repository: Repository) -> int:
     return sum(pack.size for pack in repository.ledger.packs())
 
 
-def note_over(folder: str, size: int) -> None:
+def record_over_cap(folder: str, size: int) -> None:
     """Write down the size that a store over its cap could not be brought below, so that not every save tries again."""
     try:
-        replace(folder + OVER, str(size).encode("ascii"), durable=False, growing=folder + "/tmp")
+        replace(folder + OVER_CAP_FILE, str(size).encode("ascii"), durable=False, growing=folder + "/tmp")
     except OSError:
         pass  # then the next save tries again
 
 
-def is_over(folder: str, size: int, most: int) -> bool:
+def is_over_cap(folder: str, size: int, most: int) -> bool:
     """Is the store over its cap, and did it grow by a tenth since that could not be helped?"""
     if size <= most:
         return False
     try:
-        with open(folder + OVER, encoding="ascii") as file:
+        with open(folder + OVER_CAP_FILE, encoding="ascii") as file:
             tried = int(file.read(32) or 0)
     except (OSError, ValueError):
         tried = 0
     return size > tried + tried // 10
 
 
-def unneeded(repository: Repository, workspace: str, versions: Sequence[int], with_newest: bool = False) -> int:
+def bytes_freed_by(repository: Repository, workspace: str, versions: Sequence[int], with_newest: bool = False) -> int:
     """Return the bytes of contents that nothing would need any more if these versions were forgotten.
 
     Each content counts once, and not at all where another version, path or workspace has it too. The newest version's
@@ -80,9 +80,9 @@ def unneeded(repository: Repository, workspace: str, versions: Sequence[int], wi
     row = repository.workspace(workspace)
     if row is None or not versions:
         return 0
-    gone = set(versions)
-    left = {one.version for one in repository.ledger.find(Query(workspace=workspace))} - gone
-    living = sorted(left if with_newest and row.version in gone else left | {row.version})
+    forgotten = set(versions)
+    left = {one.version for one in repository.ledger.find(Query(workspace=workspace))} - forgotten
+    living = sorted(left if with_newest and row.version in forgotten else left | {row.version})
     freed: dict[bytes, int] = {}
     needed: set[bytes] = set()
     for since, until, entry in repository.ledger.intervals(workspace):
@@ -104,24 +104,24 @@ def unneeded(repository: Repository, workspace: str, versions: Sequence[int], wi
 def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str, folder: str = "") -> int:
     """Hide these versions; return at most how many bytes of contents that lets go. Compaction gives them back.
 
-    The bound is cheap: `unneeded` counts exactly.
+    The bound is cheap: `bytes_freed_by` counts exactly.
 
     All of them, or none. On a full disk the reserve in the store's `folder` is used. Raises `NotFound` for a version that
     is not there.
     """
-    wanted = sorted(set(versions))
+    sorted_versions = sorted(set(versions))
 
     def work(tx: Transaction, row: WorkspaceRow | None) -> list[Record]:
-        for version in wanted:
-            found = repository.ledger.checkpoint(workspace, version)
-            if found is None or found.forgotten:
+        for version in sorted_versions:
+            checkpoint = repository.ledger.checkpoint(workspace, version)
+            if checkpoint is None or checkpoint.forgotten:
                 raise NotFound(f"v{version} does not exist.")
-        return [{"r": "forget", "v": wanted, "why": why}] if wanted else []
+        return [{"r": "forget", "v": sorted_versions, "why": why}] if sorted_versions else []
 
     step("forget:begun")
-    if not wanted:
+    if not sorted_versions:
         return 0
-    busy = needed_by_restore(folder, workspace).intersection(wanted)
+    busy = needed_by_restore(folder, workspace).intersection(sorted_versions)
     if busy:
         raise Conflict(
             f"v{min(busy)} is needed by an interrupted restore.",
@@ -129,18 +129,18 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
         )
 
     def commit() -> None:
-        repository.dropped = 0
+        repository.dropped_bytes = 0
         try:
             repository.commit(workspace, work)
         except (DiskFull, Failed, OSError):
-            if not _are_forgotten(repository, workspace, wanted):
+            if not _are_forgotten(repository, workspace, sorted_versions):
                 raise
 
     with_reserve(folder, "Forgetting", commit)
     if folder:
-        make_reserve(folder)
+        try_ensure_reserve(folder)
     step("forget:committed")
-    return repository.dropped
+    return repository.dropped_bytes
 
 
 def _are_forgotten(repository: Repository, workspace: str, versions: Sequence[int]) -> bool:
@@ -180,14 +180,14 @@ def compact(
             try:
                 return _compact(repository, folder, everything, progress)
             except (DiskFull, Failed) as error:
-                raise _cut_short(repository, folder, before, error) from None
+                raise _compaction_error(repository, folder, before, error) from None
     finally:
         guard.__exit__(None, None, None)
 
 
 def _compact(repository: Repository, folder: str, everything: bool, progress: Progress | None) -> Compaction:
     """First what gives space back and takes next to none; only then, with the reserve whole again, what is written anew."""
-    result = with_reserve(folder, "Compaction", lambda: _clear(repository))
+    result = with_reserve(folder, "Compaction", lambda: _remove_leftovers(repository))
     # Where only the reserve was left, one keyframe more is worth it: packs whose documents it replaces can go as they are.
     is_tight = bool(folder) and not _has_room(folder)
     with_reserve(folder, "Compaction", lambda: _drop_dead(repository, everything or is_tight))
@@ -200,11 +200,11 @@ def _compact(repository: Repository, folder: str, everything: bool, progress: Pr
     except (DiskFull, Failed):
         pass  # free pages stay in the ledger and are used again
     if folder:
-        make_reserve(folder)
+        try_ensure_reserve(folder)
     return result
 
 
-def _clear(repository: Repository) -> Compaction:
+def _remove_leftovers(repository: Repository) -> Compaction:
     """Remove what dead writers left."""
     for log in repository.records.logs():
         if log != STORE_LOG:
@@ -216,47 +216,47 @@ def _clear(repository: Repository) -> Compaction:
 
 def _has_room(folder: str) -> bool:
     """Is there more room on the disk than a compaction is likely to need beside the reserve?"""
-    return free_room(folder) >= 2 * needed(folder)
+    return free_space(folder) >= 2 * reserve_size(folder)
 
 
 def _drop_dead(repository: Repository, every_keyframe: bool) -> None:
     for workspace in repository.ledger.workspaces():
         try:
-            keyframe_if_worth_it(repository, workspace.id, every_keyframe)
+            write_keyframe_if_due(repository, workspace.id, every_keyframe)
         except DiskFull:
             pass  # then more documents stay, and the packs that they are in
     for _ in range(ATTEMPTS):
-        if Compacting(repository, False, None).drop_dead():
+        if Compactor(repository, False, None).drop_unneeded_packs():
             return
 
 
 def _rewrite(repository: Repository, everything: bool, progress: Progress | None, least: float) -> int:
     """Write packs anew, and return how many bytes of what nothing needs stay where that is not worth it. Raises `NoRoom`."""
-    compacting = Compacting(repository, everything, progress, least)
+    compacting = Compactor(repository, everything, progress, least)
     for _ in range(ATTEMPTS):
         if compacting.run():
             break
-    return compacting.left
+    return compacting.bytes_left
 
 
-def _cut_short(repository: Repository, folder: str, before: int, error: KeepfastError) -> KeepfastError:
+def _compaction_error(repository: Repository, folder: str, before: int, error: KeepfastError) -> KeepfastError:
     """What came of it, and how far compaction came: nothing is lost by it, but nobody may be told that nothing was done."""
     try:
         given_back = max(0, before - store_size(repository))
     except KeepfastError:
         given_back = 0
-    told = f"{given_back:,} bytes were freed before" if given_back else "no space was freed"
+    freed_text = f"{given_back:,} bytes were freed before" if given_back else "no space was freed"
     if isinstance(error, NoRoom):
         return NotCompacted(
-            f"The disk is full: {error.left:,} bytes of unneeded data remain in packs that cannot be "
-            f"rewritten; {told}.",
+            f"The disk is full: {error.bytes_left:,} bytes of unneeded data remain in packs that cannot be "
+            f"rewritten; {freed_text}.",
             f"Free {error.missing:,} bytes more on the disk of {folder}, and run `keepfast compact`, or "
             "forget more checkpoints.",
         )
     if isinstance(error, DiskFull):
-        hint = way_out(folder) if folder and error.hint == DiskFull.hint else error.hint
-        return NotCompacted(f"The disk is full: compaction stopped, {told}.", hint)
-    return Failed(f"{str(error).rstrip('.')}; {told}.", error.hint)
+        hint = disk_full_hint(folder) if folder and error.hint == DiskFull.hint else error.hint
+        return NotCompacted(f"The disk is full: compaction stopped, {freed_text}.", hint)
+    return Failed(f"{str(error).rstrip('.')}; {freed_text}.", error.hint)
 
 
 def _remove_orphans(repository: Repository) -> None:
@@ -269,11 +269,11 @@ def _remove_orphans(repository: Repository) -> None:
                 repository.reconcile(tx, log)
         settle_store_log(repository)
         check_store_log(repository)
-        known = {pack.name for pack in repository.ledger.packs()}
+        pack_names = {pack.name for pack in repository.ledger.packs()}
         present = set(repository.blobs.names())
-        missing = known - present
+        missing = pack_names - present
         if missing:
             raise Damaged(f"Pack {min(missing)} is missing; nothing was removed.", "Run `keepfast verify`.")
-        for name in present - known:
+        for name in present - pack_names:
             repository.blobs.delete(name)
     step("compact:orphans")

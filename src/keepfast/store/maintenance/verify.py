@@ -15,7 +15,7 @@ from keepfast.store.digest import digest
 from keepfast.store.ledger.sqlite import SqliteLedger
 from keepfast.store.maintenance.comparison import compare
 from keepfast.store.maintenance.findings import Problem, Report, label
-from keepfast.store.maintenance.rebuild import fill, rebuild, remove_ledger
+from keepfast.store.maintenance.rebuild import fill_ledger, rebuild, remove_ledger
 from keepfast.store.packs import decompress, read_index
 from keepfast.store.records import STORE_LOG
 from keepfast.store.repository import Repository
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]
 
-__all__ = ["Problem", "Report", "adds_up", "examine", "label", "rebuild", "verify"]
+__all__ = ["Problem", "Report", "adds_up", "label", "rebuild", "verify", "verify_locked"]
 
 
 def verify(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
@@ -40,30 +40,32 @@ def verify(repository: Repository, folder: str, *, quick: bool = False, progress
     try:
         # Nothing may be compacted while packs are read one by one, nor our scratch files be swept; saves go on.
         with Lock(folder + "/compact.lock"):
-            return examine(repository, folder, quick=quick, progress=progress)
+            return verify_locked(repository, folder, quick=quick, progress=progress)
     except OSError as error:
         if error.errno != EROFS:
             raise explain(error, "Verifying", folder) from None
     # Nobody writes there, so that nobody is kept out; what is to be written down meanwhile lies elsewhere.
     with TemporaryDirectory(prefix="keepfast-") as elsewhere:
-        report = _examine(repository, folder, elsewhere + "/verify", quick, progress, is_read_only=True)
+        report = _verify(repository, folder, elsewhere + "/verify", quick, progress, is_read_only=True)
     report.is_read_only = True
     return report
 
 
-def examine(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
+def verify_locked(
+    repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None
+) -> Report:
     """The same for a caller who holds `compact.lock`."""
     try:
-        return _examine(repository, folder, f"{folder}/tmp/verify-{urandom(6).hex()}", quick, progress)
+        return _verify(repository, folder, f"{folder}/tmp/verify-{urandom(6).hex()}", quick, progress)
     except (DiskFull, OSError) as error:
         if not isinstance(error, DiskFull) and error.errno not in FULL:
             raise
     # No room for scratch files beside a store that fills its disk: they need not be there.
     with TemporaryDirectory(prefix="keepfast-") as elsewhere:
-        return _examine(repository, folder, elsewhere + "/verify", quick, progress)
+        return _verify(repository, folder, elsewhere + "/verify", quick, progress)
 
 
-def _examine(
+def _verify(
     repository: Repository,
     folder: str,
     scratch: str,
@@ -72,13 +74,13 @@ def _examine(
     is_read_only: bool = False,
 ) -> Report:
     try:
-        return _Examining(repository, folder, scratch, quick, progress, is_read_only).run()
+        return _Verifier(repository, folder, scratch, quick, progress, is_read_only).run()
     finally:
         for ledger in (scratch, scratch + "-copy"):
             remove_ledger(ledger)
 
 
-class _Examining:
+class _Verifier:
     def __init__(
         self,
         repository: Repository,
@@ -98,23 +100,23 @@ class _Examining:
 
     def run(self) -> Report:
         try:
-            self._adopt()
-            packs, records = self._moment()
+            self._replay_logs()
+            packs, records = self._snapshot()
             scratch = Repository(self.repository.id, self.repository.blobs, records, self.expected)
-            self._packs(packs)
-            built = fill(scratch, frozenset(self.report.bad))
+            self._check_packs(packs)
+            built = fill_ledger(scratch, frozenset(self.report.bad_copies))
             if not self.quick:
-                self._chunk_lists(scratch)
+                self._check_chunk_lists(scratch)
             compare(self.actual, self.unreadable, self.expected, scratch, built, set(packs), self.report)
-            self._keys()
+            self._check_keys()
             if not self.quick and not self.report.problems:
-                self._search()
+                self._check_search_index()
             return self.report
         finally:
             self.actual.close()
             self.expected.close()
 
-    def _adopt(self) -> None:
+    def _replay_logs(self) -> None:
         """Let the ledger catch up with what a killed process had already made durable, as any command would."""
         for log in self.repository.records.logs():
             if log != STORE_LOG:
@@ -125,7 +127,7 @@ class _Examining:
         if not self.is_read_only:
             settle_after_failure(self.repository)
 
-    def _moment(self) -> tuple[list[str], Records]:
+    def _snapshot(self) -> tuple[list[str], Records]:
         """Copy the ledger between two transactions, and note which logs and packs belong to it: saves go on."""
         repository = self.repository
         ledger = SqliteLedger(self.folder + "/ledger.db", self.folder + "/lock")
@@ -139,9 +141,9 @@ class _Examining:
             finally:
                 ledger.close()
             logs = {log: repository.records.size(log) for log in repository.records.logs()}
-            return repository.blobs.names(), _Then(repository.records, logs)
+            return repository.blobs.names(), _LogsAtMoment(repository.records, logs)
 
-    def _packs(self, names: list[str]) -> None:
+    def _check_packs(self, names: list[str]) -> None:
         """Check every index and, unless quick, every blob."""
         blobs, sizes = self.repository.blobs, {}
         for name in names:
@@ -152,13 +154,13 @@ class _Examining:
         total, done = sum(sizes.values()), 0
         for name, size in sizes.items():
             try:
-                self._pack(name, done, total)
+                self._check_pack(name, done, total)
             except Damaged as error:
                 self.report.unreadable[name] = str(error)
             done += size
         self.report.bytes = total
 
-    def _pack(self, name: str, done: int, total: int) -> None:
+    def _check_pack(self, name: str, done: int, total: int) -> None:
         _, entries, frames = read_index(self.repository.blobs, name)
         self.report.blobs += len(entries)
         at = 0
@@ -174,11 +176,11 @@ class _Examining:
             for key, place in part:
                 content = data[place.offset : place.offset + place.length]
                 if len(content) != place.length or (place.kind != CHUNKS and digest(content) != key):
-                    self.report.bad.add((name, key))
+                    self.report.bad_copies.add((name, key))
                 elif place.kind == CHUNKS:
                     self.lists.append((key, place))
 
-    def _chunk_lists(self, scratch: Repository) -> None:
+    def _check_chunk_lists(self, scratch: Repository) -> None:
         """A chunk list stands under the digest of the whole: put each together once."""
         good: set[bytes] = set()
         doubtful = []
@@ -187,26 +189,26 @@ class _Examining:
                 if adds_up(scratch, key, scratch.contents.fetch(place)):
                     good.add(key)
                 else:
-                    self.report.bad.add((place.pack, key))
+                    self.report.bad_copies.add((place.pack, key))
             except KeepfastError:
                 doubtful.append((place.pack, key))  # a chunk is missing, or the list names one that never was
-        self.report.bad.update([copy for copy in doubtful if copy[1] in good])
-        self.report.gone.update([key for _, key in doubtful if key not in good])
+        self.report.bad_copies.update([copy for copy in doubtful if copy[1] in good])
+        self.report.lost_contents.update([key for _, key in doubtful if key not in good])
 
-    def _keys(self) -> None:
+    def _check_keys(self) -> None:
         """The keys of sealed contents, as far as the store has them: without these, the key in the key file opens nothing."""
         problem = (
             self.repository.contents.sealer().keys.problem() if self.repository.contents.key_place is not None else ""
         )
         if problem:
             self.report.seal_wrong = True
-            self.report.say(problem)
+            self.report.add_problem(problem)
 
-    def _search(self) -> None:
+    def _check_search_index(self) -> None:
         """The index for searching is disposable, but what it does not find is not missed by anybody."""
         if is_damaged(self.repository, self.folder):
             self.report.search_wrong = True
-            self.report.say("The search index is damaged")
+            self.report.add_problem("The search index is damaged")
 
 
 def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
@@ -217,7 +219,7 @@ def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
     return total.digest() == key
 
 
-class _Then:
+class _LogsAtMoment:
     """Logs as they were at one moment; whatever was appended since is not seen."""
 
     def __init__(self, records: Records, sizes: dict[str, int]) -> None:
