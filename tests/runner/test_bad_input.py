@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
-from keepfast.runner.actions import recovery as recover
-from keepfast.runner.actions import taskfile
+from keepfast.runner.actions import recovery, taskfile
 from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.lock import Lock, trouble_of
@@ -288,7 +287,7 @@ def test_a_database_that_is_gone_ends_the_supervisor_and_is_made_again(place: Pl
     assert "keepfast rebuild" in running.error.hint
     place.close()
     place.__init__(place.base)  # type: ignore[misc]
-    recover.rebuild(place.runtime, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
     place.supervise()
     assert place.state(task) == ("active", "user_pause")
     assert "rebuilt" in reason(place, task)

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import KeepfastError, Usage, WrongKey
-from keepfast.runner.actions import recovery as recover
-from keepfast.runner.actions import taskfile, vault
+from keepfast.runner.actions import recovery, taskfile, vault
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db.rows import MARKED
@@ -246,7 +245,7 @@ def test_the_agent_is_told_the_true_value_after_a_restart(place: Place, how: str
     place.tasks = Tasks(place.runtime)
     if how == "rebuild":
         place.lose_database()
-        recover.rebuild(place.runtime, [str(place.base)])
+        recovery.rebuild(place.runtime, [str(place.base)])
         place.tasks.resume(task.id)
 
     place.supervise()
@@ -352,7 +351,7 @@ def test_rows_of_an_older_version_are_sealed_when_the_supervisor_starts(place: P
     with place.runtime.tables.write() as tables:
         tables.do("UPDATE task SET brief = ?, agent = ? WHERE id = ?", f"Use {key}.", old, task.id)
 
-    recover.catch_up(place.runtime)
+    recovery.finish_interrupted(place.runtime)
 
     row = place.runtime.tables.task(task.id)
     assert key not in row.brief
@@ -360,7 +359,7 @@ def test_rows_of_an_older_version_are_sealed_when_the_supervisor_starts(place: P
     assert row.agent["set"]["CHOSEN"].startswith("encrypted:")
     assert vault.open_agent(place.runtime, row)["set"] == {"CHOSEN": chosen}
     again = place.runtime.tables.task(task.id)
-    recover.catch_up(place.runtime)
+    recovery.finish_interrupted(place.runtime)
     assert place.runtime.tables.task(task.id) == again
 
 

@@ -14,7 +14,7 @@ from keepfast.runner.db import queries
 from keepfast.web.task_timeline import Course, Mark, Span
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.checkpoints import Base
+    from keepfast.runner.actions.checkpoints import PhaseBase
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
@@ -173,7 +173,7 @@ class Work:
         found = self.desk.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
         return {**found, "is_exact": base.is_exact}
 
-    def _phase_base(self, task: str) -> Base | None:
+    def _phase_base(self, task: str) -> PhaseBase | None:
         return phase_base(self.ground, self.desk.repository, self._row(task))
 
     # Doing
@@ -274,5 +274,5 @@ class Work:
         return prompt
 
 
-def _reference(base: Base) -> str:
+def _reference(base: PhaseBase) -> str:
     return f"v{base.row.version}" if base.row is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import recovery
 from keepfast.runner.domain.records import Task
 
 from .endpoint import Reply, Rule, call, say, use
@@ -231,7 +231,7 @@ def test_a_rebuilt_task_whose_session_is_gone_goes_on_with_the_sealed_conversati
     for transcript in here.bench.transcripts():
         transcript.unlink()
 
-    recover.rebuild(here.runtime, [str(here.bench.project)])
+    recovery.rebuild(here.runtime, [str(here.bench.project)])
     here.tasks.resume(task.id)
     here.tasks.answers.answer(task.id, "yes")
     here.supervise()

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from keepfast.runner.domain.records import Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.store.rows import Query
 from tests.equipment.folders import marketplace
 from tests.equipment.postgres import dump
@@ -191,7 +191,7 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     here.supervise(until=lambda: here.requests() == 1 and _tool_runs(here, task))
     run = here.runtime.tables.last_run(task.id)
     assert run is not None
-    pid = process.agent(run.folder).pid
+    pid = shims.agent(run.folder).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
 
@@ -233,7 +233,7 @@ def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request
         assert sorted(here.reasons(task)) == ["final", "phase_complete", "phase_complete", "start"]
         assert here.requests() - before == 6
         assert {path.name for path in here.bench.project.glob("*.txt")} == {f"{number}.txt" for number in range(4)}
-        assert sum(process.end_strays(run.token) for run in here.runtime.tables.runs("task = ?", task.id)) == 0
+        assert sum(shims.end_strays(run.token) for run in here.runtime.tables.runs("task = ?", task.id)) == 0
         print(f"{kills} kills of the supervisor in {tasks} tasks", flush=True)
 
 
@@ -356,7 +356,7 @@ def _tool_runs(here: ClientPlace, task: Task) -> bool:
 def _alive(command: str, token: str) -> bool:
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
     pids = [int(line.split()[0]) for line in listed if line.endswith(command)]
-    return any(f"{process.TOKEN}={token}".encode() in process._environment(pid) for pid in pids)
+    return any(f"{shims.TOKEN}={token}".encode() in shims._environment(pid) for pid in pids)
 
 
 @pytest.mark.campaign

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Busy
-from keepfast.runner.actions import documents
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import documents, recovery
 from keepfast.runner.domain.records import Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.store.rows import Query
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
@@ -123,7 +122,7 @@ def claim_every_checkpoint_has_its_document(place: Place, task: Task) -> None:
 
 def claim_nothing_was_left_behind(place: Place, task: Task) -> None:
     tokens = [run.token for run in place.runtime.tables.runs("task = ?", task.id)]
-    assert sum(process.end_strays(token) for token in tokens) == 0, "a process was left behind"
+    assert sum(shims.end_strays(token) for token in tokens) == 0, "a process was left behind"
 
 
 @pytest.mark.parametrize(("step", "nth", "how"), SAMPLE)
@@ -339,18 +338,18 @@ class Tally:
 def kill_all(place: Place, task: Task) -> None:
     """End every shim and agent of a task as a power cut does."""
     for run in place.runtime.tables.runs("task = ?", task.id):
-        look = process.look(run.folder, run.id)
-        if look.kind == process.ALIVE and look.pid:
+        look = shims.status_of(run.folder, run.id)
+        if look.kind == shims.ALIVE and look.pid:
             os.kill(look.pid, signal.SIGKILL)
-        process.end_strays(run.token)
-        while process.look(run.folder, run.id).kind == process.ALIVE:
+        shims.end_strays(run.token)
+        while shims.status_of(run.folder, run.id).kind == shims.ALIVE:
             time.sleep(0.01)
 
 
 def forget_the_unreported(place: Place, task: Task) -> None:
     """A scripted agent goes by its journal. A turn whose end nobody reported is done again, as a model would do it."""
     runs = place.runtime.tables.runs("task = ?", task.id)
-    reported = sum(process.look(run.folder, run.id).kind == process.OVER for run in runs)
+    reported = sum(shims.status_of(run.folder, run.id).kind == shims.OVER for run in runs)
     (place.base / "work.journal").write_text("".join([f"begin {turn}\nend {turn}\n" for turn in range(reported)]))
 
 
@@ -400,12 +399,12 @@ def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Pla
     lost = last(place, task)
     place.lose_database()
 
-    [found] = recover.rebuild(place.runtime, [str(place.base)])
+    [found] = recovery.rebuild(place.runtime, [str(place.base)])
     assert (found.task, found.outcome) == (task.id, "rebuilt")
     assert place.state(task) == ("active", "user_pause")
     place.supervise()
     wait_for_end(lost)
-    assert process.end_strays(lost.token) == 0
+    assert shims.end_strays(lost.token) == 0
     (place.base / "work.journal").write_text("begin 0\nend 0\nbegin 1\nend 1\n")
     place.tasks.resume(task.id)
     place.supervise()
@@ -423,7 +422,7 @@ def last(place: Place, task: Task) -> Run:
 
 def wait_for_end(run: Run) -> None:
     end = time.monotonic() + 90
-    while process.look(run.folder, run.id).kind == process.ALIVE:
+    while shims.status_of(run.folder, run.id).kind == shims.ALIVE:
         assert time.monotonic() < end, "the agent was not ended"
         time.sleep(0.05)
 
@@ -448,13 +447,13 @@ def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
     task = place.task([{"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
     run = last(place, task)
-    os.kill(process.look(run.folder, run.id).pid, signal.SIGKILL)
+    os.kill(shims.status_of(run.folder, run.id).pid, signal.SIGKILL)
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
 
     place.supervise()
 
     assert place.outcomes(task) == ["crashed", "complete"]
-    assert process.end_strays(run.token) == 0
+    assert shims.end_strays(run.token) == 0
 
 
 @pytest.mark.databases
@@ -466,7 +465,7 @@ def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
     run = last(place, task)
     with place.runtime.tables.write() as tables:
         tables.change(task.id, place.now(), epoch=run.epoch + 1)
-    process.wish(run.folder, "kill")
+    shims.wish(run.folder, "kill")
     wait_for_end(run)
 
     settle(place.runtime, run.id)

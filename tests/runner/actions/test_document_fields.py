@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from keepfast.runner.actions import descriptions, documents, run_outputs
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import descriptions, documents, recovery, run_outputs
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.secrets.redaction import redact
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -246,7 +245,7 @@ def claim_created(story: Story, name: str, task: Task, document: dict[str, Any],
 
 
 def claim_pid(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
-    known = process.agent(story.runs_of(name)[-1].folder).pid
+    known = shims.agent(story.runs_of(name)[-1].folder).pid
     assert known is not None and known > 0
     assert document["agent"]["pid"] == (None if expected is None else known)
 
@@ -476,7 +475,7 @@ def test_progress_does_not_fall_back_when_a_run_says_nothing_of_it(place: Place)
 
 
 def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
-    from keepfast.runner.actions import recovery as recover
+    from keepfast.runner.actions import recovery
 
     task = place.task([KEY], [ASK], [DONE])
     place.supervise()
@@ -486,7 +485,7 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
     time.sleep(0.01)
     place.lose_database()
 
-    recover.rebuild(place.runtime, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
     assert descriptions.dependencies(place.runtime.tables, task.id) == before
     assert before[0]["type"] == "api_key"
@@ -532,5 +531,5 @@ def test_an_older_document_of_a_task_without_phases_is_read_without_them(place: 
     assert len(read["conversationHistory"]["messages"]) == len(document["conversationHistory"]["messages"])
     assert not any("phase" in one["metadata"] for one in read["conversationHistory"]["messages"])
     place.lose_database()
-    assert [one.outcome for one in recover.rebuild(place.runtime, [task.workspace])] == ["rebuilt"]
+    assert [one.outcome for one in recovery.rebuild(place.runtime, [task.workspace])] == ["rebuilt"]
     assert place.runtime.tables.task(task.id).phase == 1

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Damaged, NewerFormat
-from keepfast.runner.actions import documents, folders, metadata
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import documents, folders, metadata, recovery
 from tests.runner.place import DONE, PHASE, Place, say_phase
 from tests.runner.scheduler.test_observation import change
 
@@ -131,7 +130,7 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     place.supervise()
     place.lose_database()
 
-    found = recover.rebuild(place.runtime, [str(place.base)])
+    found = recovery.rebuild(place.runtime, [str(place.base)])
 
     assert {one.outcome for one in found} == {"rebuilt"}
     assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
@@ -139,7 +138,7 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     assert place.tasks.views.show(asked.id)["secrets"] == ["TOKEN"]
     waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.views.inbox()]
     assert sorted(waiting) == sorted([(task.id, "user_pause"), (asked.id, "user_pause"), (asked.id, "Which one?")])
-    assert recover.rebuild(place.runtime, [str(place.base)])[0].outcome == "there"
+    assert recovery.rebuild(place.runtime, [str(place.base)])[0].outcome == "there"
     place.tasks.answers.answer(asked.id, "a")
     place.tasks.resume(asked.id)
     place.supervise()
@@ -158,7 +157,7 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     assert len(before) == 7 and index > 10
     assert list(folder(place).glob("*.gz")), "compressed ones count as well"
     place.lose_database()
-    recover.rebuild(place.runtime, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
     assert place.tasks.views.show(task.id)["checkpoints"] == before
     place.tasks.answers.answer(task.id, "a")
@@ -177,7 +176,7 @@ def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: 
     place.supervise()
     shown = place.tasks.views.show(two.id)["checkpoints"]
     place.lose_database()
-    recover.rebuild(place.runtime, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
     assert place.tasks.views.show(two.id)["checkpoints"] == shown
     assert [task["id"] for task in place.tasks.views.listing()] == [two.id] != [one.id]
@@ -194,7 +193,7 @@ def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
         path.unlink()
     place.lose_database()
 
-    [found] = recover.rebuild(place.runtime, [str(place.base)])
+    [found] = recovery.rebuild(place.runtime, [str(place.base)])
 
     assert found.outcome == "cold start"
     assert place.tasks.views.show(task.id)["phase"] == 2
@@ -204,8 +203,8 @@ def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:
     (tmp_path / "docs/analysis").mkdir(parents=True)
     (tmp_path / "docs/analysis/a.md").write_text("x" * 600)
 
-    assert recover.infer_phase(str(tmp_path), "modify_app", 1, 1) == 1
-    assert recover.infer_phase(str(tmp_path), "modify_app", 1, 4) == 2
+    assert recovery.infer_phase(str(tmp_path), "modify_app", 1, 1) == 1
+    assert recovery.infer_phase(str(tmp_path), "modify_app", 1, 4) == 2
 
 
 def test_what_a_killed_supervisor_left_while_it_compressed_goes(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_long_output_is_followed_by_its_end(place: Place, monkeypatch: pytest.
     place.supervise()
     run = place.runtime.tables.last_run(task.id)
     assert run is not None
-    outputs = logs.Outputs(run, task.workspace)
+    outputs = logs.OutputCopies(run, task.workspace)
     copy = place.workspace() / ".logs/run-1.stdout.log"
     with open(f"{run.folder}/out.log", "w") as source:
         for number in range(300):

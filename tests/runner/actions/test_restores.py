@@ -16,7 +16,7 @@ from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import NotAllowed
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query
 from tests.runner.actions.test_finals import without_store
@@ -424,7 +424,7 @@ def crashed_after(place: Place, *turns: list[dict[str, Any]], lost: tuple[str, .
     place.supervise(until=lambda: "interval" in place.reasons(task))
     run = place.runtime.tables.last_run(task.id)
     assert run is not None
-    pid = process.agent(run.folder).pid
+    pid = shims.agent(run.folder).pid
     assert pid
     shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     for one in (shim, pid) if with_shim else (pid,):

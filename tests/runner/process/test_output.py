@@ -108,8 +108,8 @@ def test_a_warning_comes_before_the_limit() -> None:
     output = feed(claude(), {"type": "rate_limit_event", "rate_limit_info": info}, RESULT)
 
     assert output.limit is None
-    assert output.near is not None
-    assert output.near.used == 0.93
+    assert output.limit_near is not None
+    assert output.limit_near.used == 0.93
 
 
 def test_the_whole_length_of_a_message_is_counted_once_the_transcript_has_it() -> None:
@@ -241,7 +241,7 @@ def test_codex_lines() -> None:
     output.close(1)
     assert output.limit is not None
     assert output.limit.resets_at == NOW + 300
-    assert output.near is not None
+    assert output.limit_near is not None
 
 
 def measured(id: str, cached: int, written: int, **more: Any) -> dict[str, Any]:
@@ -268,8 +268,8 @@ def test_windows_of_the_account_are_known_before_they_are_used_up() -> None:
     feed(output, {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed", "unifiedWindows": windows}})
 
     assert output.windows == {"five_hour": Window(0.4, NOW + 60), "seven_day": Window(0.93, None)}
-    assert output.near is not None
-    assert (output.near.scope, output.near.used) == ("weekly", 0.93)
+    assert output.limit_near is not None
+    assert (output.limit_near.scope, output.limit_near.used) == ("weekly", 0.93)
 
 
 def test_figures_of_codex() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from keepfast.runner.domain.records import Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor
 from tests.equipment import programs
@@ -300,7 +300,7 @@ def test_an_agent_is_found_again_after_the_clock_was_set(place: Place, clock: Cl
     clock.wait(lambda: place.state(task) == ("done", ""), "it was not found")
 
     assert place.outcomes(task) == ["complete"]
-    assert sum(process.end_strays(run.token) for run in runs(place, task)) == 0
+    assert sum(shims.end_strays(run.token) for run in runs(place, task)) == 0
 
 
 def runs(place: Place, task: Task) -> list[Any]:

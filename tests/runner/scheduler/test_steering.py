@@ -19,7 +19,7 @@ from keepfast.runner.actions.restores import RESTARTING
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import NotAllowed
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.scheduler import service as serving
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.runner.scheduler.supervisor import Supervisor
@@ -48,12 +48,12 @@ def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
+    place.supervise(until=lambda: bool(shims.state(last(place, task).folder).frozen))
     go.touch()
 
     begin = time.monotonic()
     place.supervise(until=lambda: time.monotonic() - begin > 1)
-    assert process.state(last(place, task).folder).frozen
+    assert shims.state(last(place, task).folder).frozen
     assert place.journal() == ["begin 0"]
     assert place.tasks.views.show(task.id)["frozen"]
     place.tasks.resume(task.id)
@@ -72,12 +72,12 @@ def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
     for number in (1, 2):
         place.tasks.freeze(task.id)
         place.supervise(until=lambda number=number: place.reasons(task).count("user_pause") == number)  # type: ignore[misc]
-        assert process.state(last(place, task).folder).frozen
+        assert shims.state(last(place, task).folder).frozen
         begin = time.monotonic()
         place.supervise(until=lambda begin=begin: time.monotonic() - begin > 1)  # type: ignore[misc]
         assert place.reasons(task).count("user_pause") == number, "another supervisor finds it frozen, and kept"
         place.tasks.resume(task.id)
-        place.supervise(until=lambda: not process.state(last(place, task).folder).frozen)
+        place.supervise(until=lambda: not shims.state(last(place, task).folder).frozen)
     go.touch()
     place.supervise()
 
@@ -145,8 +145,8 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
-    pid = process.agent(last(place, task).folder).pid
+    place.supervise(until=lambda: bool(shims.state(last(place, task).folder).frozen))
+    pid = shims.agent(last(place, task).folder).pid
     assert pid is not None
     os.kill(pid, 9)
     go.touch()
@@ -531,7 +531,7 @@ def test_a_pause_that_is_taken_back_while_the_agent_ends_goes_on(place: Place) -
     task = place.task([{"write": ["a.txt", "1"]}, {"ignore": "TERM"}, {"wait_for": str(go)}], [DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.pause(task.id, now=True)
-    place.supervise(until=lambda: process.last_wish(last(place, task).folder) == "stop")
+    place.supervise(until=lambda: shims.last_wish(last(place, task).folder) == "stop")
 
     place.tasks.resume(task.id)
     go.touch()

@@ -33,12 +33,14 @@ def limits(runtime: Runtime, task: Task, account: str = "") -> list[Limit]:
         return []
     account = account or driver(vault.agent_of(runtime, task), runtime.options).account(runtime.variables)
     names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-    found = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
-    return [found[name] for name in names if name in found]
+    by_name = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
+    return [by_name[name] for name in names if name in by_name]
 
 
 def current_limit(runtime: Runtime, task: Task) -> Limit | None:
     """What a task that is free to run waits for all the same: the limit of its account that ends last."""
     # Whoever asks may have another environment than the supervisor: the account of the last run is the better guess.
-    found = [one for one in limits(runtime, task, task.account) if one.needs_human or one.due_at > runtime.now()]
-    return max(found, key=lambda one: (one.needs_human, one.due_at), default=None)
+    candidates = [
+        limit for limit in limits(runtime, task, task.account) if limit.needs_human or limit.due_at > runtime.now()
+    ]
+    return max(candidates, key=lambda limit: (limit.needs_human, limit.due_at), default=None)

@@ -40,14 +40,14 @@ class Answers:
         last = task.phase >= len(task.phases)
         text = "" if last else self.steps.marked(task.id, prompts.next_phase(task, task.phase + 1))
         more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
-        final = finals.keep(self.runtime, task, epoch=task.epoch + 1) if last else None
+        final = finals.save(self.runtime, task, epoch=task.epoch + 1) if last else None
         with self.tables.write():
             self._answer(prompt, "approved", by)
             self.steps.check_epoch(task)
             if not last:
                 return self.steps.move(task, "approve", "approve", epoch=task.epoch + 1, **more)
             finals.finish(self.runtime, task, final, "approve", epoch=task.epoch + 1)
-            noted = checkpoints.note(self.runtime, final) if final is not None else None
+            noted = checkpoints.record(self.runtime, final) if final is not None else None
         if noted is not None:
             checkpoints.publish(self.runtime, noted)
         return self.steps.told(task.id)
@@ -93,22 +93,24 @@ class Answers:
         return self.steps.told(prompt.task)
 
     def _marked_all(self, task: str, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
-        said = [
-            one._replace(path=self.steps.marked(task, one.path), text=self.steps.marked(task, one.text))
-            for one in remarks
+        marked_remarks = [
+            remark._replace(path=self.steps.marked(task, remark.path), text=self.steps.marked(task, remark.text))
+            for remark in remarks
         ]
-        return self.steps.marked(task, comments), said
+        return self.steps.marked(task, comments), marked_remarks
 
     def _with_kept(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
         """These comments and remarks behind those that were kept of the review."""
-        kept = self.views.comments(prompt)
-        said = [*[one["comments"] for one in kept], comments.strip()]
-        marked = [reviews.Remark(one["path"], one["line"], one["text"]) for each in kept for one in each["remarks"]]
-        return "\n\n".join(filter(None, said)), [*marked, *remarks]
+        earlier = self.views.comments(prompt)
+        parts = [*[note["comments"] for note in earlier], comments.strip()]
+        earlier_remarks = [
+            reviews.Remark(note["path"], note["line"], note["text"]) for each in earlier for note in each["remarks"]
+        ]
+        return "\n\n".join(filter(None, parts)), [*earlier_remarks, *remarks]
 
     def _note(self, type: str, prompt: Prompt, comments: str, remarks: Sequence[Remark], by: str) -> None:
-        said = [{"path": one.path, "line": one.line, "text": one.text} for one in remarks]
-        facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": said}
+        remark_rows = [{"path": remark.path, "line": remark.line, "text": remark.text} for remark in remarks]
+        facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": remark_rows}
         self.tables.log(prompt.task, self.runtime.now(), type, facts)
 
     def answer(self, id: str, text: str, *, by: str = "user", exactly: bool = False) -> tuple[Task, str]:
@@ -126,8 +128,8 @@ class Answers:
         if checked.value is None:
             with self.tables.write():
                 changes.count_try(self.tables, prompt.id)
-            near = f"Answer {checked.suggestion!r}, or use --exactly to send your answer as it is."
-            raise Usage(checked.why, near if checked.suggestion else None)
+            hint = f"Answer {checked.suggestion!r}, or use --exactly to send your answer as it is."
+            raise Usage(checked.why, hint if checked.suggestion else None)
         with self.tables.write():
             self._answer(prompt, self._marked_answer(prompt, checked.value), by)
             return self.steps.go_on(prompt.task, "answer"), checked.warning
@@ -166,11 +168,11 @@ class Answers:
         sealed = self.runtime.seals.seal_value(name, value.encode())
         now = self.runtime.now()
         with self.tables.write():
-            asked = queries.needs_of(self.tables, task.id, name)
-            type = type or next((prompt.category for prompt in reversed(asked)), "") or "env_variable"
+            needs = queries.needs_of(self.tables, task.id, name)
+            type = type or next((prompt.category for prompt in reversed(needs)), "") or "env_variable"
             self.tables.keep_secret(task.id, name, sealed, type, now)
             self.tables.log(task.id, now, "secret_provided", {"name": name})
-            for prompt in asked:
+            for prompt in needs:
                 if prompt.status in ("pending", "presented"):
                     self._answer(prompt, questions.PROVIDED, "user")
             return self.steps.go_on(task.id, "secret")
@@ -220,27 +222,27 @@ class Answers:
 
     def _approval(self, ref: str) -> tuple[Task, Prompt]:
         waiting = queries.find_waiting_prompt(self.tables, ref)
-        found = [waiting] if waiting is not None and waiting.kind == "approval" else []
-        if not found:
+        prompts = [waiting] if waiting is not None and waiting.kind == "approval" else []
+        if not prompts:
             task = self.views.find(ref)
-            found = queries.waiting_prompts_of(self.tables, task.id, "approval")
-        if not found:
+            prompts = queries.waiting_prompts_of(self.tables, task.id, "approval")
+        if not prompts:
             raise Conflict("No review is waiting.", "Run `keepfast task show` to see the task's state.")
-        return self.tables.task(found[-1].task), found[-1]
+        return self.tables.task(prompts[-1].task), prompts[-1]
 
     def _question(self, ref: str) -> Prompt:
         named = queries.find_prompt(self.tables, ref)
-        found = [named] if named is not None else []
-        if not found:
+        prompts = [named] if named is not None else []
+        if not prompts:
             task = self.views.find(ref)
-            found = queries.waiting_prompts_of(self.tables, task.id, "question") or queries.waiting_prompts_of(
+            prompts = queries.waiting_prompts_of(self.tables, task.id, "question") or queries.waiting_prompts_of(
                 self.tables, task.id, "secret"
             )
-            if len(found) > 1:
+            if len(prompts) > 1:
                 raise Usage(
                     "Several questions are waiting.",
-                    f"Give the id of one: {', '.join([prompt.id for prompt in found])}.",
+                    f"Give the id of one: {', '.join([prompt.id for prompt in prompts])}.",
                 )
-        if not found:
+        if not prompts:
             raise Conflict("No question is waiting.", "Run `keepfast task show` to see the task's state.")
-        return found[-1]
+        return prompts[-1]

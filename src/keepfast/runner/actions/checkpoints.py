@@ -14,8 +14,8 @@ from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
 from keepfast.runner.actions import descriptions, documents, folders
-from keepfast.runner.actions.seals import struck_out, warn_of_keys
-from keepfast.runner.actions.vault import agent_of, values
+from keepfast.runner.actions.seals import strike_out, warn_of_keys
+from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
-KEPT = frozenset(("phase_complete", "final"))
-WAITING = "documents"
+PINNED = frozenset(("phase_complete", "final"))
+STAGING = "documents"
 """The folder beside the task database where documents lie until their transaction is over."""
 DAY = 86_400 * 1_000_000_000
 
 
-class Taken(NamedTuple):
+class CheckpointRef(NamedTuple):
     """A checkpoint of a task."""
 
     id: str
@@ -47,10 +47,10 @@ class Taken(NamedTuple):
     tree: str
 
 
-class Kept(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint that lies in the store, with all that its row and its document tell of it; neither is written yet."""
 
-    taken: Taken
+    reference: CheckpointRef
     task: str
     run: str
     """Whose cause it is; empty if no run's."""
@@ -62,10 +62,10 @@ class Kept(NamedTuple):
     at: int
     milliseconds: int
     conversation: Conversation | None
-    seen: descriptions.Seen
+    seen: descriptions.WorkState
 
 
-class Noted(NamedTuple):
+class StagedDocument(NamedTuple):
     """A document that waits in the data folder to be put into its workspace."""
 
     id: str
@@ -77,30 +77,30 @@ class Noted(NamedTuple):
 
 def take(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
-) -> Taken | None:
+) -> CheckpointRef | None:
     """Make a checkpoint that changes no state, or find the one that was made; None if there is nothing to keep or it failed.
 
     A failure is logged and told of; the next interval tries again.
     """
-    found = queries.checkpoint_of_key(runtime.tables, key)
-    if found is not None:
-        return _taken(found)
-    kept = keep(runtime, task, run, reason, key, output)
-    if kept is None:
+    row = queries.checkpoint_of_key(runtime.tables, key)
+    if row is not None:
+        return _reference(row)
+    saved = save(runtime, task, run, reason, key, output)
+    if saved is None:
         return None
     with runtime.tables.write():
-        noted = note(runtime, kept)
+        noted = record(runtime, saved)
     publish(runtime, noted)
-    return kept.taken
+    return saved.reference
 
 
-def keep(
+def save(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
-) -> Kept | None:
+) -> SavedCheckpoint | None:
     """Save, and look at what the document will tell; `note` and `publish` follow. None if it failed, or nothing is kept."""
     started = monotonic()
     try:
-        made, conversation = _save(runtime, task, run, reason, key)
+        row, conversation = _save(runtime, task, run, reason, key)
     except (KeepfastError, OSError) as error:
         with runtime.tables.write() as tables:
             now = runtime.now()
@@ -108,75 +108,76 @@ def keep(
                 task.id, now, "checkpoint_failed", {"reason": reason, "error": str(error)}, run.id if run else ""
             )
         return None
-    if made is None:
+    if row is None:
         return None
     warn_of_keys(runtime, task)
     milliseconds = int((monotonic() - started) * 1000)
     step("checkpoint:saved")
     agent = run or runtime.tables.last_run(task.id)
-    return Kept(
-        Taken(made.id, made.version, made.tree), task.id, run.id if run else "", agent.id if agent else "", reason, key,
-        task.phase, made.created_at, milliseconds, conversation, descriptions.look(runtime, task, agent, output),
+    return SavedCheckpoint(
+        CheckpointRef(row.id, row.version, row.tree), task.id, run.id if run else "", agent.id if agent else "", reason, key,
+        task.phase, row.created_at, milliseconds, conversation, descriptions.observe(runtime, task, agent, output),
     )  # fmt: skip
 
 
-def note(runtime: Runtime, kept: Kept) -> Noted:
+def record(runtime: Runtime, saved: SavedCheckpoint) -> StagedDocument:
     """Write the row and the event of a checkpoint, and its document into the data folder. Inside a transaction.
 
     The document tells the rows as they are by then. It is put in its place by `publish`, after the transaction: it never
     tells what did not come about, and whoever is cut off in between finds it again with `publish_rest`.
     """
-    tables, taken = runtime.tables, kept.taken
-    task, run = tables.task(kept.task), tables.run(kept.agent) if kept.agent else None
-    head = descriptions.Head(taken.id, kept.reason, kept.at)
-    text = documents.signed(runtime, descriptions.describe(runtime, task, run, kept.seen, head, kept.conversation))
-    name = _name(runtime, task, kept) if _stage(runtime, taken.id, text) else ""
+    tables, reference = runtime.tables, saved.reference
+    task, run = tables.task(saved.task), tables.run(saved.agent) if saved.agent else None
+    head = descriptions.Head(reference.id, saved.reason, saved.at)
+    text = documents.signed(runtime, descriptions.describe(runtime, task, run, saved.seen, head, saved.conversation))
+    name = _name(runtime, task, saved) if _stage(runtime, reference.id, text) else ""
     row = TaskCheckpoint(
-        kept.key, task.id, kept.run, taken.id, taken.version, kept.reason, kept.phase, taken.tree, name, kept.at,
+        saved.key, task.id, saved.run, reference.id, reference.version, saved.reason, saved.phase, reference.tree, name, saved.at,
     )  # fmt: skip
     changes.keep_checkpoint(tables, row)
     facts = {
-        "checkpointId": taken.id,
-        "reason": kept.reason,
+        "checkpointId": reference.id,
+        "reason": saved.reason,
         "size": len(text) if name else 0,
-        "duration_ms": kept.milliseconds,
+        "duration_ms": saved.milliseconds,
     }
-    tables.log(task.id, runtime.now(), "checkpoint_created", facts, kept.run)
-    return Noted(taken.id, task.id, task.workspace, name, text)
+    tables.log(task.id, runtime.now(), "checkpoint_created", facts, saved.run)
+    return StagedDocument(reference.id, task.id, task.workspace, name, text)
 
 
-def publish(runtime: Runtime, noted: Noted) -> None:
+def publish(runtime: Runtime, noted: StagedDocument) -> None:
     """Put a document into its workspace. A failure is not fatal: it is tried again when the supervisor starts."""
     if not noted.name:
         return
     newest = queries.newest_document(runtime.tables, noted.workspace)
     if documents.put(noted.workspace, noted.name, noted.text, newest in ("", noted.name)):
         with suppress(OSError):
-            os.unlink(f"{runtime.folder}/{WAITING}/{noted.id}")
+            os.unlink(f"{runtime.folder}/{STAGING}/{noted.id}")
     step("checkpoint:written")
 
     documents.prune(noted.workspace, queries.documents_of(runtime.tables, noted.task))
 
 
-def publish_rest(runtime: Runtime) -> None:
+def publish_staged(runtime: Runtime) -> None:
     """Put documents in their places whose writers were cut off; what was staged for rows that never came is dropped."""
-    folder = f"{runtime.folder}/{WAITING}"
+    folder = f"{runtime.folder}/{STAGING}"
     for id in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if id.endswith(".new"):
-            _sweep(f"{folder}/{id}")
+            _remove_unfinished(f"{folder}/{id}")
             continue
         row = queries.documented_checkpoint(runtime.tables, id)
         with suppress(OSError):
             if row is not None:
                 with open(f"{folder}/{id}", "rb") as file:
                     publish(
-                        runtime, Noted(id, row.task, runtime.tables.task(row.task).workspace, row.file, file.read())
+                        runtime,
+                        StagedDocument(id, row.task, runtime.tables.task(row.task).workspace, row.file, file.read()),
                     )
             elif runtime.now() - os.stat(f"{folder}/{id}").st_mtime_ns > DAY:
                 os.unlink(f"{folder}/{id}")
 
 
-def _sweep(path: str) -> None:
+def _remove_unfinished(path: str) -> None:
     """Remove a document that its writer did not finish, if that process is gone; its name tells which one it was."""
     writer = path.rpartition(".new")[0].rpartition(".")[2].partition("-")[0]
     try:
@@ -188,7 +189,7 @@ def _sweep(path: str) -> None:
 
 
 def _stage(runtime: Runtime, id: str, text: bytes) -> bool:
-    folder = f"{runtime.folder}/{WAITING}"
+    folder = f"{runtime.folder}/{STAGING}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         folders.replace(f"{folder}/{id}", text)
@@ -197,15 +198,15 @@ def _stage(runtime: Runtime, id: str, text: bytes) -> bool:
     return True
 
 
-def _name(runtime: Runtime, task: Task, kept: Kept) -> str:
+def _name(runtime: Runtime, task: Task, saved: SavedCheckpoint) -> str:
     """A name that no other document has; empty if there is no place for one."""
     if folders.own_folder(task.workspace, folders.CHECKPOINTS) is None:
         return ""
     number = 1
     while True:
-        name = documents.name(kept.reason, kept.phase, kept.at, number)
-        taken = queries.is_document_of_another(runtime.tables, name, kept.key)
-        if not taken and not documents.is_there(task.workspace, name):
+        name = documents.name(saved.reason, saved.phase, saved.at, number)
+        is_taken = queries.is_document_of_another(runtime.tables, name, saved.key)
+        if not is_taken and not documents.is_there(task.workspace, name):
             return name
         number += 1
 
@@ -223,14 +224,14 @@ def _save(
         assert located is not None
         engine.repository().workspace(located[1])  # takes over what a killed process had already made durable
         # Saved already, and we were cut off before our own row: the tag tells.
-        before = engine.repository().find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
-        if before:
-            return before[0], _conversation(engine, before[0])
+        earlier = engine.repository().find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
+        if earlier:
+            return earlier[0], _conversation(engine, earlier[0])
         event = _event(runtime, engine, located, task, run.session if run else task.session, reason)
         event.tags = (key,)
         outcome = engine.handle(event)
-        made = outcome.checkpoint if outcome.status == CREATED else None
-        return (made, _conversation(engine, made)) if made is not None else (None, None)
+        row = outcome.checkpoint if outcome.status == CREATED else None
+        return (row, _conversation(engine, row)) if row is not None else (None, None)
 
 
 def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
@@ -247,12 +248,12 @@ def _event(
     seen = PendingEvent(reason, runtime.now(), session, how.client, os.fsdecode(root), transcript)
     event = event_of(engine, root, engine.place.folder(workspace), seen)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
-    event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in KEPT
+    event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in PINNED
     # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
         event.summary = head(task.title.split("\n")[0], SUMMARY)
-        event.notes = json.loads(struck_out(json.dumps(event.notes), values(runtime, task)))
+        event.notes = json.loads(strike_out(json.dumps(event.notes), secret_values(runtime, task)))
     return event
 
 
@@ -266,17 +267,17 @@ def changed_since(runtime: Runtime, task: Task, tree: str) -> bool:
         return bool(pending(engine, root, row)[0])
 
 
-def lineage(runtime: Runtime, task: str) -> list[Taken]:
+def lineage(runtime: Runtime, task: str) -> list[CheckpointRef]:
     """The checkpoints that led to where a task stands, newest first: none that a restore has gone back behind."""
-    return [_taken(row) for row in leading(runtime, task)]
+    return [_reference(row) for row in lineage_rows(runtime, task)]
 
 
-def leading(runtime: Runtime, task: str) -> list[TaskCheckpoint]:
+def lineage_rows(runtime: Runtime, task: str) -> list[TaskCheckpoint]:
     """The rows of these checkpoints."""
-    return list(_leading(queries.newest_checkpoints(runtime.tables, task, 500)))
+    return list(_current_line(queries.newest_checkpoints(runtime.tables, task, 500)))
 
 
-def _leading(rows: list[TaskCheckpoint]) -> Iterator[TaskCheckpoint]:
+def _current_line(rows: list[TaskCheckpoint]) -> Iterator[TaskCheckpoint]:
     most = None
     for row in rows:
         if most is None or row.version <= most:
@@ -284,11 +285,11 @@ def _leading(rows: list[TaskCheckpoint]) -> Iterator[TaskCheckpoint]:
             most = row.version if row.reason == "restored" else most
 
 
-def _taken(row: TaskCheckpoint) -> Taken:
-    return Taken(row.id, row.version, row.tree)
+def _reference(row: TaskCheckpoint) -> CheckpointRef:
+    return CheckpointRef(row.id, row.version, row.tree)
 
 
-class Base(NamedTuple):
+class PhaseBase(NamedTuple):
     """What a phase is compared with."""
 
     row: CheckpointRow | None
@@ -297,7 +298,7 @@ class Base(NamedTuple):
     """Is it what the phase began with, and not something older that stands for it?"""
 
 
-def phase_base(runtime: Runtime, repository: Repository, task: Task) -> Base | None:
+def phase_base(runtime: Runtime, repository: Repository, task: Task) -> PhaseBase | None:
     """What a task's phase is compared with: the end of the phase before, or the task's start; None if it has not begun.
 
     Where that checkpoint is no longer kept, an older version stands for it, at last an empty folder: a review then shows
@@ -306,32 +307,32 @@ def phase_base(runtime: Runtime, repository: Repository, task: Task) -> Base | N
     began = _end_before(runtime, task) or queries.start_checkpoint(runtime.tables, task.id)
     if not task.workspace_id or (began is None and not task.started_at):
         return None
-    row = row_of(repository, task.workspace_id, _taken(began)) if began is not None else None
+    row = row_of(repository, task.workspace_id, _reference(began)) if began is not None else None
     if row is not None and not row.forgotten:
-        return Base(row, True)
+        return PhaseBase(row, True)
     version = row.version if row is not None else began.version if began is not None else 0
     # A start that was never kept: whatever is older than the task stands for it.
     older = Query(workspace=task.workspace_id, before=version, created_until=0 if version else task.started_at, limit=1)
-    return Base(next(iter(repository.find(older)), None), False)
+    return PhaseBase(next(iter(repository.find(older)), None), False)
 
 
 def _end_before(runtime: Runtime, task: Task) -> TaskCheckpoint | None:
     """The last time that the phase before this one was complete, on the way to where the task stands."""
     rows = queries.phase_ends(runtime.tables, task)
-    return next((row for row in _leading(rows) if row.reason == "phase_complete"), None)
+    return next((row for row in _current_line(rows) if row.reason == "phase_complete"), None)
 
 
-def row_of(repository: Repository, workspace: str, taken: Taken) -> CheckpointRow | None:
+def row_of(repository: Repository, workspace: str, reference: CheckpointRef) -> CheckpointRow | None:
     """The row of a task's checkpoint; what was rebuilt from documents knows the id alone."""
-    if taken.version:
-        return repository.checkpoint(workspace, taken.version)
-    found = repository.find(Query(workspace=workspace, id_prefix=taken.id, limit=1))
-    return found[0] if found else None
+    if reference.version:
+        return repository.checkpoint(workspace, reference.version)
+    rows = repository.find(Query(workspace=workspace, id_prefix=reference.id, limit=1))
+    return rows[0] if rows else None
 
 
-def standing(runtime: Runtime, repository: Repository, workspace: str, task: str) -> list[CheckpointRow]:
+def available_rows(runtime: Runtime, repository: Repository, workspace: str, task: str) -> list[CheckpointRow]:
     """The rows of these checkpoints that nobody has forgotten, newest first."""
-    rows = [row_of(repository, workspace, taken) for taken in lineage(runtime, task)]
+    rows = [row_of(repository, workspace, reference) for reference in lineage(runtime, task)]
     return [row for row in rows if row is not None and not row.forgotten]
 
 
@@ -342,11 +343,11 @@ def is_any_left(runtime: Runtime, task: Task) -> bool:
     try:
         with runtime.engine() as engine:
             _, row = engine.root(os.fsencode(task.workspace))
-            return bool(standing(runtime, engine.repository(), row.id, task.id))
+            return bool(available_rows(runtime, engine.repository(), row.id, task.id))
     except (KeepfastError, OSError):
         return True
 
 
-def latest(runtime: Runtime, task: str) -> Taken | None:
+def latest(runtime: Runtime, task: str) -> CheckpointRef | None:
     row = queries.highest_checkpoint(runtime.tables, task)
-    return None if row is None else _taken(row)
+    return None if row is None else _reference(row)

@@ -16,7 +16,7 @@ from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.records import Prompt, Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.redaction import clean
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Head(NamedTuple):
     at: int
 
 
-class Seen(NamedTuple):
+class WorkState(NamedTuple):
     """What a document tells that is in no row: found out when the checkpoint is made, before anything else changes."""
 
     dialogue: Dialogue
@@ -50,9 +50,9 @@ class Seen(NamedTuple):
     """Of a run that goes on: what its row does not count yet."""
 
 
-def look(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -> Seen:
+def observe(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -> WorkState:
     """Look at everything that takes time: what was said, and the workspace."""
-    return Seen(
+    return WorkState(
         dialogue=(
             dialogue.read(runtime, run, output)
             if run is not None
@@ -60,7 +60,7 @@ def look(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -
         ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
-        pid=process.agent(run.folder).pid if run is not None else None,
+        pid=shims.agent(run.folder).pid if run is not None else None,
         step=output.step if output is not None else "",
         fraction=output.fraction if output is not None else 0.0,
         tokens=output.tokens if output is not None else 0,
@@ -68,7 +68,7 @@ def look(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -
 
 
 def describe(
-    runtime: Runtime, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
+    runtime: Runtime, task: Task, run: Run | None, work: WorkState, head: Head, conversation: Conversation | None
 ) -> dict[str, Any]:
     """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
 
@@ -80,7 +80,7 @@ def describe(
     lives = run is not None and run.state != machine.ENDED
     prompts = queries.waiting_prompts_of(tables, task.id)
     secrets = queries.variables_of(tables, task.id)
-    fraction = (seen.fraction if lives else 0.0) or task.fraction
+    fraction = (work.fraction if lives else 0.0) or task.fraction
     return {
         "schemaVersion": VERSION,
         "id": head.id,
@@ -95,25 +95,25 @@ def describe(
             "progress": progress(task, prompts, fraction),
         },
         "agent": {
-            "status": machine.agent_status(state, run.state if run is not None and seen.pid else ""),
-            "pid": seen.pid,
+            "status": machine.agent_status(state, run.state if run is not None and work.pid else ""),
+            "pid": work.pid,
             "currentPhase": (run.phase if run is not None else task.phase) if task.phases else None,
-            "currentStep": seen.step or task.step or None,
-            "tokensUsed": task.tokens + (seen.tokens if lives else 0),
+            "currentStep": work.step or task.step or None,
+            "tokensUsed": task.tokens + (work.tokens if lives else 0),
             "blockedBy": state.hold or None,
         },
         "conversationHistory": {
-            "messages": [_message(message, bool(task.phases)) for message in seen.dialogue.messages],
-            "lastMessageIndex": seen.dialogue.total - 1,
-            "session": seen.session,
-            "digest": kept.transcript.content if kept is not None else None,
-            "bytes": kept.transcript.size if kept is not None else None,
+            "messages": [_message(message, bool(task.phases)) for message in work.dialogue.messages],
+            "lastMessageIndex": work.dialogue.total - 1,
+            "session": work.session,
+            "digest": conversation.transcript.content if conversation is not None else None,
+            "bytes": conversation.transcript.size if conversation is not None else None,
         },
         "environment": {
             "variables": {row.name: row.sealed for row in secrets},
             "dependencies": dependencies(tables, task.id),
         },
-        "workspace": seen.workspace,
+        "workspace": work.workspace,
         "protocols": {
             "pendingDependencies": [_need(prompt) for prompt in prompts if prompt.kind == "secret"],
             "pendingQuestions": [question(prompt) for prompt in prompts if prompt.kind == "question"],
@@ -126,9 +126,11 @@ def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
     """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
     values = queries.variables_of(tables, id)
     met = queries.met_needs(tables, id)
-    found = [(row.given_at, row.type, row.name) for row in values]
-    found += [(one.answered_at, one.category, one.key) for one in met if one.category not in VARIABLES]
-    return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(found)]
+    provided = [(row.given_at, row.type, row.name) for row in values]
+    provided += [
+        (prompt.answered_at, prompt.category, prompt.key) for prompt in met if prompt.category not in VARIABLES
+    ]
+    return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(provided)]
 
 
 def _touched(folder: str) -> int:
@@ -163,7 +165,7 @@ def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
 
 def _deliverables(workspace: str) -> dict[str, Any]:
     """Names of files, oldest rules first: hidden folders and dependency folders are no deliverables."""
-    found: list[tuple[int, str]] = []
+    files: list[tuple[int, str]] = []
     for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in ("node_modules", "__pycache__")
@@ -171,11 +173,11 @@ def _deliverables(workspace: str) -> dict[str, Any]:
         for name in sorted(names):
             path = os.path.join(folder, name)
             with suppress(OSError):
-                found.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
-        if len(found) >= MOST_SEEN:
+                files.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
+        if len(files) >= MOST_SEEN:
             break
-    newest = max([at for at, _ in found], default=0) or _touched(workspace)
-    listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(found, reverse=True)[:DELIVERABLES])
+    newest = max([at for at, _ in files], default=0) or _touched(workspace)
+    listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(files, reverse=True)[:DELIVERABLES])
     # Names of files look random often enough; only keys of known forms are none.
     return {"deliverables": [clean(name, "id") for name in listed], "lastModified": moment(newest) if newest else None}
 

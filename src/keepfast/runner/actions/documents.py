@@ -57,12 +57,12 @@ def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
     folder = f"{workspace}/{CHECKPOINTS}"
     age = {name: number for number, name in enumerate(order, 1)}
     try:
-        found = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
-        for name in found:
+        files = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        for name in files:
             if name.endswith(".new"):  # a supervisor was killed while it compressed; the document is there
                 os.unlink(f"{folder}/{name}")
-        found = [name for name in found if not name.endswith(".new")]
-        names = sorted(found, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
+        files = [name for name in files if not name.endswith(".new")]
+        names = sorted(files, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
         linked = os.path.basename(os.readlink(f"{folder}/latest.json"))
     except OSError:
         return

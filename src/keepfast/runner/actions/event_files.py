@@ -29,8 +29,8 @@ TOO_LARGE = 1 << 53
 """No event has this number or a larger one: a line that says so is none of ours."""
 
 
-def line(told: dict[str, Any]) -> str:
-    return json.dumps(told, ensure_ascii=False)
+def json_line(event: dict[str, Any]) -> str:
+    return json.dumps(event, ensure_ascii=False)
 
 
 def event(row: LoggedEvent) -> dict[str, Any]:
@@ -55,13 +55,17 @@ def _transition(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, **named, "fromState": before.state, "toState": after.state}
 
 
-def plain(event: dict[str, Any]) -> str:
+def plain_line(event: dict[str, Any]) -> str:
     facts = {key: value for key, value in event.items() if key not in ("sequence", "timestamp", "taskId", "type")}
     return f"{event['timestamp']} {event['sequence']} {event['type']} {json.dumps(facts, ensure_ascii=False)}"
 
 
 def extend(
-    runtime: Runtime, id: str, path: str, line: Callable[[dict[str, Any]], str], only: frozenset[str] | None = None
+    runtime: Runtime,
+    id: str,
+    path: str,
+    format_line: Callable[[dict[str, Any]], str],
+    only: frozenset[str] | None = None,
 ) -> None:
     """Append the events of a task that are not there yet; the last line says how far it got."""
     rows = queries.events_of(runtime.tables, id, _last(path), AT_ONCE, sorted(only or ()))
@@ -73,9 +77,9 @@ def extend(
         # Commands write these files, too: what one of them was quicker with is not written again. Nothing is asked of the
         # database while the file is locked: whoever waits for the file may be inside of a transaction.
         last = _last(path)
-        told = [line(event(row)) + "\n" for row in rows if row.sequence > last]
-        if told:
-            append(fd, "".join(told).encode("utf-8", "replace"))
+        lines = [format_line(event(row)) + "\n" for row in rows if row.sequence > last]
+        if lines:
+            append(fd, "".join(lines).encode("utf-8", "replace"))
     finally:
         os.close(fd)
 
@@ -107,11 +111,11 @@ def last_number(workspace: str) -> int:
     """The largest number of an event that the files of a workspace tell; 0 without any."""
     paths = (f"{METADATA}/history.jsonl", f"{LOGS}/protocols.jsonl", f"{LOGS}/agent.log")
     files = [path for path in (f"{workspace}/{path}" for path in paths) if os.path.isfile(path)]
-    found = 0
+    number = 0
     for path in files:
         with suppress(OSError):
-            found = max(found, _last(path))
-    return found
+            number = max(number, _last(path))
+    return number
 
 
 def _last(path: str) -> int:

@@ -12,21 +12,21 @@ from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import UNSAVED
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.checkpoints import Kept
+    from keepfast.runner.actions.checkpoints import SavedCheckpoint
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 
 
-def keep(
+def save(
     runtime: Runtime, task: Task, run: Run | None = None, output: Output | None = None, epoch: int = 0
-) -> Kept | None:
+) -> SavedCheckpoint | None:
     """Save the state in which a task ends, once for each epoch in which it does; None if that failed."""
-    return checkpoints.keep(runtime, task, run, "final", _key(task, epoch or task.epoch), output)
+    return checkpoints.save(runtime, task, run, "final", _key(task, epoch or task.epoch), output)
 
 
-def make_up(runtime: Runtime, task: Task) -> None:
+def ensure_saved(runtime: Runtime, task: Task) -> None:
     """Save the state of a task that is done, unless it is saved already."""
     checkpoints.take(runtime, task, None, "final", _key(task, task.epoch))
 
@@ -35,10 +35,12 @@ def _key(task: Task, epoch: int) -> str:
     return f"{task.id}:final:{epoch}"
 
 
-def finish(runtime: Runtime, task: Task, kept: Kept | None, trigger: str, run: str = "", **columns: Any) -> None:
+def finish(
+    runtime: Runtime, task: Task, saved: SavedCheckpoint | None, trigger: str, run: str = "", **columns: Any
+) -> None:
     """The work of a task is complete: it is done if its last state was kept, else held. Inside a transaction."""
     tables, now = runtime.tables, runtime.now()
-    if kept is not None:
+    if saved is not None:
         tables.move(task.id, "finish", now, trigger=trigger, run=run, **columns)
         return
     columns["why"] = why = f"The work is complete, but its last state could not be saved: {_error(tables, task.id)}"
@@ -46,30 +48,30 @@ def finish(runtime: Runtime, task: Task, kept: Kept | None, trigger: str, run: s
     tables.notify(task.id, now, "unsaved", f"{task.title}: {why}")
 
 
-def tell(tables: Tables, task: Task, now: int) -> None:
+def notify_done(tables: Tables, task: Task, now: int) -> None:
     """Let people know that a task is done."""
     tables.notify(task.id, now, "done", f"{task.title} is done.")
 
 
-def try_again(runtime: Runtime, id: str) -> bool:
+def retry(runtime: Runtime, id: str) -> bool:
     """Save the last state of a task that is held for it; return whether the task is done now."""
     tables = runtime.tables
     task = tables.task(id)
-    kept, noted = keep(runtime, task), None
+    saved, staged = save(runtime, task), None
     with tables.write():
         hold = tables.hold(id)
         if hold is None or hold.kind != UNSAVED or tables.task(id).epoch != task.epoch:
             return tables.task(id).state == "done"  # a person was faster
-        if kept is not None:
-            finish(runtime, task, kept, "saved", reason="")
-            noted = checkpoints.note(runtime, kept)
-            tell(tables, task, runtime.now())
+        if saved is not None:
+            finish(runtime, task, saved, "saved", reason="")
+            staged = checkpoints.record(runtime, saved)
+            notify_done(tables, task, runtime.now())
         else:
             tables.change_hold(hold.id, **_next(runtime))
-    if noted is not None:
-        checkpoints.publish(runtime, noted)
+    if staged is not None:
+        checkpoints.publish(runtime, staged)
     metadata.project(runtime, id)
-    return kept is not None
+    return saved is not None
 
 
 class FailedSave(NamedTuple):
@@ -80,18 +82,18 @@ class FailedSave(NamedTuple):
     since: str
 
 
-def failed(tables: Tables, id: str) -> FailedSave | None:
+def last_failure(tables: Tables, id: str) -> FailedSave | None:
     """The last try to save a task, if it failed and none has succeeded since."""
-    found = queries.newest_events(tables, id, 1, "checkpoint_created", "checkpoint_failed")
-    if not found or found[0].type != "checkpoint_failed":
+    events = queries.newest_events(tables, id, 1, "checkpoint_created", "checkpoint_failed")
+    if not events or events[0].type != "checkpoint_failed":
         return None
-    facts = found[0].read()
-    return FailedSave(facts["reason"], facts["error"], moment(found[0].at))
+    facts = events[0].read()
+    return FailedSave(facts["reason"], facts["error"], moment(events[0].at))
 
 
 def _error(tables: Tables, id: str) -> str:
-    found = failed(tables, id)
-    return found.error if found is not None else "no checkpoint was made"
+    failure = last_failure(tables, id)
+    return failure.error if failure is not None else "no checkpoint was made"
 
 
 def _next(runtime: Runtime) -> dict[str, Any]:

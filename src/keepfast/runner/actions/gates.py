@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
-from keepfast.runner.actions.seals import opened, struck_out
+from keepfast.runner.actions.seals import environment_values, strike_out
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.verdict import Verdict
@@ -26,7 +26,7 @@ def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, 
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets, known = opened(runtime, task), vault.values(runtime, task)
+    secrets, hidden = environment_values(runtime, task), vault.secret_values(runtime, task)
     command = vault.reveal(runtime, task.id, command)
     environment = {
         name: value
@@ -53,12 +53,12 @@ def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, 
         out, _ = child.communicate()
         out += f"\nThe verification took longer than {runtime.options.verify_timeout:.0f} s and was stopped.".encode()
         passed = False
-    return passed, _shown(out, known)
+    return passed, _redacted_end(out, hidden)
 
 
-def _shown(out: bytes, known: list[str]) -> str:
+def _redacted_end(out: bytes, hidden: list[str]) -> str:
     """The end of an output without secrets: redacted first, cut afterwards."""
     end = out[-LOOKED_AT:].partition(b"\n")[2] if len(out) > LOOKED_AT else out
     return (
-        Lines().clean(struck_out(end.decode("utf-8", "replace"), known).encode()).decode("utf-8", "replace")[-OUTPUT:]
+        Lines().clean(strike_out(end.decode("utf-8", "replace"), hidden).encode()).decode("utf-8", "replace")[-OUTPUT:]
     )

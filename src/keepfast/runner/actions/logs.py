@@ -22,7 +22,7 @@ PROTOCOL = frozenset((
     "phase_complete", "user_question", "dependency_request", "error", "answered", "secret_provided", "question_expired",
     "duplicate_refused", "block_refused", "progress_report",
 ))  # fmt: skip
-UNTOLD = ("progress", "progress_report", "context")
+NOT_IN_TASK_FILE = ("progress", "progress_report", "context")
 """Events that change nothing of what `task.json` tells."""
 AT_ONCE = 1 << 20
 """Bytes of an output that are copied in one piece."""
@@ -41,7 +41,7 @@ def write(runtime: Runtime, run: Run) -> None:
         _prune(folder)
 
 
-class Events:
+class EventCopies:
     """Lets `.metadata/` and `.logs/` follow what happens to all tasks, or to one, whoever made it happen."""
 
     def __init__(self, runtime: Runtime, only: str = "") -> None:
@@ -50,28 +50,28 @@ class Events:
 
     def look(self) -> None:
         """Write what is new."""
-        rows = queries.fresh_events(self.tables, self._since, UNTOLD)
+        rows = queries.fresh_events(self.tables, self._since, NOT_IN_TASK_FILE)
         for row in rows:
-            self._write(row.task, is_telling=row.counts)
+            self._write(row.task, changes_task=row.counts)
         self._since = max([self._since, *[row.last for row in rows]])
 
-    def _write(self, id: str, is_telling: bool) -> None:
+    def _write(self, id: str, changes_task: bool) -> None:
         if self.only not in ("", id):
             return
         workspace = self.tables.task(id).workspace
         with suppress(OSError):
-            if is_telling:
+            if changes_task:
                 metadata.project(self.runtime, id)
             else:
-                told = own_folder(workspace, METADATA)
-                if told is not None:
-                    event_files.extend(self.runtime, id, f"{told}/history.jsonl", event_files.line)
+                metadata_folder = own_folder(workspace, METADATA)
+                if metadata_folder is not None:
+                    event_files.extend(self.runtime, id, f"{metadata_folder}/history.jsonl", event_files.json_line)
             folder = own_folder(workspace, LOGS)
             if folder is not None:
                 _extend_all(self.runtime, id, folder)
 
 
-class Outputs:
+class OutputCopies:
     """Lets `.logs/` follow the output of a run that lives. What was redacted on its way to the run's folder is copied."""
 
     def __init__(self, run: Run, workspace: str) -> None:
@@ -121,8 +121,8 @@ class Outputs:
 
 
 def _extend_all(runtime: Runtime, id: str, folder: str) -> None:
-    event_files.extend(runtime, id, f"{folder}/protocols.jsonl", event_files.line, PROTOCOL)
-    event_files.extend(runtime, id, f"{folder}/agent.log", event_files.plain)
+    event_files.extend(runtime, id, f"{folder}/protocols.jsonl", event_files.json_line, PROTOCOL)
+    event_files.extend(runtime, id, f"{folder}/agent.log", event_files.plain_line)
 
 
 def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whole: bool = False) -> int:

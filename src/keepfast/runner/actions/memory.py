@@ -12,10 +12,9 @@ from keepfast.app.resume import Resuming, Told
 from keepfast.app.worker import SUMMARY
 from keepfast.model.budget import NOTICE, Usage, usage
 from keepfast.model.errors import KeepfastError
-from keepfast.runner.actions import checkpoints, restores
-from keepfast.runner.actions import rollback as returning
-from keepfast.runner.actions.seals import struck_out
-from keepfast.runner.actions.vault import agent_of, values
+from keepfast.runner.actions import checkpoints, restores, rollback
+from keepfast.runner.actions.seals import strike_out
+from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
 from keepfast.secrets.cuts import head
@@ -24,7 +23,7 @@ from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
-    from keepfast.runner.actions.rollback import Back
+    from keepfast.runner.actions.rollback import Restored
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run, Task
 
@@ -35,18 +34,18 @@ COLD = 300.0
 SESSIONS = 5
 MENTIONS, APART = 24, 12
 """Ranges that a prompt names at most, and lines between two of a file that are read as one."""
-STRUCK = "[redacted"
-LED = re.compile(r"(?<!\S)@(?=\S)")
+REDACTED = "[redacted"
+MENTION = re.compile(r"(?<!\S)@(?=\S)")
 
 
-class Memory(NamedTuple):
+class Start(NamedTuple):
     """How the next run begins: with this session, or with a fresh one that is told this brief."""
 
     resumes: bool
     why: str
     session: str
     brief: str = ""
-    back: Back | None = None
+    back: Restored | None = None
     """The checkpoint from which a lost conversation was brought back."""
     is_lost: bool = False
     """There was a conversation, and it cannot be brought back."""
@@ -74,62 +73,66 @@ def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) ->
     return True, "its session is available"
 
 
-def recall(runtime: Runtime, task: Task, last: Run | None) -> Memory:
+def plan_start(runtime: Runtime, task: Task, last: Run | None) -> Start:
     """Decide how the next run of a task begins, and build the brief if it begins afresh."""
     how = driver(agent_of(runtime, task), runtime.options)
     mode = str(task.agent.get("resume_with", runtime.options.resume_with))
-    work = restores.look_for_work(runtime, task) if task.attempt else restores.Missing()
-    if work.unknown:
-        return Memory(False, work.unknown, task.session, unknown=work.unknown)
-    missing = [show(path) for path in work.paths]
-    if work.is_all:
-        return Memory(False, restores.INVALID, task.session, tell(runtime, task, how), is_lost=True, missing=missing)
-    found = _conversation(runtime, task, last, how, mode)
+    missing_files = restores.find_missing_files(runtime, task) if task.attempt else restores.MissingFiles()
+    if missing_files.unknown:
+        return Start(False, missing_files.unknown, task.session, unknown=missing_files.unknown)
+    missing_names = [show(path) for path in missing_files.paths]
+    if missing_files.is_all:
+        return Start(
+            False, restores.INVALID, task.session, build_brief(runtime, task, how), is_lost=True, missing=missing_names
+        )
+    transcript = _conversation(runtime, task, last, how, mode)
     idle = (runtime.now() - last.ended_at) / SECOND if last is not None and last.ended_at else 0.0
-    used, model = last_usage(found.path) if found.path else (0, "")
-    full = usage(used, model, runtime.options.context_tokens, runtime.options.context_windows, {})
-    resumes, why = choose(mode, bool(found.path) and how.can_resume, full, idle, runtime.options.cold_history)
-    if resumes and found.back is not None:
-        why = f"its conversation was {found.what}, and restored from v{found.back.checkpoint.version}"
-    brief = "" if resumes or not task.attempt else tell(runtime, task, how)
-    return Memory(
-        resumes, found.lost or why, found.back.session if found.back else task.session, brief, found.back,
-        bool(found.lost), _count(found.path) if resumes else 0, missing,
+    used, model = last_usage(transcript.path) if transcript.path else (0, "")
+    context_usage = usage(used, model, runtime.options.context_tokens, runtime.options.context_windows, {})
+    resumes, why = choose(
+        mode, bool(transcript.path) and how.can_resume, context_usage, idle, runtime.options.cold_history
+    )
+    if resumes and transcript.back is not None:
+        why = f"its conversation was {transcript.what}, and restored from v{transcript.back.checkpoint.version}"
+    brief = "" if resumes or not task.attempt else build_brief(runtime, task, how)
+    return Start(
+        resumes, transcript.lost or why, transcript.back.session if transcript.back else task.session, brief, transcript.back,
+        bool(transcript.lost), _count(transcript.path) if resumes else 0, missing_names,
     )  # fmt: skip
 
 
-class _Found(NamedTuple):
+class _Transcript(NamedTuple):
     """Where the conversation of a task is now."""
 
     path: str
     """The client's transcript; empty if there is none."""
-    back: Back | None
+    back: Restored | None
     lost: str
     """Why it is lost; empty if it is not, or there was none."""
     what: str
     """What had become of the one that was brought back."""
 
 
-def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, mode: str) -> _Found:
+def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, mode: str) -> _Transcript:
     """Find the conversation of a task, brought back from its checkpoint if the client has lost it or a part of it."""
     path = "" if restores.is_refused(last) else how.transcript(task.session, runtime.variables)
     what = "lost"
     if not how.can_resume or mode == BRIEF:
-        return _Found(path, None, "", what)
+        return _Transcript(path, None, "", what)
     if path and restores.is_cut_short(runtime, task, path):
         path, what = "", "cut short"
     if path or not task.session:
-        return _Found(path, None, "", what)
-    back, lost = _find_again(runtime, task, last)
-    return _Found(how.transcript(back.session, runtime.variables) if back is not None else "", back, lost, what)
+        return _Transcript(path, None, "", what)
+    back, lost = _restore_conversation(runtime, task, last)
+    return _Transcript(how.transcript(back.session, runtime.variables) if back is not None else "", back, lost, what)
 
 
-def _find_again(runtime: Runtime, task: Task, last: Run | None) -> tuple[Back | None, str]:
+def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[Restored | None, str]:
     """A conversation that the client no longer has, from its checkpoint; else why it is lost, empty if there was none."""
     if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
         return None, "the client refused its conversation, and the restored copy too"
     try:
-        back = restores.bring_back(runtime, task)
+        back = restores.restore_conversation(runtime, task)
     except (KeepfastError, OSError) as error:
         return None, f"its conversation could not be restored: {error}"
     was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(runtime, task)
@@ -143,12 +146,12 @@ def _is_refused(runtime: Runtime, task: Task, number: int) -> bool:
 def _count(path: str) -> int:
     try:
         with open(path, "rb") as file:
-            return returning.count_messages(file)
+            return rollback.count_messages(file)
     except OSError:
         return 0
 
 
-def tell(runtime: Runtime, task: Task, how: Driver) -> str:
+def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     """A brief of the task's newest checkpoint as a part of a prompt; empty if there is nothing to tell.
 
     Of an agent whose conversation cannot be read it tells the files that its runs changed, and what it said last.
@@ -157,41 +160,41 @@ def tell(runtime: Runtime, task: Task, how: Driver) -> str:
         with runtime.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
             resuming = Resuming(engine, root, row.id)
-            told = _worth_telling(runtime, task, resuming, bool(how.client))
-            if told is None:
+            source = _worth_telling(runtime, task, resuming, bool(how.client))
+            if source is None:
                 return ""
-            brief = resuming.brief(told, exact=True)
-        secrets = values(runtime, task)
+            brief = resuming.brief(source, exact=True)
+        secrets = secret_values(runtime, task)
     except (KeepfastError, OSError):
         return ""  # a task that cannot be told of its past still goes on
     text = render(brief, os.fsdecode(root), how)
     last = None if how.client else runtime.tables.last_run(task.id)
     if last is not None and last.last_message:
-        text += "\n\n## What you said last\n> " + LED.sub("'@", last.last_message).replace("\n", "\n> ")
-    return struck_out(text, secrets)
+        text += "\n\n## What you said last\n> " + MENTION.sub("'@", last.last_message).replace("\n", "\n> ")
+    return strike_out(text, secrets)
 
 
 def _worth_telling(runtime: Runtime, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
     """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
     newest, seen = None, set()
     repository = resuming.engine.repository()
-    for taken in checkpoints.lineage(runtime, task.id):
-        row = checkpoints.row_of(repository, resuming.workspace, taken)
-        told = resuming.tell(row) if row is not None and not row.forgotten else None
-        if told is None or not told.session or told.session in seen:
+    for reference in checkpoints.lineage(runtime, task.id):
+        row = checkpoints.row_of(repository, resuming.workspace, reference)
+        source = resuming.tell(row) if row is not None and not row.forgotten else None
+        if source is None or not source.session or source.session in seen:
             continue
-        if has_conversation and not told.header.conversation:
+        if has_conversation and not source.header.conversation:
             continue
-        seen.add(told.session)
+        seen.add(source.session)
         if not has_conversation:
-            if resuming.settled(told, exact=True)[1]:
-                return told._replace(summary=head(task.title.split("\n")[0], SUMMARY))
+            if resuming.settled(source, exact=True)[1]:
+                return source._replace(summary=head(task.title.split("\n")[0], SUMMARY))
             if len(seen) >= SESSIONS:
                 break
             continue
-        newest = newest or told
-        if told.header.notes.get("files"):
-            return told
+        newest = newest or source
+        if source.header.notes.get("files"):
+            return source
         if len(seen) >= SESSIONS:
             break
     return newest
@@ -204,20 +207,20 @@ def render(brief: Brief, root: str, how: Driver) -> str:
     """
     mentions = [words for words in (how.mention(*one) for one in ranges(brief, root)) if words]
     if not mentions:
-        return LED.sub("'@", brief.text)
+        return MENTION.sub("'@", brief.text)
     first = "The files you worked on, as they are on disk now:"
-    return "\n".join([LED.sub("'@", brief.notes), first, *mentions[:MENTIONS]])
+    return "\n".join([MENTION.sub("'@", brief.notes), first, *mentions[:MENTIONS]])
 
 
 def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
     """The lines that a brief shows, as relative path, first and last; near ones of a file together, secret files left out."""
-    found: list[tuple[str, int, int]] = []
+    result: list[tuple[str, int, int]] = []
     for excerpt in brief.excerpts:
         name = excerpt.path.removeprefix(root.rstrip("/") + "/")
-        if name.startswith("/") or by_name(os.fsencode(name)) or STRUCK in excerpt.text:
+        if name.startswith("/") or by_name(os.fsencode(name)) or REDACTED in excerpt.text:
             continue  # the client would show what we keep to ourselves
-        if found and found[-1][0] == name and 0 <= excerpt.start - found[-1][2] <= APART:
-            found[-1] = (name, found[-1][1], max(found[-1][2], excerpt.end))
+        if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= APART:
+            result[-1] = (name, result[-1][1], max(result[-1][2], excerpt.end))
         else:
-            found.append((name, excerpt.start, excerpt.end))
-    return found
+            result.append((name, excerpt.start, excerpt.end))
+    return result

@@ -36,7 +36,7 @@ def project(runtime: Runtime, id: str) -> None:
             replace(f"{folder}/task.json", signed(runtime, _projected(runtime.tables, task)))
             if runtime.tables.task(id).updated_at == task.updated_at:
                 break  # else somebody else may have written a newer one, over which ours has come
-        event_files.extend(runtime, id, f"{folder}/history.jsonl", event_files.line)
+        event_files.extend(runtime, id, f"{folder}/history.jsonl", event_files.json_line)
     except OSError:
         pass
 

@@ -10,13 +10,13 @@ from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 
 MOST = 1_000
-Tell = Callable[[dict[str, Any]], None]
+OnEvent = Callable[[dict[str, Any]], None]
 
 
 class News:
     """Tells what happens from now on; without anybody to tell, it looks at nothing."""
 
-    def __init__(self, tables: Tables, tell: Tell | None) -> None:
+    def __init__(self, tables: Tables, tell: OnEvent | None) -> None:
         self.tables, self.tell = tables, tell
         self.since = queries.last_sequence(tables) if tell is not None else 0
 

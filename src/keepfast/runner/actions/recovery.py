@@ -15,7 +15,7 @@ from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
 from keepfast.runner.domain.records import TaskCheckpoint
 from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Document(NamedTuple):
     content: dict[str, Any]
 
 
-class Found(NamedTuple):
+class RebuiltTask(NamedTuple):
     """What became of one workspace's task."""
 
     workspace: str
@@ -69,7 +69,7 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
             )
 
 
-def rebuild(runtime: Runtime, roots: Iterable[str]) -> list[Found]:
+def rebuild(runtime: Runtime, roots: Iterable[str]) -> list[RebuiltTask]:
     """Take over every task that the database does not know. They come back held for a person.
 
     Events are numbered above all that the folders tell, so that their files go on at once.
@@ -77,47 +77,53 @@ def rebuild(runtime: Runtime, roots: Iterable[str]) -> list[Found]:
     folders = list(workspaces(roots))
     with runtime.tables.write() as tables:
         tables.count_events_on(max(map(event_files.last_number, folders), default=0))
-    return [_take_over(runtime, folder) for folder in folders]
+    return [_rebuild_task(runtime, folder) for folder in folders]
 
 
-def _take_over(runtime: Runtime, workspace: str) -> Found:
+def _rebuild_task(runtime: Runtime, workspace: str) -> RebuiltTask:
     path = f"{workspace}/{folders.METADATA}/task.json"
     try:
-        known = documents.load(runtime, path)
+        task_file = documents.load(runtime, path)
     except KeepfastError as error:
-        return Found(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
-    id = str(known.get("id", ""))
-    if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
-        return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
+        return RebuiltTask(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
+    id = str(task_file.get("id", ""))
+    if not id or os.path.realpath(str(task_file.get("workspace", ""))) != workspace:
+        return RebuiltTask(workspace, id, "Workspace validation failed: the document belongs to another folder.")
     if queries.find_task(runtime.tables, id) is not None:
-        return Found(workspace, id, "there")
-    found, refused = _documents(runtime, workspace, id)
-    cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
-    phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
-    _insert(runtime, known, phase, found, cold)
-    return Found(workspace, id, "cold start" if cold else "rebuilt", refused)
+        return RebuiltTask(workspace, id, "there")
+    checkpoint_documents, refused = _documents(runtime, workspace, id)
+    cold = not checkpoint_documents and task_file["state"] not in TERMINAL and task_file["attempt"] > 0
+    phase = (
+        infer_phase(workspace, task_file["type"], task_file["phase"], len(task_file["phases"]))
+        if cold
+        else task_file["phase"]
+    )
+    _insert(runtime, task_file, phase, checkpoint_documents, cold)
+    return RebuiltTask(workspace, id, "cold start" if cold else "rebuilt", refused)
 
 
-def _insert(runtime: Runtime, known: dict[str, Any], phase: int, found: list[Document], cold: bool) -> None:
-    latest = found[-1].content if found else None
-    kept = _kept(runtime, known, found)
-    now, id = runtime.now(), str(known["id"])
-    ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
-    columns = {name: known[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
-    columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(runtime) if task == id]])
-    marked = vault.mark_older(runtime, known)
+def _insert(
+    runtime: Runtime, task_file: dict[str, Any], phase: int, checkpoint_documents: list[Document], cold: bool
+) -> None:
+    latest = checkpoint_documents[-1].content if checkpoint_documents else None
+    rows = _kept(runtime, task_file, checkpoint_documents)
+    now, id = runtime.now(), str(task_file["id"])
+    ended = task_file["state"] in (DONE, FAILED, "cancelled", DRAFT)
+    columns = {name: task_file[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
+    columns["attempt"] = max([task_file["attempt"], *[number for task, number, _ in _folders(runtime) if task == id]])
+    marked = vault.mark_older(runtime, task_file)
     columns |= marked.value
     columns["step"] = (latest["agent"].get("currentStep") if latest is not None else None) or ""
     with runtime.tables.write() as tables:
-        tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
-        vault.keep(tables, id, marked, now)
-        provided = {one["name"]: one for one in known.get("dependencies", [])}
-        for name, sealed in dict(known.get("secrets", {})).items():
-            given = provided.get(name, {"type": "env_variable", "providedAt": moment(now)})
-            tables.keep_secret(id, str(name), str(sealed), given["type"], nanoseconds(given["providedAt"]))
-        for name, sealed in dict(known.get("marked", {})).items():
+        tables.insert("task", **columns, state=task_file["state"] if ended else ACTIVE, phase=phase, updated_at=now)
+        vault.store(tables, id, marked, now)
+        provided = {one["name"]: one for one in task_file.get("dependencies", [])}
+        for name, sealed in dict(task_file.get("secrets", {})).items():
+            dependency = provided.get(name, {"type": "env_variable", "providedAt": moment(now)})
+            tables.keep_secret(id, str(name), str(sealed), dependency["type"], nanoseconds(dependency["providedAt"]))
+        for name, sealed in dict(task_file.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
-        for place, one in enumerate(known.get("questions", [])):
+        for place, one in enumerate(task_file.get("questions", [])):
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
                 category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
@@ -132,54 +138,54 @@ def _insert(runtime: Runtime, known: dict[str, Any], phase: int, found: list[Doc
                 why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
                 lost = aside("Your work so far is in the folder; the conversation about it is lost.")
                 tables.change(id, now, next_prompt=lost, session="")
-                tables.warn(id, now, f"{known['title']}: {why}")
+                tables.warn(id, now, f"{task_file['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        for one in kept:
+        for one in rows:
             tables.insert("checkpoint", once=True, **one._asdict())
 
 
-def _kept(runtime: Runtime, known: dict[str, Any], found: list[Document]) -> list[TaskCheckpoint]:
+def _kept(runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[Document]) -> list[TaskCheckpoint]:
     """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
-    id = str(known["id"])
+    id = str(task_file["id"])
     rows: dict[str, CheckpointRow] = {}
     with suppress(KeepfastError, OSError), runtime.engine() as engine:
-        _, workspace = engine.root(os.fsencode(known["workspace"]))
+        _, workspace = engine.root(os.fsencode(task_file["workspace"]))
         query = Query(workspace=workspace.id, task=id, forgotten=True)
         rows = {row.id: row for row in engine.repository().find(query)}
-    kept = []
-    for name, document in found:
+    records = []
+    for name, document in checkpoint_documents:
         row = rows.get(document["id"])
         tags = row.tags.split("\n") if row is not None else []
         key = next((tag for tag in tags if tag.startswith(f"{id}:")), f"{id}:rebuilt:{document['id']}")
         run = ":".join(key.split(":")[:2])
-        kept.append(TaskCheckpoint(
+        records.append(TaskCheckpoint(
             key=key, task=id, run=run if run.rpartition(":")[2].isdigit() else "", id=document["id"],
             version=row.version if row is not None else 0, reason=document["reason"],
             phase=document["agent"].get("currentPhase") or 1, tree=row.tree if row is not None else "", file=name,
             made_at=row.created_at if row is not None else nanoseconds(document["createdAt"]),
         ))  # fmt: skip
-    return kept
+    return records
 
 
-def end_unknown(runtime: Runtime) -> None:
+def stop_unknown_runs(runtime: Runtime) -> None:
     """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
     for task, number, folder in _folders(runtime):
         run = f"{task}:{number}"
-        if process.look(folder, run).kind == process.ALIVE and queries.find_run(runtime.tables, run) is None:
-            process.wish(folder, "stop", "the task database does not know this run")
+        if shims.status_of(folder, run).kind == shims.ALIVE and queries.find_run(runtime.tables, run) is None:
+            shims.wish(folder, "stop", "the task database does not know this run")
 
 
-def catch_up(runtime: Runtime) -> None:
+def finish_interrupted(runtime: Runtime) -> None:
     """What is done after the last row of a task, for those whose supervisor was killed just there."""
     vault.seal_older(runtime)
-    checkpoints.publish_rest(runtime)
+    checkpoints.publish_staged(runtime)
     for task in queries.current_tasks(runtime.tables):
         if not os.path.isdir(task.workspace):
             continue
         newest = checkpoints.latest(runtime, task.id)
         if task.state == DONE and task.phases and newest is not None and not _is_changed(runtime, task, newest.tree):
-            finals.make_up(runtime, task)
+            finals.ensure_saved(runtime, task)
         metadata.project(runtime, task.id)
 
 
@@ -207,7 +213,7 @@ def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document
     """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
-    newest, found, refused = "", [], list[Refused]()
+    newest, own, refused = "", [], list[Refused]()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
         newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
@@ -219,27 +225,27 @@ def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document
             refused.append(Refused(path, str(error)))
             continue
         if document["taskId"] == id:
-            found.append(Document(name.removesuffix(".gz"), document))
+            own.append(Document(name.removesuffix(".gz"), document))
         else:
             refused.append(Refused(path, f"{path} is a document of another task."))
-    return sorted(found, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
+    return sorted(own, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
     """Where a task without any checkpoint begins again: what lies in the folder tells; never beyond the last phase."""
-    found = phase
+    number = phase
     if type == "create_app":
         if _count(f"{workspace}/docs/planning") >= PLANNING:
-            found = max(found, 2)
+            number = max(number, 2)
             if _count(f"{workspace}/docs/design") >= DESIGN:
-                found = max(found, 3)
+                number = max(number, 3)
                 if os.path.isdir(f"{workspace}/src"):
-                    found = max(found, 4)
+                    number = max(number, 4)
     elif type == "modify_app" and _count(f"{workspace}/docs/analysis") >= 1:
-        found = max(found, 2)
+        number = max(number, 2)
         if _count(f"{workspace}/docs/plan") >= 1:
-            found = max(found, 3)
-    return min(found, max(phases, 1))
+            number = max(number, 3)
+    return min(number, max(phases, 1))
 
 
 def _count(folder: str) -> int:

@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 def report(runtime: Runtime, since: int) -> dict[str, Any]:
     """Everything of note after `since`, as one value."""
     tasks, tables, now = Tasks(runtime), runtime.tables, runtime.now()
-    found = []
+    tasks_found = []
     for task in queries.tasks_since(tables, since):
         runs = queries.runs_since(tables, task.id, since)
         waited: dict[str, float] = {}
@@ -28,17 +28,17 @@ def report(runtime: Runtime, since: int) -> dict[str, Any]:
             if (hold.lifted_at or now) >= since:
                 span = ((hold.lifted_at or now) - max(hold.since, since)) / SECOND
                 waited[hold.kind] = round(waited.get(hold.kind, 0.0) + max(span, 0.0), 1)
-        kept = Counter(sorted(one.reason for one in queries.checkpoints_since(tables, task.id, since)))
-        shown = tasks.views.describe(task)
-        failed = finals.failed(tables, task.id)
-        found.append({
-            **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
+        reasons = Counter(sorted(row.reason for row in queries.checkpoints_since(tables, task.id, since)))
+        description = tasks.views.describe(task)
+        failed = finals.last_failure(tables, task.id)
+        tasks_found.append({
+            **{name: description[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
             "runs": len(runs),
             "ran_seconds": round(sum(max((run.ended_at or now) - run.started_at, 0) for run in runs) / SECOND),
             "tokens": sum(run.tokens for run in runs),
             "money": round(sum(run.money for run in runs), 4),
             "waited_seconds": waited,
-            "checkpoints": dict(kept),
+            "checkpoints": dict(reasons),
             "changed_files": _changed(runtime, task.id, since),
             "save_failed": failed._asdict() if failed is not None else None,
             "warnings": tasks.views.warnings(task.id, since),
@@ -48,9 +48,9 @@ def report(runtime: Runtime, since: int) -> dict[str, Any]:
         "until": moment(now),
         "needs_you": tasks.views.inbox(),
         "missing_keys": missing_keys(runtime),
-        "tasks": found,
-        "tokens": sum(one["tokens"] for one in found),
-        "money": round(sum(one["money"] for one in found), 4),
+        "tasks": tasks_found,
+        "tokens": sum(task["tokens"] for task in tasks_found),
+        "money": round(sum(task["money"] for task in tasks_found), 4),
     }
 
 
@@ -71,6 +71,8 @@ def _changed(runtime: Runtime, task: str, since: int) -> int | None:
             if not first or not last:
                 return None
             changes = between(repository, first[0].workspace, first[0], last[0])
-            return sum(1 for one in changes if any(side and side.kind in (FILE, LINK) for side in (one.old, one.new)))
+            return sum(
+                1 for change in changes if any(side and side.kind in (FILE, LINK) for side in (change.old, change.new))
+            )
     except KeepfastError:
         return None

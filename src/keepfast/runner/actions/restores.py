@@ -10,15 +10,14 @@ from keepfast.agents.registry import sessions
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError
-from keepfast.runner.actions import checkpoints, documents
-from keepfast.runner.actions import rollback as returning
+from keepfast.runner.actions import checkpoints, documents, rollback
 from keepfast.runner.db import queries
 from keepfast.runner.domain.task import CRASHED
 from keepfast.store.conversations import Conversation, conversation_from_json, read_ends
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.rollback import Back
+    from keepfast.runner.actions.rollback import Restored
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
@@ -36,7 +35,7 @@ NEWEST = 1 << 20
 """Bytes at the end of a conversation in which its last message is looked for."""
 
 
-class Missing(NamedTuple):
+class MissingFiles(NamedTuple):
     """What a task had made or changed by its newest checkpoint, and is not on the disk now."""
 
     paths: Sequence[bytes] = ()
@@ -46,38 +45,43 @@ class Missing(NamedTuple):
     """Why nobody can tell now; empty if it is known."""
 
 
-def look_for_work(runtime: Runtime, task: Task) -> Missing:
+def find_missing_files(runtime: Runtime, task: Task) -> MissingFiles:
     """Compare the disk with what the task's checkpoints say that it made.
 
     The checkpoint of a crash is taken of what the crash has left: with it, the one before it counts as well.
     """
-    kept = checkpoints.leading(runtime, task.id)
-    if len(kept) < 2:
-        return Missing()
-    is_crash = kept[0].reason == "crash" and kept[0].run == f"{task.id}:{task.attempt}"
+    task_checkpoints = checkpoints.lineage_rows(runtime, task.id)
+    if len(task_checkpoints) < 2:
+        return MissingFiles()
+    newest = task_checkpoints[0]
+    is_crash = newest.reason == "crash" and newest.run == f"{task.id}:{task.attempt}"
     try:
         with runtime.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
-            rows = checkpoints.standing(runtime, engine.repository(), row.id, task.id)
+            rows = checkpoints.available_rows(runtime, engine.repository(), row.id, task.id)
             if len(rows) < 2:
-                return Missing()
-            compared = rows[:2] if is_crash and rows[0].id == kept[0].id else rows[:1]
+                return MissingFiles()
+            compared = rows[:2] if is_crash and rows[0].id == newest.id else rows[:1]
             pairs = [pair for one in compared for pair in pairs_between(engine.repository(), row.id, rows[-1], one)]
-            made = {new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)}
+            created = {new.path for _, new in pairs if new is not None and new.kind in (FILE, LINK)}
     except (KeepfastError, OSError) as error:
-        is_there = _is_told_there(runtime, task, kept[: 2 if is_crash else 1], kept[-1])
-        return Missing() if is_there else Missing(unknown=str(error))
-    gone = sorted(path for path in made if not os.path.lexists(root + b"/" + path))
-    return Missing(gone, bool(gone) and len(gone) == len(made))
+        is_there = _is_documented_work_there(
+            runtime, task, task_checkpoints[: 2 if is_crash else 1], task_checkpoints[-1]
+        )
+        return MissingFiles() if is_there else MissingFiles(unknown=str(error))
+    missing = sorted(path for path in created if not os.path.lexists(root + b"/" + path))
+    return MissingFiles(missing, bool(missing) and len(missing) == len(created))
 
 
-def _is_told_there(runtime: Runtime, task: Task, newest: Sequence[TaskCheckpoint], first: TaskCheckpoint) -> bool:
+def _is_documented_work_there(
+    runtime: Runtime, task: Task, newest: Sequence[TaskCheckpoint], first: TaskCheckpoint
+) -> bool:
     """Is, without the store, everything there that the documents of these checkpoints list, or was nothing made at all?"""
     if first.tree and all(one.tree == first.tree for one in newest):
         return True
     try:
-        told = [documents.read(runtime, task.workspace, one.file) for one in newest if one.file]
-        names = [str(name) for document in told for name in document["workspace"]["deliverables"]]
+        contents = [documents.read(runtime, task.workspace, one.file) for one in newest if one.file]
+        names = [str(name) for document in contents for name in document["workspace"]["deliverables"]]
     except (KeepfastError, OSError, KeyError, TypeError):
         return False
     return bool(names) and all(os.path.lexists(f"{task.workspace}/{name}") for name in names)
@@ -96,24 +100,26 @@ def is_cut_short(runtime: Runtime, task: Task, path: str) -> bool:
     try:
         with runtime.engine() as engine:
             _, row = engine.root(os.fsencode(task.workspace))
-            found = _holder(runtime, engine, row.id, task)
-            if found is None:
+            target = _row_with_conversation(runtime, engine, row.id, task)
+            if target is None:
                 return False
-            told = conversation_from_json(engine.repository().document(found)[0].conversation)
-            assert told is not None
+            conversation = conversation_from_json(engine.repository().document(target)[0].conversation)
+            assert conversation is not None
             # A session that was made of a checkpoint has other paths in it, and so another length.
-            if told.session == task.session and os.path.getsize(path) < told.transcript.size:
+            if conversation.session == task.session and os.path.getsize(path) < conversation.transcript.size:
                 return True
-            last = _last_message(engine, told)
+            last = _last_message(engine, conversation)
         return bool(last) and not _holds(path, last)
     except (KeepfastError, OSError):
         return False
 
 
-def _last_message(engine: Engine, told: Conversation) -> str:
-    client = sessions(told.agent)
+def _last_message(engine: Engine, conversation: Conversation) -> str:
+    client = sessions(conversation.agent)
     return (
-        client.last_message(read_ends(engine.repository(), told.transcript, 0, NEWEST)[1]) if client is not None else ""
+        client.last_message(read_ends(engine.repository(), conversation.transcript, 0, NEWEST)[1])
+        if client is not None
+        else ""
     )
 
 
@@ -124,31 +130,31 @@ def _holds(path: str, id: str) -> bool:
         return any(mark in line for line in file for mark in marks)
 
 
-def bring_back(runtime: Runtime, task: Task) -> Back | None:
+def restore_conversation(runtime: Runtime, task: Task) -> Restored | None:
     """Write the conversation of the task's session, as its newest checkpoint holds it, as a new session of the client.
 
     None if no checkpoint holds it. Raises `KeepfastError` or `OSError` if one does and it cannot be read or written.
     """
     with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
-        found = _holder(runtime, engine, row.id, task)
-        if found is None:
+        target = _row_with_conversation(runtime, engine, row.id, task)
+        if target is None:
             return None
-        held = returning.read_conversation(runtime, engine, task, found, root)
-        return None if held is None else returning.Back(found, *returning.write(held))
+        conversation = rollback.read_conversation(runtime, engine, task, target, root)
+        return None if conversation is None else rollback.Restored(target, *rollback.write_session(conversation))
 
 
-def _holder(runtime: Runtime, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:
+def _row_with_conversation(runtime: Runtime, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:
     """The newest checkpoint with the conversation of the task's session."""
     repository = engine.repository()
-    for number, taken in enumerate(checkpoints.lineage(runtime, task.id)[:MOST]):
-        row = checkpoints.row_of(repository, workspace, taken)
+    for number, reference in enumerate(checkpoints.lineage(runtime, task.id)[:MOST]):
+        row = checkpoints.row_of(repository, workspace, reference)
         if row is None or row.forgotten:
             continue
-        told = conversation_from_json(repository.document(row)[0].conversation)
-        if told is None:
+        conversation = conversation_from_json(repository.document(row)[0].conversation)
+        if conversation is None:
             continue
-        if told.session == task.session or (number == 0 and _was_restored(runtime, task)):
+        if conversation.session == task.session or (number == 0 and _was_restored(runtime, task)):
             return row
     return None
 
@@ -182,7 +188,7 @@ def log(
     tables.log(task, now, "checkpoint_restored", facts, run)
 
 
-def fail(tables: Tables, task: Task, now: int, milliseconds: int, reason: str) -> bool:
+def record_failure(tables: Tables, task: Task, now: int, milliseconds: int, reason: str) -> bool:
     """A conversation cannot be restored: a fresh session begins, and people are warned; the second time one of them decides.
 
     Whoever mends what stood in the way and resumes the task gets it back: it stays the task's session until then.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type": "assistant"')
 
 
-class Back(NamedTuple):
+class Restored(NamedTuple):
     """Where a task is now: at this checkpoint, in this session; no session if the conversation was not brought back."""
 
     checkpoint: CheckpointRow
@@ -34,9 +34,9 @@ class Back(NamedTuple):
     messages: int
 
 
-def bring_back(
+def restore(
     runtime: Runtime, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
-) -> Back | None:
+) -> Restored | None:
     """Bring files back to a checkpoint, and the conversation as a new session; None if `ask` said no.
 
     What is there now is saved first. Raises `WrongKey` before anything is touched if the conversation cannot be opened.
@@ -46,12 +46,12 @@ def bring_back(
         target = resolve(engine.repository(), row.id, reference, runtime.now())
         if ask is not None and not ask(target):
             return None
-        held = read_conversation(runtime, engine, task, target, root) if conversation else None
+        session = read_conversation(runtime, engine, task, target, root) if conversation else None
         Restorer(engine, root, row).restore(target, conflicts="theirs")
-        return Back(target, *write(held))
+        return Restored(target, *write_session(session))
 
 
-def branch_off(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
+def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
     """Make a fork of the workspace as it is now, saved first; return the session that goes on there, and its messages."""
     with runtime.engine() as engine:
         engine.handle(Event(os.fsencode(task.workspace), runtime.now(), message="before a fork", task=task.id))
@@ -60,10 +60,10 @@ def branch_off(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tup
         git = Git(runtime.variables.get("PATH", os.defpath), root) if with_git else None
         Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
         newest = queries.newest_checkpoint(runtime.tables, task.id)
-        told = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
-        if told is None or told.forgotten:
+        source = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
+        if source is None or source.forgotten:
             return "", 0
-        return write(read_conversation(runtime, engine, task, told, os.fsencode(folder)))
+        return write_session(read_conversation(runtime, engine, task, source, os.fsencode(folder)))
 
 
 def read_conversation(
@@ -76,18 +76,18 @@ def read_conversation(
         return None
     variables = {**runtime.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
     try:
-        found = Conversing(engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables)
+        conversation = Conversing(engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables)
     except NotFound:
         return None
-    found.read()  # before any file is touched: what cannot be read must not leave the files without it
-    return found
+    conversation.read()  # before any file is touched: what cannot be read must not leave the files without it
+    return conversation
 
 
-def write(held: Conversing | None) -> tuple[str, int]:
+def write_session(conversation: Conversing | None) -> tuple[str, int]:
     """Make a new session of a conversation; return its id and how many messages it has."""
-    if held is None:
+    if conversation is None:
         return "", 0
-    return held.bring_back().id, count_messages(held.lines)
+    return conversation.bring_back().id, count_messages(conversation.lines)
 
 
 def count_messages(lines: Iterable[bytes]) -> int:

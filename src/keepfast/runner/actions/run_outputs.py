@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
 from keepfast.runner.domain.records import Run
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output, Tail, Transcripts
 
@@ -21,7 +21,7 @@ def read(runtime: Runtime, run: Run) -> Output:
     """Everything that a run said, from its files."""
     task = runtime.tables.task(run.task)
     # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
-    said_at = min(process.look(run.folder, run.id).ended_at or runtime.now(), runtime.now())
+    said_at = min(shims.status_of(run.folder, run.id).ended_at or runtime.now(), runtime.now())
     how = driver(vault.agent_of(runtime, task), runtime.options)
     output = how.output(said_at / SECOND, runtime.zone)
     for name, feed in files(output):
@@ -33,7 +33,7 @@ def read(runtime: Runtime, run: Run) -> Output:
     return output
 
 
-def lasted(runtime: Runtime, run: Run, look: process.Look) -> float:
+def duration(runtime: Runtime, run: Run, look: shims.RunStatus) -> float:
     """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
     kernel's clock, and only after a restart of the machine from the calendar."""
     if look.seconds is not None:
@@ -45,7 +45,7 @@ def lasted(runtime: Runtime, run: Run, look: process.Look) -> float:
 
 def age(runtime: Runtime, run: Run) -> float:
     """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
-    start = process.agent(run.folder).start
+    start = shims.agent(run.folder).start
     if not start or run.boot != runtime.boot:
         return 0.0
     return max(runtime.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)

@@ -42,11 +42,11 @@ class StoreSeals:
 
     def open_value(self, name: str, text: str) -> bytes:
         """Return the value. Raises `WrongKey`, and `Damaged` if it was changed or belongs to another name."""
-        known = self._opened.get((name, text))
-        if known is None:
+        value = self._opened.get((name, text))
+        if value is None:
             with self.engine() as engine:
-                known = self._opened[name, text] = engine.repository().contents.sealer().open_value(name, text)
-        return known
+                value = self._opened[name, text] = engine.repository().contents.sealer().open_value(name, text)
+        return value
 
 
 class DocumentKey:
@@ -90,7 +90,7 @@ class DocumentKey:
         return key
 
 
-def opened(runtime: Runtime, task: Task) -> dict[str, str]:
+def environment_values(runtime: Runtime, task: Task) -> dict[str, str]:
     """The values for the environment of the task's agent in the clear: for the shim's ears."""
     rows = queries.variables_of(runtime.tables, task.id)
     return {row.name: runtime.seals.open_value(row.name, row.sealed).decode("utf-8", "replace") for row in rows}
@@ -112,14 +112,14 @@ def warn_of_keys(runtime: Runtime, task: Task) -> None:
         return
     text = f"{MISSING} Key sets: {', '.join(missing)}."
     with runtime.tables.write() as tables:
-        known = queries.events_of_type(tables, task.id, "warning")
-        if text not in [one.read()["message"] for one in known]:
+        warnings = queries.events_of_type(tables, task.id, "warning")
+        if text not in [warning.read()["message"] for warning in warnings]:
             tables.warn(task.id, runtime.now(), text)
 
 
-def struck_out(text: str, secrets: Iterable[str]) -> str:
+def strike_out(text: str, secrets: Iterable[str]) -> str:
     """The text without these values, however they are spelled in it."""
-    found = text.encode("utf-8", "surrogateescape")
+    data = text.encode("utf-8", "surrogateescape")
     for form in forms([value for value in secrets if value]):
-        found = found.replace(form, MARK)
-    return found.decode("utf-8", "surrogateescape")
+        data = data.replace(form, MARK)
+    return data.decode("utf-8", "surrogateescape")

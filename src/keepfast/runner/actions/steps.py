@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict
 from keepfast.runner.actions import metadata, vault
-from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.records import Task
 from keepfast.runner.process.wake import wake
@@ -37,7 +37,7 @@ class Steps:
         now = self.runtime.now()
         with self.tables.write():
             self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
-            hold_open(self.tables, task.id, now, trigger)
+            hold_for_open_prompts(self.tables, task.id, now, trigger)
         return self.told(task.id)
 
     def go_on(self, id: str, trigger: str) -> Task:
@@ -51,7 +51,7 @@ class Steps:
         """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
         marked = vault.mark(self.runtime, text, name)
         with self.tables.write():
-            return str(vault.keep(self.tables, task, marked, self.runtime.now()))
+            return str(vault.store(self.tables, task, marked, self.runtime.now()))
 
     def check_epoch(self, task: Task) -> None:
         if self.tables.task(task.id).epoch != task.epoch:

@@ -114,7 +114,7 @@ def _phases(value: Any, kind: str, where: str) -> list[Phase]:
     if not isinstance(value, list):
         raise Usage(f"{where}phases must be a list.")
 
-    found: list[Phase] = []
+    phases: list[Phase] = []
     for number, phase in enumerate(value, 1):
         here = f"{where}phases[{number}]."
         if not isinstance(phase, Mapping):
@@ -123,13 +123,13 @@ def _phases(value: Any, kind: str, where: str) -> list[Phase]:
         review = phase.get("review", True)
         if not isinstance(review, bool):
             raise Usage(f"{here}review must be true or false.")
-        found.append({
+        phases.append({
             "name": _text(phase.get("name", f"Phase {number}"), here + "name"),
             "prompt": _text(phase.get("prompt", ""), here + "prompt"),
             "verify": _text(phase.get("verify", ""), here + "verify"),
             "review": review,
         })  # fmt: skip
-    return found
+    return phases
 
 
 def _agent(value: Any, where: str) -> Agent:
@@ -179,10 +179,10 @@ def _budget(value: Any, where: str) -> Limits:
 def _only(row: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
     for key in row:
         if key not in keys:
-            near = get_close_matches(str(key), keys, 1)
+            suggestions = get_close_matches(str(key), keys, 1)
             raise Usage(
                 f"{where}unknown key {key!r}.",
-                f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(keys)}.",
+                f"Did you mean {suggestions[0]!r}?" if suggestions else f"Known keys: {', '.join(keys)}.",
             )
 
 

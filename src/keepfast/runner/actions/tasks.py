@@ -19,9 +19,9 @@ from keepfast.runner.actions import (
     folders,
     metadata,
     restores,
+    rollback,
     vault,
 )
-from keepfast.runner.actions import rollback as returning
 from keepfast.runner.actions.answers import Answers
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
@@ -30,7 +30,7 @@ from keepfast.runner.domain import prompts
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.records import Agent, Task, TaskCheckpoint, TaskSpec
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ HUMAN_ONLY = frozenset(
 
 def only_people(pid: int, verb: str) -> None:
     """Refuse a process that belongs to a run. An agent under the same user id can get around this; it is no sandbox."""
-    if verb in HUMAN_ONLY and process.carries_token(pid):
+    if verb in HUMAN_ONLY and shims.carries_token(pid):
         raise Refused(
             f"An agent may not {verb.replace('_', ' ')} tasks.", "A person can, in a terminal or on the page."
         )
@@ -75,8 +75,8 @@ class Tasks:
         for name in spec.after:
             other = (names or {}).get(name) or self.views.find(name).id
             after.append(other)
-        given = {name: getattr(spec, name) for name in vault.GIVEN}
-        marked = vault.Marked(given, {}) if sealed else vault.mark_given(self.runtime, given)
+        columns = {name: getattr(spec, name) for name in vault.COLUMNS}
+        marked = vault.Marked(columns, {}) if sealed else vault.mark_columns(self.runtime, columns)
         workspace = self._adopt(spec.workspace)
         folders.prepare(spec.workspace)
         budget = {**spec.budget, "tokens": spec.budget["tokens"] or self.runtime.options.max_tokens}
@@ -87,7 +87,7 @@ class Tasks:
                 priority=spec.priority, after=after, needs=spec.secrets, state=DRAFT, created_at=now, updated_at=now,
                 **marked.value,
             )  # fmt: skip
-            vault.keep(self.tables, id, marked, now)
+            vault.store(self.tables, id, marked, now)
             self.tables.log(id, now, "task_created", {"title": marked.value["title"], "taskType": spec.type})
         if start:
             return self.start(id)
@@ -99,13 +99,13 @@ class Tasks:
         specs = list(specs)
         for spec in specs if start else ():
             self._check_agent(spec.agent)
-        made: list[Task] = []
+        tasks: list[Task] = []
         names: dict[str, str] = {}
         for spec in specs:
-            made.append(self.new(spec, start=start, names=names))
+            tasks.append(self.new(spec, start=start, names=names))
             if spec.name:
-                names[spec.name] = made[-1].id
-        return made
+                names[spec.name] = tasks[-1].id
+        return tasks
 
     def start(self, ref: str) -> Task:
         task = self.views.find(ref)
@@ -180,8 +180,8 @@ class Tasks:
             return self.steps.lift(task, "resume", crashes=[], idle=0, restores=0)
 
     def _save_again(self, task: Task) -> Task:
-        if not finals.try_again(self.runtime, task.id):
-            failed = finals.failed(self.tables, task.id)
+        if not finals.retry(self.runtime, task.id):
+            failed = finals.last_failure(self.tables, task.id)
             raise Conflict(
                 f"The last state could not be saved: {failed.error}" if failed else "The task changed in the meantime.",
                 "Fix the cause and run `keepfast task resume` again, or run `keepfast task accept` to finish without saving.",
@@ -260,7 +260,7 @@ class Tasks:
         if self.tables.open_run(task.id) is not None:
             raise NotAllowed("The agent is running.", "Pause the task first.")
         started = self.runtime.now()
-        back = returning.bring_back(self.runtime, task, checkpoint, conversation, ask)
+        back = rollback.restore(self.runtime, task, checkpoint, conversation, ask)
         if back is None:
             return None
         target, now = back.checkpoint, self.runtime.now()
@@ -289,20 +289,20 @@ class Tasks:
         if start:
             self._check_agent(vault.open_agent(self.runtime, task))
         folder = os.path.realpath(folder)
-        session, _ = returning.branch_off(self.runtime, task, folder, git)
+        session, _ = rollback.fork(self.runtime, task, folder, git)
         spec = TaskSpec(
             name="", title=task.title, type=task.type, brief=task.brief, workspace=folder, agent=task.agent,
             phases=task.phases, budget=task.budget, priority=task.priority, after=[], secrets=task.needs,
         )  # fmt: skip
-        made = self.new(spec, sealed=True)
+        forked = self.new(spec, sealed=True)
         with self.tables.write():
             self.tables.change(
-                made.id, self.runtime.now(), fork_of=task.id, phase=task.phase, session=session,
+                forked.id, self.runtime.now(), fork_of=task.id, phase=task.phase, session=session,
                 next_prompt=prompts.forked(folder) if session else "",
             )  # fmt: skip
             for row in queries.secrets_of(self.tables, task.id):
-                self.tables.keep_secret(made.id, row.name, row.sealed, row.type, row.given_at)
-        return self.start(made.id) if start else self.tables.task(made.id)
+                self.tables.keep_secret(forked.id, row.name, row.sealed, row.type, row.given_at)
+        return self.start(forked.id) if start else self.tables.task(forked.id)
 
     def home(self, ref: str) -> Task:
         """The task that a forked one came from. Raises `Usage` if it is no fork."""
@@ -320,13 +320,13 @@ class Tasks:
         """A step of a task that has run, and does not run now; its checkpoint tells what a person has decided."""
         key = f"{task.id}:{reason}:{self.runtime.now()}"
         has_run = task.attempt > 0 and os.path.isdir(task.workspace)
-        kept = checkpoints.keep(self.runtime, task, None, reason, key) if has_run else None
+        saved = checkpoints.save(self.runtime, task, None, reason, key) if has_run else None
         with self.tables.write():
             self.steps.check_epoch(task)
             self.tables.move(task.id, action, self.runtime.now(), trigger=trigger, **columns)
-            noted = checkpoints.note(self.runtime, kept) if kept is not None else None
-        if noted is not None:
-            checkpoints.publish(self.runtime, noted)
+            staged = checkpoints.record(self.runtime, saved) if saved is not None else None
+        if staged is not None:
+            checkpoints.publish(self.runtime, staged)
         return self.steps.told(task.id)
 
     def _check_agent(self, agent: Agent) -> None:

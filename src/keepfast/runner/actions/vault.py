@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"
 """Looks like nothing: only beside a telling word it is a secret."""
-GIVEN = ("title", "brief", "phases", "agent")
+COLUMNS = ("title", "brief", "phases", "agent")
 """Columns of a task that people write."""
 
 
@@ -48,10 +48,10 @@ def secret_name(question: str) -> str:
     return next((word for word in (*words, *pairs) if is_secret(word, LIKELY)), "")
 
 
-def mark_given(runtime: Runtime, given: Mapping[str, Any]) -> Marked:
+def mark_columns(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
     """Seal the secrets in what people write of a task. Every value that its agent sets is sealed, whatever it looks like."""
-    agent = given["agent"]
-    marked = mark(runtime, {**given, "agent": {name: value for name, value in agent.items() if name != "set"}})
+    agent = columns["agent"]
+    marked = mark(runtime, {**columns, "agent": {name: value for name, value in agent.items() if name != "set"}})
     if "set" in agent:
         marked.value["agent"]["set"] = {
             str(name): _sealed(runtime, str(name), str(value)) for name, value in agent["set"].items()
@@ -59,7 +59,7 @@ def mark_given(runtime: Runtime, given: Mapping[str, Any]) -> Marked:
     return marked
 
 
-def keep(tables: Tables, task: str, marked: Marked, now: int) -> Any:
+def store(tables: Tables, task: str, marked: Marked, now: int) -> Any:
     """Keep what was sealed, in a transaction; return the marked value."""
     for id, sealed in marked.sealed.items():
         tables.keep_secret(task, id, sealed, MARKED, now)
@@ -69,8 +69,8 @@ def keep(tables: Tables, task: str, marked: Marked, now: int) -> Any:
 def reveal(runtime: Runtime, task: str, value: Any) -> Any:
     """Put the values of a task back where their marks are. Raises `WrongKey` if the key is not here."""
     if isinstance(value, str):
-        known = _known(runtime, task) if MARK.search(value) else {}
-        return MARK.sub(lambda match: known.get(match[1], match[0]), value)
+        marked_values = _known(runtime, task) if MARK.search(value) else {}
+        return MARK.sub(lambda match: marked_values.get(match[1], match[0]), value)
     if isinstance(value, dict):
         return {name: reveal(runtime, task, item) for name, item in value.items()}
     if isinstance(value, list):
@@ -94,18 +94,18 @@ def agent_of(runtime: Runtime, task: Task) -> Agent:
         return {**task.agent, "set": {}}
 
 
-def values(runtime: Runtime, task: Task) -> list[str]:
+def secret_values(runtime: Runtime, task: Task) -> list[str]:
     """All secrets that people gave a task, in the clear: to strike them out of everything else."""
-    found = [runtime.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(runtime.tables, task.id)]
-    given = [value.decode("utf-8", "surrogateescape") for value in found]
+    values = [runtime.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(runtime.tables, task.id)]
+    texts = [value.decode("utf-8", "surrogateescape") for value in values]
     chosen = open_agent(runtime, task).get("set", {})
-    return [*given, *[value for name, value in chosen.items() if is_telling(name, value)]]
+    return [*texts, *[value for name, value in chosen.items() if is_telling(name, value)]]
 
 
-def why_away(runtime: Runtime, task: Task) -> str:
+def why_unavailable(runtime: Runtime, task: Task) -> str:
     """Why the secrets of a task cannot be opened now, where another try may help; empty if they open, or never will."""
     try:
-        values(runtime, task)
+        secret_values(runtime, task)
     except (WrongKey, Damaged):
         return ""  # the key is not here, or the value is no longer what was sealed
     except (KeepfastError, OSError) as error:
@@ -116,23 +116,23 @@ def why_away(runtime: Runtime, task: Task) -> str:
 def seal_older(runtime: Runtime) -> None:
     """Seal what older versions kept in the clear."""
     for task in runtime.tables.tasks():
-        before = {name: getattr(task, name) for name in GIVEN}
+        before = {name: getattr(task, name) for name in COLUMNS}
         marked = mark_older(runtime, before)
         if marked.value != before:
             with runtime.tables.write() as tables:
-                tables.change(task.id, task.updated_at, **keep(tables, task.id, marked, runtime.now()))
+                tables.change(task.id, task.updated_at, **store(tables, task.id, marked, runtime.now()))
 
 
 def mark_older(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
     """The same for a row or a document that may be of an older version; what is sealed stays so."""
-    given = {name: columns[name] for name in GIVEN}
-    chosen = given["agent"].get("set", {})
+    own = {name: columns[name] for name in COLUMNS}
+    chosen = own["agent"].get("set", {})
     if not all(SEALED.fullmatch(str(value)) for value in chosen.values()):
-        return mark_given(runtime, given)
-    marked = mark_given(
-        runtime, {**given, "agent": {name: value for name, value in given["agent"].items() if name != "set"}}
+        return mark_columns(runtime, own)
+    marked = mark_columns(
+        runtime, {**own, "agent": {name: value for name, value in own["agent"].items() if name != "set"}}
     )
-    if "set" in given["agent"]:
+    if "set" in own["agent"]:
         marked.value["agent"]["set"] = chosen
     return marked
 
@@ -144,11 +144,11 @@ def _marked(runtime: Runtime, value: Any, name: str, sealed: dict[str, str]) -> 
         return [_marked(runtime, item, option_before(value, number), sealed) for number, item in enumerate(value)]
     if not isinstance(value, str):
         return value
-    found = spans(value)
-    if not found and is_secret(name, value):
-        found = [(0, len(value), "secret")]
+    secrets = spans(value)
+    if not secrets and is_secret(name, value):
+        secrets = [(0, len(value), "secret")]
     parts, at = [], 0
-    for start, end, kind in found:
+    for start, end, kind in secrets:
         id = os.urandom(6).hex()
         sealed[id] = _sealed(runtime, id, value[start:end])
         parts += [value[at:start], f"[redacted:{kind if kind in KINDS else 'secret'}#{id}]"]

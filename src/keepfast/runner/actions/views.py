@@ -15,7 +15,7 @@ from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Hold, Prompt, Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
@@ -49,9 +49,13 @@ class Views:
         return rows[0]
 
     def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
-        found = queries.current_tasks(self.tables) if not archived else self.tables.tasks()
-        shown = [self.describe(task) for task in found]
-        return [one for one in shown if not state or state in (one["state"], one["status"])]
+        tasks = queries.current_tasks(self.tables) if not archived else self.tables.tasks()
+        descriptions = [self.describe(task) for task in tasks]
+        return [
+            description
+            for description in descriptions
+            if not state or state in (description["state"], description["status"])
+        ]
 
     def is_any(self) -> bool:
         """Is there any task, archived ones too?"""
@@ -103,7 +107,7 @@ class Views:
         """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = queries.newest_checkpoints(self.tables, task.id, 50)
-        failed = finals.failed(self.tables, task.id)
+        failed = finals.last_failure(self.tables, task.id)
         return {
             **self.describe(task),
             "brief": task.brief,
@@ -139,13 +143,13 @@ class Views:
 
     def inbox(self) -> list[dict[str, Any]]:
         """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
-        found = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
-        asked = {one["id"] for one in found}
+        entries = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
+        prompt_ids = {entry["id"] for entry in entries}
         frozen = [self.tables.shown_hold(task) for task in queries.frozen_tasks(self.tables)]
         for hold in [*self.tables.holds(), *[hold for hold in frozen if hold is not None and not hold.id]]:
-            if hold.human and hold.prompt not in asked:
-                found.append(self._held(hold))
-        return sorted(found, key=lambda one: -one["priority"])
+            if hold.human and hold.prompt not in prompt_ids:
+                entries.append(self._held(hold))
+        return sorted(entries, key=lambda entry: -entry["priority"])
 
     def _asked(self, prompt: Prompt) -> dict[str, Any]:
         task = self.tables.task(prompt.task)
@@ -169,7 +173,7 @@ class Views:
         run = self.tables.open_run(task.id)
         if run is not None:
             tokens, money = tokens + run.tokens, money + run.money
-            seconds += run_outputs.lasted(self.runtime, run, process.look(run.folder, run.id))
+            seconds += run_outputs.duration(self.runtime, run, shims.status_of(run.folder, run.id))
         used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
@@ -197,11 +201,11 @@ class Views:
 
     def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
         """What was said about a review while it waited, oldest first: `comments` and `remarks` each."""
-        found = [one.read() for one in queries.events_of_type(self.tables, prompt.task, "review_comment")]
+        notes = [note.read() for note in queries.events_of_type(self.tables, prompt.task, "review_comment")]
         return [
-            {"comments": one["comments"], "remarks": one["remarks"], "by": one["by"]}
-            for one in found
-            if one["id"] == prompt.id
+            {"comments": note["comments"], "remarks": note["remarks"], "by": note["by"]}
+            for note in notes
+            if note["id"] == prompt.id
         ]
 
     def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
@@ -250,7 +254,7 @@ class Views:
 
     def _files(self, task: Task, old: int, new: int) -> dict[str, list[str]]:
         """Files that are new or changed from one version to another, as the store has them."""
-        found: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
+        result: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
         with self.runtime.engine() as engine:
             repository = engine.repository()
             base, newest = (repository.checkpoint(task.workspace_id, version) for version in (old, new))
@@ -259,8 +263,8 @@ class Views:
             for before, after in pairs_between(repository, task.workspace_id, base, newest):
                 if after is not None and after.kind in (FILE, LINK):
                     kind = "newFiles" if before is None else "modifiedFiles"
-                    found[kind].append(after.path.decode("utf-8", "replace"))
-        return found
+                    result[kind].append(after.path.decode("utf-8", "replace"))
+        return result
 
 
 def _phase(task: Task, number: int) -> int | None:

@@ -162,8 +162,8 @@ class _Claim:
         """The connection that holds the lock, or the name of whoever holds it."""
         sql = _connect(self._url)
         try:
-            found = sql.execute("SELECT pg_try_advisory_lock(%s, %s) AS taken", (FAMILY, SUPERVISOR)).fetchone()
-            if found is not None and found["taken"]:
+            row = sql.execute("SELECT pg_try_advisory_lock(%s, %s) AS taken", (FAMILY, SUPERVISOR)).fetchone()
+            if row is not None and row["taken"]:
                 return sql, ""
             who = sql.execute(
                 "SELECT application_name AS name FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' "
@@ -204,7 +204,7 @@ def _connect(url: str) -> psycopg.Connection[Row]:
 
 
 def _explained(error: psycopg.Error) -> Exception:
-    code, said = error.sqlstate or "", " ".join(str(error).split())
+    code, text = error.sqlstate or "", " ".join(str(error).split())
     if code in ("55P03", "40001", "40P01"):
         return Busy("The task database is locked by another process.")
     if code == "53100":
@@ -212,7 +212,7 @@ def _explained(error: psycopg.Error) -> Exception:
     if code.startswith("XX0"):
         return Damaged("The task database is damaged.", "Restore it from its backup, or run `keepfast rebuild`.")
     return Unreachable(
-        f"The task database cannot be used: {said}.", "Is PostgreSQL running, and is `supervisor.database` right?"
+        f"The task database cannot be used: {text}.", "Is PostgreSQL running, and is `supervisor.database` right?"
     )
 
 

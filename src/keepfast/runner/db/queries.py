@@ -21,8 +21,8 @@ HIGHEST = "ORDER BY version DESC, made_at DESC"
 
 
 def find_task(tables: Tables, id: str) -> Task | None:
-    found = tables.tasks("id = ?", id)
-    return found[0] if found else None
+    rows = tables.tasks("id = ?", id)
+    return rows[0] if rows else None
 
 
 def current_tasks(tables: Tables) -> list[Task]:
@@ -66,16 +66,16 @@ class Lane(NamedTuple):
     newest: list[Task]
 
 
-def lane(tables: Tables, states: Sequence[str], held: bool | None, most: int) -> Lane:
+def lane(tables: Tables, states: Sequence[str], is_held: bool | None, most: int) -> Lane:
     """The tasks that are in one of these states; with `held`, only those that are held, or are not."""
     where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
-    if held is not None:
-        where += f" AND id {'IN' if held else 'NOT IN'} {HELD}"
+    if is_held is not None:
+        where += f" AND id {'IN' if is_held else 'NOT IN'} {HELD}"
     row = tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
     newest = tables.tasks(
         f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {int(most)})", *states
     )
-    return Lane(row["count"] if row is not None else 0, sorted(newest, key=lambda one: -one.updated_at))
+    return Lane(row["count"] if row is not None else 0, sorted(newest, key=lambda task: -task.updated_at))
 
 
 # Holds and runs
@@ -103,8 +103,8 @@ def open_runs(tables: Tables) -> list[Run]:
 
 
 def find_run(tables: Tables, id: str) -> Run | None:
-    found = tables.runs("id = ?", id)
-    return found[0] if found else None
+    rows = tables.runs("id = ?", id)
+    return rows[0] if rows else None
 
 
 def runs_of(tables: Tables, task: str) -> list[Run]:
@@ -140,13 +140,13 @@ def outcomes(tables: Tables, task: str) -> list[str]:
 
 
 def find_prompt(tables: Tables, id: str) -> Prompt | None:
-    found = tables.prompts("id = ?", id)
-    return found[0] if found else None
+    rows = tables.prompts("id = ?", id)
+    return rows[0] if rows else None
 
 
 def find_waiting_prompt(tables: Tables, id: str) -> Prompt | None:
-    found = tables.prompts(f"id = ? AND {WAITING}", id)
-    return found[0] if found else None
+    rows = tables.prompts(f"id = ? AND {WAITING}", id)
+    return rows[0] if rows else None
 
 
 def prompts_of(tables: Tables, task: str, kind: str = "") -> list[Prompt]:
@@ -213,8 +213,8 @@ def _checkpoints(tables: Tables, rest: str, *values: object) -> list[TaskCheckpo
 
 
 def _checkpoint(tables: Tables, rest: str, *values: object) -> TaskCheckpoint | None:
-    found = _checkpoints(tables, f"{rest} LIMIT 1", *values)
-    return found[0] if found else None
+    rows = _checkpoints(tables, f"{rest} LIMIT 1", *values)
+    return rows[0] if rows else None
 
 
 def checkpoint_of_key(tables: Tables, key: str) -> TaskCheckpoint | None:
@@ -284,15 +284,13 @@ def documented_before(tables: Tables, task: str, before: int) -> list[TaskCheckp
 
 def newest_document(tables: Tables, workspace: str) -> str:
     """The name of the newest document in a workspace; empty if there is none."""
-    found = _checkpoint(
-        tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace
-    )
-    return found.file if found is not None else ""
+    row = _checkpoint(tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace)
+    return row.file if row is not None else ""
 
 
 def documents_of(tables: Tables, task: str) -> list[str]:
     """The names of a task's documents, from old to new; empty for a checkpoint that has none."""
-    return [one.file for one in _checkpoints(tables, "task = ? ORDER BY version, made_at", task)]
+    return [row.file for row in _checkpoints(tables, "task = ? ORDER BY version, made_at", task)]
 
 
 def documented_checkpoint(tables: Tables, id: str) -> TaskCheckpoint | None:
@@ -344,8 +342,8 @@ def events_of_run(tables: Tables, run: Run, type: str) -> list[LoggedEvent]:
 
 
 def last_event_of_run(tables: Tables, run: Run, type: str) -> LoggedEvent | None:
-    found = _events(tables, "task = ? AND run = ? AND type = ? ORDER BY sequence DESC LIMIT 1", run.task, run.id, type)
-    return found[0] if found else None
+    rows = _events(tables, "task = ? AND run = ? AND type = ? ORDER BY sequence DESC LIMIT 1", run.task, run.id, type)
+    return rows[0] if rows else None
 
 
 def count_events_of_run(tables: Tables, run: Run, type: str) -> int:
@@ -404,4 +402,4 @@ def accounts(tables: Tables) -> list[Account]:
 
 
 def account(tables: Tables, key: str) -> Account | None:
-    return next((one for one in accounts(tables) if one.key == key), None)
+    return next((row for row in accounts(tables) if row.key == key), None)

@@ -84,8 +84,8 @@ def _open(path: str, version: int, tables: str) -> sqlite3.Connection:
         for line in ("journal_mode=TRUNCATE", "synchronous=FULL", "foreign_keys=ON"):
             db.execute(f"PRAGMA {line}")
         os.chmod(path, 0o600)
-        found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0:
+        current = db.execute("PRAGMA user_version").fetchone()[0]
+        if current == 0:
             db.execute("BEGIN IMMEDIATE")
             try:
                 if db.execute("PRAGMA user_version").fetchone()[0] == 0:
@@ -96,7 +96,7 @@ def _open(path: str, version: int, tables: str) -> sqlite3.Connection:
             except BaseException:
                 db.execute("ROLLBACK")
                 raise
-        elif found > version:
+        elif current > version:
             raise NewerFormat(f"{path} was written by a newer keepfast.")
         return db
     except sqlite3.Error as error:

@@ -88,8 +88,8 @@ class Tables:
             return self._db.rows(sql, values)
 
     def one(self, sql: str, *values: Any) -> Row | None:
-        found = self.all(sql, *values)
-        return found[0] if found else None
+        rows = self.all(sql, *values)
+        return rows[0] if rows else None
 
     def do(self, sql: str, *values: Any) -> int:
         """Change rows, inside `write`; return how many."""
@@ -118,8 +118,8 @@ class Tables:
     def all_holds(self, task: Task) -> list[Hold]:
         """Everything that has held a task and holds it now, oldest first; freezes too."""
         rows = [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE task = ? ORDER BY since, id", task.id)]
-        shown = self.shown_hold(task)
-        return rows if shown is None or shown in rows else [*rows, shown]
+        current = self.shown_hold(task)
+        return rows if current is None or current in rows else [*rows, current]
 
     def state(self, task: Task) -> State:
         hold = self.hold(task.id)
@@ -152,8 +152,8 @@ class Tables:
         return [Run(**read(row)) for row in rows]
 
     def open_run(self, task: str) -> Run | None:
-        found = self.runs("task = ? AND state != 'ended'", task)
-        return found[-1] if found else None
+        rows = self.runs("task = ? AND state != 'ended'", task)
+        return rows[-1] if rows else None
 
     def last_run(self, task: str) -> Run | None:
         row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
@@ -214,18 +214,18 @@ class Tables:
         row = self.task(task)
         before = self.state(row)
         after = move(before, action, hold)
-        held = {
+        hold_columns = {
             name: columns.pop(name)
             for name in ("due_at", "due_boot", "boot", "account", "prompt", "human")
             if name in columns
         }
         why = columns.pop("why", "")
-        if before.hold != after.hold or (action == "hold" and held):
+        if before.hold != after.hold or (action == "hold" and hold_columns):
             self.do(
                 "UPDATE hold SET lifted_at = ?, lifted_by = ? WHERE task = ? AND lifted_at IS NULL", now, trigger, task
             )
             if after.hold:
-                self.insert("hold", task=task, kind=after.hold, since=now, reason=why, **held)
+                self.insert("hold", task=task, kind=after.hold, since=now, reason=why, **hold_columns)
         if after.state in ("done", "failed", "cancelled") and before.state != after.state:
             columns["ended_at"] = now
             self.do(
@@ -234,7 +234,7 @@ class Tables:
         if why and "reason" not in columns:
             columns["reason"] = why
         self.change(task, now, state=after.state, **columns)
-        self._log_move(task, now, before, after, trigger, why, held.get("due_at") or 0, run)
+        self._log_move(task, now, before, after, trigger, why, hold_columns.get("due_at") or 0, run)
         return after
 
     def want(self, task: str, what: str, now: int, trigger: str, run: str = "") -> None:

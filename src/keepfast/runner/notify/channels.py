@@ -51,18 +51,18 @@ def body(runtime: Runtime, notice: Notice) -> Body:
     return Body(notice.id, notice.task, notice.kind, clean_text(notice.text), notice.prompt, options)
 
 
-def command(runtime: Runtime, told: Body) -> str:
+def command(runtime: Runtime, notice: Body) -> str:
     """Run the command with the notice on its standard input; return why it failed."""
     environment = {name: runtime.variables[name] for name in PASSED if name in runtime.variables}
     facts = {
-        "KEEPFAST_NOTICE": told.text.replace("\0", ""), "KEEPFAST_NOTICE_KIND": told.kind,
-        "KEEPFAST_NOTICE_ID": told.id, "KEEPFAST_TASK": told.task,
+        "KEEPFAST_NOTICE": notice.text.replace("\0", ""), "KEEPFAST_NOTICE_KIND": notice.kind,
+        "KEEPFAST_NOTICE_ID": notice.id, "KEEPFAST_TASK": notice.task,
     }  # fmt: skip
     try:
         done = subprocess.run(
             runtime.options.notify_command,
             env={**environment, **facts},
-            input=json.dumps(told._asdict()).encode(),
+            input=json.dumps(notice._asdict()).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT,
@@ -72,24 +72,24 @@ def command(runtime: Runtime, told: Body) -> str:
     return f"the command exited with code {done.returncode}" if done.returncode else ""
 
 
-def webhook(runtime: Runtime, told: Body) -> str:
-    return _post(runtime, runtime.options.notify_webhook, told._asdict())
+def webhook(runtime: Runtime, notice: Body) -> str:
+    return _post(runtime, runtime.options.notify_webhook, notice._asdict())
 
 
-def ntfy(runtime: Runtime, told: Body) -> str:
+def ntfy(runtime: Runtime, notice: Body) -> str:
     """Publish to the topic; a question with options gets a button for each of the first three."""
     server, topic = _topic(runtime.options.notify_ntfy)
     message: dict[str, Any] = {
-        "topic": topic, "title": "keepfast", "message": told.text, "priority": 4 if told.kind in URGENT else 3,
-        "tags": [told.kind],
+        "topic": topic, "title": "keepfast", "message": notice.text, "priority": 4 if notice.kind in URGENT else 3,
+        "tags": [notice.kind],
     }  # fmt: skip
-    if told.kind == "question" and told.options:
+    if notice.kind == "question" and notice.options:
         message["actions"] = [
             {
                 "action": "http", "label": option[:LABEL], "url": f"{server}/{quote(topic)}-answers", "method": "POST",
-                "body": json.dumps(_signed(runtime, told.prompt, number)), "clear": True,
+                "body": json.dumps(_signed(runtime, notice.prompt, number)), "clear": True,
             }
-            for number, option in enumerate(told.options[:BUTTONS])
+            for number, option in enumerate(notice.options[:BUTTONS])
         ]  # fmt: skip
     return _post(runtime, server + "/", message)
 
@@ -110,9 +110,9 @@ def answers(runtime: Runtime, since: str) -> Iterator[tuple[str, str, int]]:
     for line in lines:
         try:
             message = json.loads(line)
-            given = json.loads(message["message"])
-            id, number = str(given["prompt"]), int(given["option"])
-            if runtime.key.is_ours(_plain(id, number), given["code"]):
+            answer = json.loads(message["message"])
+            id, number = str(answer["prompt"]), int(answer["option"])
+            if runtime.key.is_ours(_plain(id, number), answer["code"]):
                 yield str(message["id"]), id, number
         except (ValueError, KeyError, TypeError):
             continue
@@ -149,5 +149,5 @@ def _opener(runtime: Runtime, url: str) -> OpenerDirector:
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return build_opener(ProxyHandler({}))
-    found = {name: runtime.variables.get(f"{name}_proxy", "") for name in ("http", "https")}
-    return build_opener(ProxyHandler({name: address for name, address in found.items() if address}))
+    proxies = {name: runtime.variables.get(f"{name}_proxy", "") for name in ("http", "https")}
+    return build_opener(ProxyHandler({name: address for name, address in proxies.items() if address}))

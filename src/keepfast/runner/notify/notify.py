@@ -12,7 +12,7 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Notice, Prompt
 from keepfast.runner.domain.waits import is_quiet
-from keepfast.runner.notify import channels as ways
+from keepfast.runner.notify import channels
 from keepfast.secrets.redaction import redact
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Notices:
         self._since = ""
 
     @property
-    def _ways(self) -> dict[str, Callable[[Runtime, ways.Body], str]]:
+    def _ways(self) -> dict[str, Callable[[Runtime, channels.Body], str]]:
         """The ways that the settings name now."""
-        return {name: way for name, way in ways.WAYS.items() if getattr(self.runtime.options, name)}
+        return {name: way for name, way in channels.WAYS.items() if getattr(self.runtime.options, name)}
 
     def tick(self) -> None:
         """Send what is due; return at once."""
@@ -51,7 +51,7 @@ class Notices:
         for notice in due:
             if notice.id not in self._rung:
                 self._rung.add(notice.id)
-                ways.ring(self.runtime, notice.kind)
+                channels.ring(self.runtime, notice.kind)
         if not self._ways:
             for notice in due:
                 self._sent(notice)
@@ -93,24 +93,24 @@ class Notices:
         if notice.prompt and not self._is_open(notice.prompt):
             self._sent(notice)  # answered in the meantime
             return
-        told, failed = ways.body(self.runtime, notice), ""
+        content, failure = channels.body(self.runtime, notice), ""
         for name, way in self._ways.items():
             if (notice.id, name) in self._went:
                 continue
-            why = way(self.runtime, told)
+            why = way(self.runtime, content)
             if why:
-                failed = failed or f"{name}: {redact(why)}"
+                failure = failure or f"{name}: {redact(why)}"
             else:
                 self._went.add((notice.id, name))
-        if failed:
-            self._failed(notice, failed)
+        if failure:
+            self._failed(notice, failure)
         else:
             self._sent(notice)
 
     def _sent(self, notice: Notice) -> None:
         with self.runtime.tables.write() as tables:
             changes.sent(tables, notice.id, self.runtime.now())
-        self._went -= {(notice.id, name) for name in ways.WAYS}
+        self._went -= {(notice.id, name) for name in channels.WAYS}
         self._rung.discard(notice.id)
         self._next.pop(notice.id, None)
 
@@ -143,7 +143,7 @@ class Notices:
         open_ones = {prompt.id: prompt for prompt in self._questions()}
         since = self._since or str(min(prompt.created_at for prompt in open_ones.values()) // SECOND)
         try:
-            for message, id, number in ways.answers(self.runtime, since):
+            for message, id, number in channels.answers(self.runtime, since):
                 self._since = message
                 prompt = open_ones.get(id)
                 if prompt is not None and number < len(prompt.options):

@@ -98,10 +98,10 @@ def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] 
     return answer, False
 
 
-def note_failure(folder: str, given: IO[bytes], hidden: list[bytes]) -> None:
+def note_failure(folder: str, source: IO[bytes], hidden: list[bytes]) -> None:
     """Note what the client says of a turn that failed."""
     try:
-        facts = json.loads(given.read(MOST))
+        facts = json.loads(source.read(MOST))
     except (ValueError, RecursionError):
         return
     if isinstance(facts, dict):
@@ -110,7 +110,7 @@ def note_failure(folder: str, given: IO[bytes], hidden: list[bytes]) -> None:
 
 def values_of(names: list[str]) -> list[bytes]:
     """Every spelling of what these variables hold in our environment, or in that of the client, which may keep it from us."""
-    known: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for process in ("self", str(os.getppid())):
         try:
             with open(f"/proc/{process}/environ", "rb") as file:
@@ -118,8 +118,8 @@ def values_of(names: list[str]) -> list[bytes]:
         except OSError:
             continue
         for name, _, value in [part.partition("=") for part in parts]:
-            known.setdefault(name, value)
-    return forms([known[name] for name in names if known.get(name)])
+            environment.setdefault(name, value)
+    return forms([environment[name] for name in names if environment.get(name)])
 
 
 def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
@@ -138,9 +138,9 @@ def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
         os.close(fd)
 
 
-def serve(folder: str, given: IO[bytes], answers: IO[bytes], hidden: list[bytes] | None = None) -> None:
+def serve(folder: str, requests: IO[bytes], answers: IO[bytes], hidden: list[bytes] | None = None) -> None:
     """Answer requests until the client closes its end."""
-    for line in given:
+    for line in requests:
         try:
             request = json.loads(line)
         except (ValueError, RecursionError):
@@ -160,9 +160,9 @@ def serve(folder: str, given: IO[bytes], answers: IO[bytes], hidden: list[bytes]
 
 def _result(folder: str, method: str, parameters: dict[str, Any], hidden: list[bytes]) -> dict[str, Any]:
     if method == "initialize":
-        wanted = parameters.get("protocolVersion")
+        version = parameters.get("protocolVersion")
         return {
-            "protocolVersion": wanted if wanted in PROTOCOLS else PROTOCOLS[0],
+            "protocolVersion": version if version in PROTOCOLS else PROTOCOLS[0],
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "keepfast", "version": "1"},
             "instructions": "Use these tools to talk to the supervisor of this task; nobody reads the conversation.",

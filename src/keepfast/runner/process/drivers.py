@@ -102,11 +102,11 @@ class Driver:
     def _environment(
         self, task: Task, run: Run, variables: Mapping[str, str], secrets: Mapping[str, str]
     ) -> dict[str, str]:
-        wanted = {*self.variables, *self.options.environment, *self.agent.get("environment", [])}
+        names = {*self.variables, *self.options.environment, *self.agent.get("environment", [])}
         passed = {
             name: value
             for name, value in variables.items()
-            if name in ALLOWED or name.startswith("LC_") or name in wanted or _starts(name, wanted)
+            if name in ALLOWED or name.startswith("LC_") or name in names or _starts(name, names)
         }
         return {
             **passed,
@@ -170,8 +170,8 @@ class Claude(Driver):
     def transcript(self, session: str, variables: Mapping[str, str]) -> str:
         if not session:
             return ""
-        found = glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{glob.escape(session)}.jsonl")
-        return max(found, key=os.path.getmtime) if found else ""
+        paths = glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{glob.escape(session)}.jsonl")
+        return max(paths, key=os.path.getmtime) if paths else ""
 
     def mention(self, path: str, first: int, last: int) -> str:
         # The client takes a mention for a whole word; a name that is none would be cut.
@@ -186,8 +186,8 @@ class Claude(Driver):
         return list(self.agent.get("command") or self.options.agent)
 
     def _config(self, variables: Mapping[str, str]) -> str:
-        given = {**variables, **self.agent.get("set", {})}
-        return str(given.get("CLAUDE_CONFIG_DIR") or given.get("HOME", "") + "/.claude")
+        environment = {**variables, **self.agent.get("set", {})}
+        return str(environment.get("CLAUDE_CONFIG_DIR") or environment.get("HOME", "") + "/.claude")
 
 
 KINDS: dict[str, type[Driver]] = {"claude": Claude, "command": Driver}
@@ -241,8 +241,8 @@ def _claude_tools(folder: str, names: list[str]) -> dict[str, Any]:
     return {"mcpServers": {"keepfast": server}}
 
 
-def _starts(name: str, wanted: set[str]) -> bool:
-    return any(one.endswith("*") and name.startswith(one[:-1]) for one in wanted)
+def _starts(name: str, names: set[str]) -> bool:
+    return any(name_pattern.endswith("*") and name.startswith(name_pattern[:-1]) for name_pattern in names)
 
 
 def _filled(word: str, places: Mapping[str, str]) -> str:

@@ -86,7 +86,7 @@ class Output(ABC):
         self.count = 0
         self.tools: dict[str, Tool] = {}
         self.limit: LimitHit | None = None
-        self.near: LimitNear | None = None
+        self.limit_near: LimitNear | None = None
         self.retrying = ""
         self.session = ""
         self.began = False
@@ -107,7 +107,7 @@ class Output(ABC):
         self.stated: list[Block] = []
         """Errors that count as limits."""
         self.lines = 0
-        self._odd = 0
+        self._malformed_count = 0
 
     def feed(self, line: bytes) -> None:
         """Take a line of standard output. Never raises, whatever it holds."""
@@ -115,7 +115,7 @@ class Output(ABC):
         try:
             self._feed(line)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self._odd += 1
+            self._malformed_count += 1
 
     @abstractmethod
     def _feed(self, line: bytes) -> None:
@@ -135,9 +135,9 @@ class Output(ABC):
             # A wrapper that says in its own block that it was limited is believed.
             if self.limit is None and isinstance(block, Block) and block.name == "ERROR":
                 text = "\n".join([block.fields["message"], block.fields.get("details", "")])
-                said = read_text(text, self.now, self.zone, STATED)
-                if said is not None and block.fields["type"] == "recoverable":
-                    self.limit = said
+                limit = read_text(text, self.now, self.zone, STATED)
+                if limit is not None and block.fields["type"] == "recoverable":
+                    self.limit = limit
                     self.blocks = [one for one in self.blocks if one is not block]
                     self.stated.append(block)
                     return
@@ -198,10 +198,10 @@ class Output(ABC):
     def _read(self, text: str) -> str:
         """Take what a whole message says by protocol; return its type."""
         reader = Reader()
-        found = reader.feed(text) + reader.close()
-        for block in found:
+        blocks = reader.feed(text) + reader.close()
+        for block in blocks:
             self._heard(block)
-        return "protocol" if found else "log"
+        return "protocol" if blocks else "log"
 
     def last_message(self) -> str:
         for message in reversed(self.messages):
@@ -238,11 +238,11 @@ class ClaudeOutput(Output):
             self._user(event)
         elif kind == "rate_limit_event":
             self.windows.update(read_windows(event["rate_limit_info"]))
-            found = read_event(event["rate_limit_info"], self.now)
-            if isinstance(found, LimitHit):
-                self._rejected = found
-            elif isinstance(found, LimitNear):
-                self.near = found
+            limit = read_event(event["rate_limit_info"], self.now)
+            if isinstance(limit, LimitHit):
+                self._rejected = limit
+            elif isinstance(limit, LimitNear):
+                self.limit_near = limit
         elif kind == "result":
             self._result(event)
 
@@ -298,21 +298,21 @@ class ClaudeOutput(Output):
         for text in texts:
             self._say("assistant", text, self._read(text))
 
-    def _use(self, id: str, name: str, given: object) -> None:
+    def _use(self, id: str, name: str, arguments: object) -> None:
         """Take the call of a tool. What ours say counts once they have noted it; how far the agent is, from here on."""
-        self.tools[id] = Tool(name, _what(given))
-        if name == f"{TOOL}report_progress" and isinstance(given, dict):
-            fields = {key: str(given[key]) for key in ("step", "percent") if given.get(key) is not None}
+        self.tools[id] = Tool(name, _what(arguments))
+        if name == f"{TOOL}report_progress" and isinstance(arguments, dict):
+            fields = {key: str(arguments[key]) for key in ("step", "percent") if arguments.get(key) is not None}
             self._heard(check("PROGRESS", fields, {}))
             self._progressed = True
-        self._say("assistant", f"{name} {_what(given)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
+        self._say("assistant", f"{name} {_what(arguments)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
 
     def feed_call(self, line: bytes) -> None:
-        before, told = (self.step, self.fraction), len(self.reports)
+        before, reported = (self.step, self.fraction), len(self.reports)
         super().feed_call(line)
         if self._progressed and b'"PROGRESS"' in line:
             self.step, self.fraction = before  # the journal is read behind the messages: what came later stands
-            del self.reports[told:]
+            del self.reports[reported:]
 
     def _user(self, event: dict[str, Any]) -> None:
         content = event["message"]["content"]
@@ -363,8 +363,8 @@ class ClaudeOutput(Output):
         if self._rejected is not None:
             self.limit = self._rejected
         elif event.get("api_error_status") in (429, 529) or self.error in ("rate_limit", "billing_error"):
-            found = read_text(text, self.now, self.zone)
-            self.limit = found or LimitHit(SHORT, None, EVENT, head(text, 500))
+            limit = read_text(text, self.now, self.zone)
+            self.limit = limit or LimitHit(SHORT, None, EVENT, head(text, 500))
         elif self.error in ("overloaded", "server_error"):
             self.limit = read_text(text, self.now, self.zone)
 
@@ -389,20 +389,20 @@ class PlainOutput(Output):
             if isinstance(event, dict) and self._event(event):
                 return
         text = line.decode("utf-8", "replace").rstrip("\n")
-        found = self._reader.feed(text + "\n")
-        for block in found:
+        blocks = self._reader.feed(text + "\n")
+        for block in blocks:
             self._heard(block)
-        self._say("assistant", text, "protocol" if self._belongs(text, found) else "log")
+        self._say("assistant", text, "protocol" if self._belongs(text, blocks) else "log")
 
-    def _belongs(self, line: str, found: list[Block | Malformed]) -> bool:
+    def _belongs(self, line: str, blocks: list[Block | Malformed]) -> bool:
         """Is a line part of a block or of a marker with its notes?"""
-        if self._reader.is_within or not found:
+        if self._reader.is_within or not blocks:
             return self._reader.is_within
-        if found[-1].name in ("PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE"):
+        if blocks[-1].name in ("PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE"):
             return (
                 line.strip().lower().startswith("ready for review")
             )  # any other line only showed that the notes are over
-        if found[-1].name == "ERROR":  # one in a line may have been ended by the line behind it
+        if blocks[-1].name == "ERROR":  # one in a line may have been ended by the line behind it
             return "[/ERROR" in line or line.lstrip().startswith("[ERROR")
         return True
 
@@ -430,11 +430,11 @@ class PlainOutput(Output):
 
     def last_message(self) -> str:
         """The last lines that came together and are no protocol; if there are none, the last of what was."""
-        said = [one for one in self.messages if one.role == "assistant" and one.content.strip()]
+        messages = [one for one in self.messages if one.role == "assistant" and one.content.strip()]
         for kind in ("log", "protocol"):
             lines: list[str] = []
             earliest = 0
-            for one in reversed(said):
+            for one in reversed(messages):
                 if one.type != kind or (earliest and one.at and earliest - one.at > BURST):
                     if lines:
                         break
@@ -486,7 +486,7 @@ class PlainOutput(Output):
     def _figures(self, event: dict[str, Any]) -> None:
         rates = event.get("rate_limits")
         if isinstance(rates, dict):
-            self.near = read_rates(rates, self.now)
+            self.limit_near = read_rates(rates, self.now)
             self.windows.update(read_windows(rates))
         self._measure(event.get("info"))
 
@@ -510,13 +510,13 @@ def _tokens(usage: dict[str, Any]) -> int:
     return sum(int(usage.get(name) or 0) for name in names)
 
 
-def _what(given: object) -> str:
-    if not isinstance(given, dict):
+def _what(arguments: object) -> str:
+    if not isinstance(arguments, dict):
         return ""
     for key in ("command", "file_path", "path", "pattern", "url", "description", "prompt"):
-        if isinstance(given.get(key), str):
-            return head(str(given[key]), 300)
-    return head(json.dumps(given, ensure_ascii=False), 300)
+        if isinstance(arguments.get(key), str):
+            return head(str(arguments[key]), 300)
+    return head(json.dumps(arguments, ensure_ascii=False), 300)
 
 
 class Transcripts:
@@ -555,12 +555,12 @@ class Tail:
         offset, lines = self.offset, self.lines()
         if lines:
             self._read_times()
-        found = []
+        timed = []
         for line in lines:
             place = bisect_right(self._starts, offset) - 1
-            found.append((line, self._times[place] if place >= 0 else 0))
+            timed.append((line, self._times[place] if place >= 0 else 0))
             offset += len(line) + 1
-        return found
+        return timed
 
     def _read_times(self) -> None:
         try:

@@ -54,10 +54,10 @@ def clean_text(text: str) -> str:
 
 def spans(text: str) -> list[Span]:
     """Where the secrets of a text are, and of which kind; none reaches into a mark or over a line of the protocol."""
-    found: list[Span] = []
+    result: list[Span] = []
     for start, end in _between(text):
-        found += [(start + first, start + last, kind) for first, last, kind in find(text[start:end])]
-    return found
+        result += [(start + first, start + last, kind) for first, last, kind in find(text[start:end])]
+    return result
 
 
 def clean(value: Any, name: str = "") -> Any:
@@ -96,10 +96,10 @@ class Lines:
 
     def clean(self, data: bytes) -> bytes:
         """Take whole lines, return them without secrets."""
-        found = []
+        parts = []
         for is_json, text in _segments(data.decode("utf-8", "surrogateescape")):
-            found.append(_clean_json(text) if is_json else self._clean_plain(text))
-        cleaned = "".join(found)
+            parts.append(_clean_json(text) if is_json else self._clean_plain(text))
+        cleaned = "".join(parts)
         if data.endswith(b"\n") and not cleaned.endswith("\n"):
             cleaned += "\n"  # a private key that goes on would take the end of the line with it
         return cleaned.encode("utf-8", "surrogateescape")
@@ -153,10 +153,10 @@ def _clean_json(line: str) -> str:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, none of whose keys hides another. Raises `ValueError`."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return result
 
 
 def _clean_named(name: str, value: str) -> str:
@@ -199,10 +199,10 @@ def _between(text: str) -> Iterator[tuple[int, int]]:
         yield at, len(text)
 
 
-def _without(text: str, found: list[Span], at: int = 0) -> str:
+def _without(text: str, secrets: list[Span], at: int = 0) -> str:
     """The text from `at` on, with `[redacted:<kind>]` in the place of what was found."""
     parts = []
-    for start, end, kind in found:
+    for start, end, kind in secrets:
         parts += [text[at:start], f"[redacted:{kind}]"]
         at = end
     return "".join([*parts, text[at:]])

@@ -91,13 +91,13 @@ class Shim:
         self.input = _in_memory(self.job, "input") if "input" in self.job else self.prompt
         out, out_w = os.pipe2(os.O_CLOEXEC)
         err, err_w = os.pipe2(os.O_CLOEXEC)
-        told, telling = os.pipe2(os.O_CLOEXEC)
+        failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
         self.pid = os.fork()
         if self.pid == 0:
-            self._become(out_w, err_w, telling)
-        for fd in (out_w, err_w, telling):
+            self._become(out_w, err_w, failure_write)
+        for fd in (out_w, err_w, failure_write):
             os.close(fd)
-        with open(told, "rb") as file:
+        with open(failure_read, "rb") as file:
             why = file.read().decode("utf-8", "replace")
         if why:
             os.waitpid(self.pid, 0)
@@ -111,22 +111,22 @@ class Shim:
             os.set_blocking(fd, False)
         return out, err
 
-    def _become(self, out: int, err: int, telling: int) -> NoReturn:
+    def _become(self, out: int, err: int, failure_write: int) -> NoReturn:
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if self.group is not None:
                 with open(self.group + "/cgroup.procs", "wb", buffering=0) as file:
                     file.write(b"0")
-            given = self.input or self.job.get("stdin") or os.devnull
-            os.dup2(os.open(given, os.O_RDONLY), 0)
+            input_path = self.input or self.job.get("stdin") or os.devnull
+            os.dup2(os.open(input_path, os.O_RDONLY), 0)
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.chdir(self.job["cwd"])
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(int(self.job.get("umask", 0o022)))
-            command = [word.replace("{prompt_file}", given) for word in self.job["command"]]
+            command = [word.replace("{prompt_file}", input_path) for word in self.job["command"]]
             name = self.job.get("prompt_variable")
             more = {name: self.prompt} if name and self.prompt else {}
             os.execvpe(command[0], command, {**self.job["environment"], **more})
@@ -134,7 +134,7 @@ class Shim:
             where = (
                 error.filename if error.filename in (self.job["cwd"], self.job.get("stdin")) else self.job["command"][0]
             )
-            os.write(telling, f"{where}: {error.strerror}".encode())
+            os.write(failure_write, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(127)
 

@@ -18,7 +18,7 @@ TOKEN = "KEEPFAST_RUN_TOKEN"
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch_shim.py")
 
 
-class Look(NamedTuple):
+class RunStatus(NamedTuple):
     """What a run's folder shows: never begun, alive, over with a report, or lost without one."""
 
     kind: str
@@ -74,7 +74,7 @@ def _forget_ended() -> None:
     _adopted[:] = [child for child in _adopted if child.poll() is None]
 
 
-def look(folder: str, run: str) -> Look:
+def status_of(folder: str, run: str) -> RunStatus:
     """Read what became of a run. Only a lock that is held and names this run is a living agent."""
     _forget_ended()
     report = read(folder + "/exit.json")
@@ -84,7 +84,7 @@ def look(folder: str, run: str) -> Look:
         except OSError:
             ended = 0
         code, number, seconds = (report.get(name) for name in ("exit", "signal", "seconds"))
-        return Look(
+        return RunStatus(
             OVER,
             exit_code=code if isinstance(code, int) else None,
             signal=number if isinstance(number, int) else None,
@@ -96,14 +96,14 @@ def look(folder: str, run: str) -> Look:
     facts = read(folder + "/lock")
     if is_locked(folder + "/lock"):
         if facts is not None and facts.get("run") == run:
-            return Look(ALIVE, pid=int(facts["pid"]), boot=str(facts.get("boot", "")))
-        return Look(ALIVE)  # it has the lock and is about to say who it is
+            return RunStatus(ALIVE, pid=int(facts["pid"]), boot=str(facts.get("boot", "")))
+        return RunStatus(ALIVE)  # it has the lock and is about to say who it is
     if facts is None:
-        return Look(ABSENT)
+        return RunStatus(ABSENT)
     # The report may have come between the two looks.
     if os.path.exists(folder + "/exit.json") and report is None:
-        return look(folder, run)
-    return Look(LOST, boot=str(facts.get("boot", "")))
+        return status_of(folder, run)
+    return RunStatus(LOST, boot=str(facts.get("boot", "")))
 
 
 class AgentProcess(NamedTuple):
@@ -166,14 +166,14 @@ def state(folder: str) -> ShimState:
 
 def end_strays(token: str) -> int:
     """Kill whatever still carries the token of a run whose shim is gone; return how many there were."""
-    wanted, count = f"{TOKEN}={token}".encode(), 0
+    marker, count = f"{TOKEN}={token}".encode(), 0
     for _ in range(20):
-        found = [pid for pid in _own_processes() if wanted in _environment(pid)]
-        if not found:
+        strays = [pid for pid in _own_processes() if marker in _environment(pid)]
+        if not strays:
             break
-        for pid in found:
+        for pid in strays:
             send(pid, signal.SIGKILL)
-        count += len(found)
+        count += len(strays)
     return count
 
 
@@ -217,14 +217,14 @@ def read(path: str, most: int = 1 << 20) -> dict[str, Any] | None:
 
 
 def _own_processes() -> list[int]:
-    own, found = os.geteuid(), []
+    own, pids = os.geteuid(), []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         try:
             if name.isdigit() and os.stat(f"/proc/{name}").st_uid == own and int(name) != os.getpid():
-                found.append(int(name))
+                pids.append(int(name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def _environment(pid: int) -> list[bytes]:

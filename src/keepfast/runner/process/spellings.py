@@ -36,14 +36,14 @@ WEB_SAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 def forms(secrets: list[str]) -> list[bytes]:
     """Every spelling in which a secret might come out, longest first; of one line some two hundred at most."""
-    found: set[bytes] = set()
+    spellings: set[bytes] = set()
     for secret in secrets:
         for text in (secret, *_own_lines(secret)):
             for spelling in dict.fromkeys(_spellings(text)):
-                found.update(_bytes(written) for written in (spelling, *_in_json(spelling)))
-            found.update(_codes(_bytes(text)))
-            found.add(_bytes(_in_json(_in_json(text)[0])[0]))
-    return sorted((form for form in found if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
+                spellings.update(_bytes(written) for written in (spelling, *_in_json(spelling)))
+            spellings.update(_codes(_bytes(text)))
+            spellings.add(_bytes(_in_json(_in_json(text)[0])[0]))
+    return sorted((form for form in spellings if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
 
 
 def _own_lines(secret: str) -> list[str]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from keepfast.model.errors import KeepfastError
 from keepfast.model.steps import step
-from keepfast.runner.scheduler import observation as observing
-from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler import observation, runs
 from keepfast.runner.scheduler.conclusion import settle
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def carry_out(runtime: Runtime, run: str, halt: Flag) -> None:
     runs.baseline(runtime, run)
     step("run:baseline")
     runs.spawn(runtime, run)
-    if observing.observe(runtime, run, halt):
+    if observation.observe(runtime, run, halt):
         step("run:observed")
         settle(runtime, run)
 

@@ -13,7 +13,7 @@ from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED
 from keepfast.runner.domain.verdict import Observations, Verdict, gate, judge
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.output import Output
 from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
 
@@ -34,11 +34,11 @@ def settle(runtime: Runtime, id: str) -> None:
     run = tables.run(id)
     if run.state == ENDED:
         return
-    look = process.look(run.folder, id)
-    if look.kind == process.ALIVE:
+    status = shims.status_of(run.folder, id)
+    if status.kind == shims.ALIVE:
         return
-    if look.kind == process.LOST:
-        process.end_strays(run.token)
+    if status.kind == shims.LOST:
+        shims.end_strays(run.token)
     try:
         task = tables.check_epoch(run)
     except Overtaken:
@@ -47,21 +47,21 @@ def settle(runtime: Runtime, id: str) -> None:
         return
     output = run_outputs.read(runtime, run)
     # How an agent ends that is told to says nothing of its work.
-    output.close(look.exit_code if run.request != verdict.LINGERING else None)
-    rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != runtime.boot
-    judged = _judge(task, run, look, output)
+    output.close(status.exit_code if run.request != verdict.LINGERING else None)
+    rebooted = status.kind in (shims.LOST, shims.ABSENT) and run.boot != runtime.boot
+    judged = _judge(task, run, status, output)
     step("settle:judged")
-    dialogue.keep(runtime, run, output)
-    kept = checkpoints.keep(runtime, task, run, _reason(judged), f"{id}:{judged.kind}", output)
+    dialogue.save(runtime, run, output)
+    saved = checkpoints.save(runtime, task, run, _reason(judged), f"{id}:{judged.kind}", output)
     step("settle:saved")
-    passed, shown = verify(runtime, task, judged)
+    passed, output_text = verify(runtime, task, judged)
     step("settle:verified")
-    final = finals.keep(runtime, task, run, output) if _is_last(runtime, task, judged, passed) else kept
+    final = finals.save(runtime, task, run, output) if _is_last(runtime, task, judged, passed) else saved
     step("settle:kept")
-    noted = Settlement(runtime, task, run, look, output, judged, kept, passed, shown, rebooted, final).write()
+    staged = Settlement(runtime, task, run, status, output, judged, saved, passed, output_text, rebooted, final).write()
     step("settle:written")
-    for one in noted:
-        checkpoints.publish(runtime, one)
+    for document in staged:
+        checkpoints.publish(runtime, document)
     metadata.project(runtime, task.id)
     logs.write(runtime, run)
 
@@ -82,8 +82,8 @@ def _is_last(runtime: Runtime, task: Task, judged: Verdict, passed: bool | None)
     return gate(passed, task.reworks, review, last, runtime.options.max_attempts).action == "finish"
 
 
-def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
-    code = look.exit_code if look.kind == process.OVER else None
+def _judge(task: Task, run: Run, look: shims.RunStatus, output: Output) -> Verdict:
+    code = look.exit_code if look.kind == shims.OVER else None
     if look.signal is not None:
         code = -look.signal
     seen = Observations(

@@ -9,10 +9,9 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from keepfast.runner.actions import checkpoints
-from keepfast.runner.actions import context_use as fullness
-from keepfast.runner.actions.logs import Outputs
-from keepfast.runner.actions.questions import tell_progress
+from keepfast.runner.actions import checkpoints, context_use
+from keepfast.runner.actions.logs import OutputCopies
+from keepfast.runner.actions.questions import log_progress
 from keepfast.runner.actions.run_outputs import age, began_at, files
 from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db import queries
@@ -22,7 +21,7 @@ from keepfast.runner.domain.records import Run
 from keepfast.runner.domain.task import ENDED, LIVE, STARTING, STOPPING
 from keepfast.runner.domain.verdict import LINGERING, has_final_block
 from keepfast.runner.domain.waits import Budget, Spent, nudge, used
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
@@ -56,35 +55,35 @@ class _Observer:
         self.output = self.driver.output(runtime.now() / SECOND, runtime.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
         self.transcripts = Transcripts()
-        self.outputs, self.copied_at = Outputs(run, self.task.workspace), 0.0
-        self.heard_at = monotonic()
-        self.began_at = self.heard_at - age(runtime, run)
-        self.told_at = self.asked_at = 0.0
+        self.outputs, self.copied_at = OutputCopies(run, self.task.workspace), 0.0
+        self.output_at = monotonic()
+        self.began_at = self.output_at - age(runtime, run)
+        self.written_at = self.obeyed_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
         self.frozen = 0
         """The number of the wish whose freeze was kept last."""
-        self.near: LimitNear | None = None
+        self.limit_near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
-        self.known = self._figures()
-        self.figures, self.bands = fullness.told(runtime, run), fullness.bands(runtime, run)
+        self.progress_before = self._figures()
+        self.figures, self.bands = context_use.logged_requests(runtime, run), context_use.bands(runtime, run)
 
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
-            look = process.look(self.folder, self.run.id)
+            look = shims.status_of(self.folder, self.run.id)
             self._listen()
-            if look.kind != process.ALIVE:
+            if look.kind != shims.ALIVE:
                 return True
             now = monotonic()
             if now - self.copied_at >= COPY:
                 self.copied_at = now
                 self.outputs.look()
-            if now - self.asked_at >= ASK:
-                self.asked_at = now
+            if now - self.obeyed_at >= ASK:
+                self.obeyed_at = now
                 try:
                     self._obey(now)
                 except Overtaken:
-                    process.wish(self.folder, "stop", "overtaken")
+                    shims.wish(self.folder, "stop", "overtaken")
             self._wait(look.pid)
         return False
 
@@ -92,7 +91,7 @@ class _Observer:
         for tail, feed in self.tails:
             for line, self.output.at in tail.timed_lines():
                 feed(line)
-                self.heard_at, self.silent = monotonic(), False
+                self.output_at, self.silent = monotonic(), False
 
     def _read_transcripts(self) -> None:
         session = self.output.session or self.run.session
@@ -121,23 +120,23 @@ class _Observer:
         tables.check_epoch(self.run)
         self._read_transcripts()
         self._tell(now)
-        wanted = self.task.request
+        request = self.task.request
         if self.stop_at:
             if now - self.stop_at > self.runtime.options.stop_grace + AFTER_GRACE:
                 self.stop_at = now
-                process.wish(self.folder, "kill", self.run.request)
+                shims.wish(self.folder, "kill", self.run.request)
             return
-        if wanted == "freeze":
+        if request == "freeze":
             self._freeze(now)
             return
-        if process.last_wish(self.folder) == "freeze":
-            process.wish(self.folder, "thaw")
-            self.heard_at = now
-        if wanted == "cancel":
+        if shims.last_wish(self.folder) == "freeze":
+            shims.wish(self.folder, "thaw")
+            self.output_at = now
+        if request == "cancel":
             self._end("cancel", now)
-        elif wanted in ("pause", "pause_now"):
-            self._pause(now, at_once=wanted == "pause_now")
-        elif process.last_wish(self.folder) == "stop":
+        elif request in ("pause", "pause_now"):
+            self._pause(now, at_once=request == "pause_now")
+        elif shims.last_wish(self.folder) == "stop":
             self.stop_at = now  # told before we were restarted
         else:
             if self.run.request == "pause":
@@ -146,9 +145,9 @@ class _Observer:
 
     def _freeze(self, now: float) -> None:
         """Let everything stand still, and keep what there is once it does: once for each freeze, whoever sees it."""
-        if process.last_wish(self.folder) != "freeze":
-            process.wish(self.folder, "freeze", "frozen by a person")
-        state = process.state(self.folder)
+        if shims.last_wish(self.folder) != "freeze":
+            shims.wish(self.folder, "freeze", "frozen by a person")
+        state = shims.state(self.folder)
         number = state.wish
         if state.done == "freeze" and state.frozen and number != self.frozen:
             self.frozen, self.saved_at = number, now
@@ -193,10 +192,10 @@ class _Observer:
         mark = nudge(budget, spent, self.task.budget_mark)
         if mark:
             self._nudge(mark, what)
-        said = fullness.act(self.runtime, self.task, self.run, self.output, self.bands)
-        if said:
-            self._say(said)
-        quiet = now - self.heard_at
+        message = context_use.save_at_band(self.runtime, self.task, self.run, self.output, self.bands)
+        if message:
+            self._say(message)
+        quiet = now - self.output_at
         if quiet > options.marker_grace and self._is_lingering():
             self._end(LINGERING, now)
             return
@@ -230,7 +229,7 @@ class _Observer:
     def _end(self, why: str, now: float) -> None:
         self._want(why)
         self.stop_at = now
-        process.wish(self.folder, "stop", why)
+        shims.wish(self.folder, "stop", why)
 
     def _want(self, why: str) -> None:
         if self.run.request != why:
@@ -242,7 +241,7 @@ class _Observer:
     def _tell(self, now: float) -> None:
         """Write down that the run lives, what it says of its progress, and what it used."""
         if self.run.state == STARTING:
-            pid = process.agent(self.folder).pid
+            pid = shims.agent(self.folder).pid
             if pid:
                 with self.runtime.tables.write() as tables:
                     tables.check_epoch(self.run)
@@ -251,15 +250,17 @@ class _Observer:
                     tables.log(
                         self.task.id, at, "agent_started", {"pid": int(pid), "session": self.run.session}, self.run.id
                     )
-        near = self.output.near
-        if near is not None and (self.near is None or near.scope != self.near.scope):
-            self.near = near
-            self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
-            key = f"{self.run.id}:limit_near:{near.scope}"
+        limit_near = self.output.limit_near
+        if limit_near is not None and (self.limit_near is None or limit_near.scope != self.limit_near.scope):
+            self.limit_near = limit_near
+            self._log(
+                "limit_near", {"scope": limit_near.scope, "used": limit_near.used, "resetsAt": limit_near.resets_at}
+            )
+            key = f"{self.run.id}:limit_near:{limit_near.scope}"
             checkpoints.take(self.runtime, self.task, self.run, "limit", key, self.output)
-        known = self._figures()
-        if known != self.known and now - self.told_at >= TELL:
-            self.known, self.told_at = known, now
+        figures = self._figures()
+        if figures != self.progress_before and now - self.written_at >= TELL:
+            self.progress_before, self.written_at = figures, now
             with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
                 offset = self.tails[0][0].offset
@@ -273,8 +274,8 @@ class _Observer:
                     "retrying": self.output.retrying,
                 }
                 tables.log(self.task.id, self.runtime.now(), "progress", facts, self.run.id)
-                tell_progress(tables, self.run, self.runtime.now(), self.output)
-                self.figures = fullness.tell(self.runtime, self.run, self.output, self.figures)
+                log_progress(tables, self.run, self.runtime.now(), self.output)
+                self.figures = context_use.log_usage(self.runtime, self.run, self.output, self.figures)
 
     def _figures(self) -> tuple[object, ...]:
         """What the agent has told of its progress and its use so far: a change is written down."""

@@ -6,10 +6,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.age import amount
-from keepfast.runner.actions import checkpoints, finals, restores, run_outputs, vault
-from keepfast.runner.actions import context_use as fullness
-from keepfast.runner.actions.checkpoints import Kept, Noted
-from keepfast.runner.actions.questions import ask, hold_open, tell_progress
+from keepfast.runner.actions import checkpoints, context_use, finals, restores, run_outputs, vault
+from keepfast.runner.actions.checkpoints import SavedCheckpoint, StagedDocument
+from keepfast.runner.actions.questions import create_prompt, hold_for_open_prompts, log_progress
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Overtaken, Tables
 from keepfast.runner.domain import prompts, verdict
@@ -20,7 +19,7 @@ from keepfast.runner.domain.records import Account, Run, Task
 from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger, used
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean_text
@@ -48,37 +47,47 @@ class Settlement:
         runtime: Runtime,
         task: Task,
         run: Run,
-        look: process.Look,
+        status: shims.RunStatus,
         output: Output,
         judged: Verdict,
-        kept: Kept | None,
+        saved: SavedCheckpoint | None,
         passed: bool | None,
-        shown: str,
+        output_text: str,
         rebooted: bool,
-        final: Kept | None,
+        final: SavedCheckpoint | None,
     ) -> None:
-        self.runtime, self.task, self.run, self.look, self.output, self.judged = (
+        self.runtime, self.task, self.run, self.status, self.output, self.judged = (
             runtime,
             task,
             run,
-            look,
+            status,
             output,
             judged,
         )
-        self.kept, self.passed, self.shown, self.rebooted, self.final = kept, passed, shown, rebooted, final
-        self.taken = kept.taken if kept is not None else None
+        self.saved, self.passed, self.output_text, self.rebooted, self.final = (
+            saved,
+            passed,
+            output_text,
+            rebooted,
+            final,
+        )
+        self.reference = saved.reference if saved is not None else None
         self.now = runtime.now()
 
-    def write(self) -> list[Noted]:
+    def write(self) -> list[StagedDocument]:
         """Write the rows, then the documents of the checkpoints, which tell what they say."""
         with self.runtime.tables.write() as tables:
             if tables.run(self.run.id).state == ENDED:
                 return []
             self._follow(tables)
-            found = [self.kept]
-            if self.final is not self.kept and tables.task(self.task.id).state == DONE:
-                found.append(self.final)
-            return [checkpoints.note(self.runtime, kept) for kept in found if kept is not None]
+            checkpoints_made = [self.saved]
+            if self.final is not self.saved and tables.task(self.task.id).state == DONE:
+                checkpoints_made.append(self.final)
+            return [
+                checkpoints.record(self.runtime, checkpoint)
+                for checkpoint in checkpoints_made
+                if checkpoint is not None
+            ]
 
     def _follow(self, tables: Tables) -> None:
         try:
@@ -93,7 +102,7 @@ class Settlement:
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
         for block in (*self.output.stated, *self.judged.blocks):
-            ask(self.runtime, self.task, self.run, self.now, block)
+            create_prompt(self.runtime, self.task, self.run, self.now, block)
         self._tell_malformed(tables)
         _FOLLOWS[self.judged.kind](self, tables)
 
@@ -104,10 +113,11 @@ class Settlement:
         self._tell_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = run_outputs.lasted(self.runtime, run, self.look)
+        seconds = run_outputs.duration(self.runtime, run, self.status)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
-            exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, last_message=output.last_message(),
+            exit_code=self.status.exit_code, tokens=output.tokens, money=output.money, left=left,
+            last_message=output.last_message(),
         )  # fmt: skip
         if self.task.request:
             tables.want(self.task.id, "", self.now, self.judged.kind, run.id)
@@ -126,18 +136,18 @@ class Settlement:
             tables.change(self.task.id, self.now, next_prompt="")
         facts = {
             "outcome": outcome,
-            "exit": self.look.exit_code,
+            "exit": self.status.exit_code,
             "reason": head(self.judged.reason, 500),
             "tokens": output.tokens,
         }
-        fullness.tell(self.runtime, run, output, fullness.told(self.runtime, run))
-        tell_progress(tables, run, self.now, output)
+        context_use.log_usage(self.runtime, run, output, context_use.logged_requests(self.runtime, run))
+        log_progress(tables, run, self.now, output)
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 
     def _tell_start(self, tables: Tables) -> None:
         """Say that the agent was started, if it had ended before anybody saw it live."""
-        pid = process.agent(self.run.folder).pid
+        pid = shims.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
             at = run_outputs.began_at(self.runtime, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
@@ -230,8 +240,8 @@ class Settlement:
             self._back_off(tables, BACKOFF, count, why)
             return
         due = self._back_off(tables, RATE_LIMIT, count, why, account)
-        known = queries.account(tables, account)
-        if known is None or not (known.human or known.due_at > due):
+        current = queries.account(tables, account)
+        if current is None or not (current.human or current.due_at > due):
             self._limit_account(tables, account, due, limit)
 
     def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
@@ -300,7 +310,7 @@ class Settlement:
         self._crashed(tables)
 
     def _asked(self, tables: Tables) -> None:
-        if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
+        if hold_for_open_prompts(tables, self.task.id, self.now, self.judged.kind, self.run.id):
             tables.change(self.task.id, self.now, idle=0)
             if self.judged.malformed:
                 tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
@@ -315,25 +325,25 @@ class Settlement:
         tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
 
     def _idle(self, tables: Tables) -> None:
-        said = self._corrections()
-        if not said:
-            said = [
+        corrections = self._corrections()
+        if not corrections:
+            corrections = [
                 "You ended your turn without completing the phase. Continue, or say what stops you.\n"
                 + prompts.completion(self.task)
             ]
-        self._lead_nowhere(tables, said)
+        self._lead_nowhere(tables, corrections)
 
     def _corrections(self) -> list[str]:
         """What the agent is told of its blocks that were not understood."""
         return [one.answer() for one in self.judged.malformed]
 
-    def _lead_nowhere(self, tables: Tables, said: list[str]) -> None:
+    def _lead_nowhere(self, tables: Tables, corrections: list[str]) -> None:
         """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
         for ever. The next one is told what was wrong, later each time; after the last one a person decides."""
-        tree = self.taken.tree if self.taken is not None else self.task.tree
+        tree = self.reference.tree if self.reference is not None else self.task.tree
         idle = self.task.idle + 1
         attempts = idle + len(self.task.crashes)
-        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=prompts.aside("\n\n".join(said)))
+        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=prompts.aside("\n\n".join(corrections)))
         if attempts < self.runtime.options.max_attempts:
             self._back_off(tables, BACKOFF, attempts, self.judged.reason)
             return
@@ -347,7 +357,7 @@ class Settlement:
     def _finish(self, tables: Tables, **columns: Any) -> None:
         finals.finish(self.runtime, self.task, self.final, self.judged.kind, self.run.id, **columns)
         if self.final is not None:
-            finals.tell(tables, self.task, self.now)
+            finals.notify_done(tables, self.task, self.now)
 
     def _phase(self, tables: Tables) -> None:
         task = self.task
@@ -356,15 +366,15 @@ class Settlement:
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
         if self.passed is not None:
-            facts["output"] = self.shown[-LOGGED:]
+            facts["output"] = self.output_text[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, idle=0)
         if decided.action == "rework":
-            text = prompts.rework(self.shown, task.reworks + 1, most)
+            text = prompts.rework(self.output_text, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
             marked = vault.mark(self.runtime, prompts.next_phase(task, task.phase + 1))
-            text = vault.keep(tables, task.id, marked, self.now)
+            text = vault.store(tables, task.id, marked, self.now)
             self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, step="", fraction=0.0, next_prompt=text)
         elif decided.action == "finish":
             self._finish(tables)
@@ -375,10 +385,11 @@ class Settlement:
         task = self.task
         id = "a_" + sha256(f"{self.run.id}:approval".encode()).hexdigest()[:12]
         text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
-        tree = self.taken.tree if self.taken is not None else ""
+        tree = self.reference.tree if self.reference is not None else ""
         tables.insert(
             "prompt", once=True, id=id, task=task.id, run=self.run.id, kind="approval", key=f"phase {task.phase}", text=text,
-            status=PENDING, created_at=self.now, phase=task.phase, tree=tree, flagged=int(flagged), output=self.shown, required=1,
+            status=PENDING, created_at=self.now, phase=task.phase, tree=tree, flagged=int(flagged), output=self.output_text,
+            required=1,
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)
         tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)

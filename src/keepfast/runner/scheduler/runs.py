@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from keepfast.model.errors import KeepfastError
 from keepfast.model.steps import step
 from keepfast.runner.actions import checkpoints, vault
-from keepfast.runner.actions.seals import opened
+from keepfast.runner.actions.seals import environment_values
 from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain import prompts
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import STARTING
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.redaction import clean_text, is_secret
 from keepfast.runner.process.run_folder import write_file
@@ -42,7 +42,7 @@ def spawn(runtime: Runtime, id: str) -> None:
     Raises what keeps the task's secrets from being opened now; the run stays as it is, and is tried again.
     """
     run = runtime.tables.run(id)
-    if run.state != STARTING or process.look(run.folder, id).kind != process.ABSENT:
+    if run.state != STARTING or shims.status_of(run.folder, id).kind != shims.ABSENT:
         return
     try:
         task = runtime.tables.check_epoch(run)
@@ -51,43 +51,43 @@ def spawn(runtime: Runtime, id: str) -> None:
     os.makedirs(run.folder, mode=0o700, exist_ok=True)
     try:
         how = driver(vault.open_agent(runtime, task), runtime.options)
-        secrets, known = opened(runtime, task), vault.values(runtime, task)
+        secrets, hidden = environment_values(runtime, task), vault.secret_values(runtime, task)
         prompt = vault.reveal(runtime, task.id, run.prompt)
-        given = vault.reveal(runtime, task.id, prompts.standard_input(task, run.prompt))
+        standard_input = vault.reveal(runtime, task.id, prompts.standard_input(task, run.prompt))
     except KeepfastError as error:
-        if vault.why_away(runtime, task):
+        if vault.why_unavailable(runtime, task):
             raise
-        _never(run, str(error))
+        _report_not_started(run, str(error))
         return
-    why = how.check(runtime.variables) or missing(task)
+    why = how.check(runtime.variables) or why_not_runnable(task)
     if why:
-        _never(run, why)
+        _report_not_started(run, why)
         return
     launch = how.launch(task, run, runtime.variables, secrets, runtime.folders)
     # Hooks that people installed believe that they are supervised where they have been given this run's token, and belong to
     # the client that this run has a guard for.
-    told = {"prompt": run.prompt, "token": run.token, "client": how.client}
-    for name, text in {**launch.files, **told}.items():
+    run_files = {"prompt": run.prompt, "token": run.token, "client": how.client}
+    for name, text in {**launch.files, **run_files}.items():
         _write(f"{run.folder}/{name}", text)
-    known += [value for name, value in launch.environment.items() if is_secret(name, value)]
+    hidden += [value for name, value in launch.environment.items() if is_secret(name, value)]
     job = {
         "run": id,
         "command": launch.command,
         "cwd": task.workspace,
         "environment": launch.environment,
         "prompt": prompt,
-        "input": given,
+        "input": standard_input,
         "prompt_variable": "" if how.client else PROMPT_FILE,
-        "secrets": sorted({value for value in known if value}),
+        "secrets": sorted({value for value in hidden if value}),
         "grace": runtime.options.stop_grace,
         "freezer": runtime.options.freezer,
     }
     step("run:spawning")
-    process.start(run.folder, job)
+    shims.start(run.folder, job)
     step("run:spawned")
 
 
-def missing(task: Task) -> str:
+def why_not_runnable(task: Task) -> str:
     """Why no agent can work in the workspace; empty if one can."""
     if not os.path.isdir(task.workspace):
         return f"Workspace validation failed: there is no folder {task.workspace}."
@@ -104,7 +104,7 @@ def _is_full(folder: str) -> bool:
     return (disk.f_blocks > 0 and blocks * disk.f_frsize < ROOM) or (disk.f_files > 0 and files == 0)
 
 
-def _never(run: Run, why: str) -> None:
+def _report_not_started(run: Run, why: str) -> None:
     """Say in the shim's stead that the agent could not be started."""
     report = {"run": run.id, "exit": None, "signal": None, "reason": clean_text(why), "started": False}
     write_file(f"{run.folder}/exit.json", report)

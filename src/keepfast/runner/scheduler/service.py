@@ -19,12 +19,12 @@ from keepfast.runner.scheduler.lock import Lock
 from keepfast.runner.scheduler.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.news import Tell
+    from keepfast.runner.actions.news import OnEvent
     from keepfast.settings import Settings
     from keepfast.settings.live import Following
 
 FOLDER = "/supervisor"
-AGAIN = 3.0
+RETRY_SECONDS = 3.0
 """Seconds after which a supervisor in the background asks again whether another one has ended."""
 
 
@@ -72,7 +72,7 @@ def run(
     until_idle: bool = False,
     durable: bool = True,
     only: str = "",
-    tell: Tell | None = None,
+    tell: OnEvent | None = None,
     begun: Callable[[], None] = _nothing,
 ) -> None:
     """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
@@ -114,15 +114,15 @@ class Background:
         self.thread.join(30)
 
     def _run(self) -> None:
-        told = ""
+        last_message = ""
         while not self.stop.is_set():
             try:
-                run(self.runtime, self.stop, begun=self._say_here if told else _nothing)
+                run(self.runtime, self.stop, begun=self._say_here if last_message else _nothing)
             except Busy as error:
-                if str(error) != told:
-                    told = str(error)
-                    self.say(f"{told} This process runs tasks when it ends.")
-                self.stop.wait(AGAIN)
+                if str(error) != last_message:
+                    last_message = str(error)
+                    self.say(f"{last_message} This process runs tasks when it ends.")
+                self.stop.wait(RETRY_SECONDS)
             except KeepfastError as error:
                 self.error = error
                 self.say(f"This process does not run tasks: {error}")

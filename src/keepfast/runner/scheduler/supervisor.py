@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Busy, DiskFull, Unreachable
 from keepfast.model.steps import step
-from keepfast.runner.actions import recovery as recover
-from keepfast.runner.actions.logs import Events
+from keepfast.runner.actions import recovery
+from keepfast.runner.actions.logs import EventCopies
 from keepfast.runner.actions.news import News
 from keepfast.runner.db import queries
 from keepfast.runner.db.database import Claim
@@ -19,7 +19,7 @@ from keepfast.runner.db.sqlite import Alone
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED, HOST_LOST
 from keepfast.runner.notify.notify import Notices
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.process.wake import Listener
 from keepfast.runner.scheduler.attempts import Workflows
@@ -39,7 +39,7 @@ class Supervisor:
         self.runtime, self.tables, self.workflows = runtime, runtime.tables, workflows
         self.claim: Claim = claim or Alone()
         self.notices = Notices(runtime)
-        self.timers, self.turns, self.events = Timers(runtime), Turns(runtime, only), Events(runtime, only)
+        self.timers, self.turns, self.events = Timers(runtime), Turns(runtime, only), EventCopies(runtime, only)
         self.only = only
         """Look after this one task, not after all."""
         self.stop = Flag()
@@ -56,7 +56,7 @@ class Supervisor:
         listener = Listener(self.runtime.folder)
         try:
             if self.runtime.options.roots and not self.only:
-                recover.rebuild(self.runtime, self.runtime.options.roots)
+                recovery.rebuild(self.runtime, self.runtime.options.roots)
             self.reconcile()
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
@@ -150,17 +150,17 @@ class Supervisor:
         first, self._reconciled = not self._reconciled, monotonic()
         self.runtime.trouble = ""  # whatever could not be done is tried again now
         if not self.only:
-            recover.end_unknown(self.runtime)
+            recovery.stop_unknown_runs(self.runtime)
             if first:
-                recover.catch_up(self.runtime)
+                recovery.finish_interrupted(self.runtime)
         for run in queries.open_runs(self.tables):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
-            kind = process.look(run.folder, run.id).kind
-            if kind == process.ABSENT and self._is_of_another_host(run):
+            kind = shims.status_of(run.folder, run.id).kind
+            if kind == shims.ABSENT and self._is_of_another_host(run):
                 self._lose(run)
                 continue
-            rebooted = kind == process.ABSENT and run.boot != self.runtime.boot
+            rebooted = kind == shims.ABSENT and run.boot != self.runtime.boot
             if first or rebooted:
                 with self.tables.write() as tables:
                     if rebooted:

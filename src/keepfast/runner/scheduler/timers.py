@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from keepfast.model.age import amount
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
-from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import questions, reviews
@@ -52,13 +52,13 @@ class Timers:
                 now = self.runtime.now()
                 if self.tables.hold(hold.task) == hold:
                     self.tables.move(hold.task, "lift", now, trigger="timer", reason="")
-                    hold_open(self.tables, hold.task, now, "timer")
+                    hold_for_open_prompts(self.tables, hold.task, now, "timer")
 
     def save_again(self) -> None:
         """Tasks whose work is complete and whose last state could not be saved: once an interval."""
         for hold in self.tables.holds():
             if hold.kind == UNSAVED and hold.due_at is not None and self.is_due(hold):
-                finals.try_again(self.runtime, hold.task)
+                finals.retry(self.runtime, hold.task)
 
     def is_due(self, hold: Hold) -> bool:
         assert hold.due_at is not None
@@ -85,7 +85,7 @@ class Timers:
                 hold = self.tables.hold(prompt.task)
                 if hold is not None and hold.kind in ASKING:
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
-                    hold_open(self.tables, prompt.task, now, "timeout")
+                    hold_for_open_prompts(self.tables, prompt.task, now, "timeout")
 
     def remind(self) -> None:
         """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""

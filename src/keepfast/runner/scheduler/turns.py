@@ -6,10 +6,9 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
-from keepfast.runner.actions import accounts, restores, vault
-from keepfast.runner.actions import memory as remembering
-from keepfast.runner.actions.memory import Memory
-from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions import accounts, memory, restores, vault
+from keepfast.runner.actions.memory import Start
+from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts, questions
@@ -58,7 +57,7 @@ class Turns:
     def is_held_back(self, task: Task) -> bool:
         """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
         now = self.runtime.now()
-        why = runs.missing(task)
+        why = runs.why_not_runnable(task)
         if why:
             with self.tables.write():
                 self.tables.move(task.id, "hold", now, trigger="validation", hold="crashed", why=why, human=1)
@@ -74,8 +73,8 @@ class Turns:
             return True
         if self._is_running_away(task, now):
             return True
-        known = {row.name for row in queries.variables_of(self.tables, task.id)}
-        lacking = [name for name in task.needs if name not in known]
+        names = {row.name for row in queries.variables_of(self.tables, task.id)}
+        lacking = [name for name in task.needs if name not in names]
         if lacking:
             with self.tables.write():
                 for name in lacking:
@@ -84,7 +83,7 @@ class Turns:
                         text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
                         phase=task.phase,
                     )  # fmt: skip
-                if not hold_open(self.tables, task.id, now, "needs"):
+                if not hold_for_open_prompts(self.tables, task.id, now, "needs"):
                     self.tables.move(
                         task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
                     )
@@ -131,27 +130,27 @@ class Turns:
         """Make the row of the next attempt, with everything that it needs; None if it cannot begin now."""
         how = driver(vault.agent_of(self.runtime, task), self.runtime.options)
         started = self.runtime.since_boot()
-        memory = remembering.recall(self.runtime, task, self.tables.last_run(task.id))
-        if memory.unknown:
-            self._put_off(task, f"Its files cannot be compared with its checkpoints: {memory.unknown}")
+        start = memory.plan_start(self.runtime, task, self.tables.last_run(task.id))
+        if start.unknown:
+            self._put_off(task, f"Its files cannot be compared with its checkpoints: {start.unknown}")
             return None
-        away = vault.why_away(self.runtime, task)
+        away = vault.why_unavailable(self.runtime, task)
         if away:
             self._put_off(task, f"Its secrets cannot be opened now: {away}")
             return None
-        now, resumes, known = self.runtime.now(), memory.resumes, task.session
+        now, resumes, session_before = self.runtime.now(), start.resumes, task.session
         milliseconds = (self.runtime.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
             task = tables.task(task.id)
-            if not _is_free(tables, task) or task.session != known:
+            if not _is_free(tables, task) or task.session != session_before:
                 return None
-            if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
+            if start.is_lost and not restores.record_failure(tables, task, now, milliseconds, start.why):
                 return None
             last = tables.last_run(task.id)
             number, epoch = task.attempt + 1, task.epoch + 1
             id, account = f"{task.id}:{number}", how.account(self.runtime.variables)
-            prompt = self._prompt(tables, task, last, memory, id, now)
-            session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
+            prompt = self._prompt(tables, task, last, start, id, now)
+            session = start.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             if task.state == QUEUED:
                 tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
             tables.change(task.id, now, attempt=number, epoch=epoch, session=session, account=account)
@@ -160,8 +159,8 @@ class Turns:
                 resume=int(resumes), prompt=prompt, folder=self.runtime.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.runtime.boot, host=self.runtime.host, started_at=now, account=account,
             )  # fmt: skip
-            origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
-            if origin and not memory.is_lost:
+            origin = start.back.checkpoint.id if start.back is not None else restores.origin(tables, task.id, last)
+            if origin and not start.is_lost:
                 restores.log(
                     tables,
                     task.id,
@@ -169,7 +168,7 @@ class Turns:
                     origin,
                     success=True,
                     milliseconds=milliseconds,
-                    messages=memory.messages,
+                    messages=start.messages,
                     run=id,
                 )
             facts = {
@@ -177,7 +176,7 @@ class Turns:
                 "phase": task.phase if task.phases else None,
                 "step": task.step or None,
                 "resumed": resumes,
-                "why": memory.why,
+                "why": start.why,
             }
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
@@ -198,21 +197,21 @@ class Turns:
             if tries == options.max_attempts:
                 tables.notify(task.id, now, "error", f"{task.title}: {why}")
 
-    def _prompt(self, tables: Tables, task: Task, last: Run | None, memory: Memory, run: str, now: int) -> str:
+    def _prompt(self, tables: Tables, task: Task, last: Run | None, start: Start, run: str, now: int) -> str:
         """Compose what the agent is told, and note which answers are delivered with it."""
-        known = queries.settled_prompts(tables, task.id)
-        answers = [one for one in known if not one.delivered]
+        settled = queries.settled_prompts(tables, task.id)
+        answers = [prompt_row for prompt_row in settled if not prompt_row.delivered]
         # A session that goes on has what was delivered in its history.
-        earlier = [one for one in known if one.delivered and not memory.resumes]
+        earlier = [prompt_row for prompt_row in settled if prompt_row.delivered and not start.resumes]
         left = last.left if last is not None and last.outcome != "phase" else []
-        prompt = prompts.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
-        for one in answers:
-            changes.deliver(tables, one.id, run)
+        prompt = prompts.compose(task, last, start.resumes, answers, left, start.brief, start.missing, earlier)
+        for prompt_row in answers:
+            changes.deliver(tables, prompt_row.id, run)
         # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
-        return str(vault.keep(tables, task.id, vault.mark(self.runtime, prompt), now))
+        return str(vault.store(tables, task.id, vault.mark(self.runtime, prompt), now))
 
 
 def _is_free(tables: Tables, task: Task) -> bool:
     """May a run of this task begin?"""
-    held = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
-    return task.state in (QUEUED, ACTIVE) and not held
+    is_busy = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
+    return task.state in (QUEUED, ACTIVE) and not is_busy

@@ -17,8 +17,7 @@ from dbos._serialization import DBOSPortableJSONSerializer
 from sqlalchemy import create_engine, event
 
 from keepfast.model.steps import step
-from keepfast.runner.scheduler import observation as observing
-from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler import observation, runs
 from keepfast.runner.scheduler.attempts import log_trouble
 from keepfast.runner.scheduler.conclusion import settle
 
@@ -75,7 +74,7 @@ def _spawn(run: str) -> None:
 @DBOS.step(name="observe")
 def _observe(run: str) -> bool:
     with _logged(run):
-        done = observing.observe(_ground(), run, _Here.halt)
+        done = observation.observe(_ground(), run, _Here.halt)
         step("run:observed")
         return done
 
