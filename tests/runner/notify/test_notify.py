@@ -95,8 +95,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "WAITS", (0.05, 0.05, 0.05))
-    monkeypatch.setattr(notify, "FETCH", 0.1)
+    monkeypatch.setattr(notify, "RETRY_SECONDS", (0.05, 0.05, 0.05))
+    monkeypatch.setattr(notify, "FETCH_SECONDS", 0.1)
 
 
 def set_up(place: Place, **options: Any) -> None:

@@ -278,7 +278,7 @@ def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(
 def test_a_supervisor_in_the_background_takes_over_when_the_other_one_ends(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "AGAIN", 0.1)
+    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.1)
     said: list[str] = []
     task = place.task([DONE])
     other = Lock(place.runtime.folder)

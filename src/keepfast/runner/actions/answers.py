@@ -38,7 +38,7 @@ class Answers:
                 "The workspace changed since the review began.", "Review the changes. To approve anyway, use --anyway."
             )
         last = task.phase >= len(task.phases)
-        text = "" if last else self.steps.marked(task.id, prompts.next_phase(task, task.phase + 1))
+        text = "" if last else self.steps.seal_secrets(task.id, prompts.next_phase(task, task.phase + 1))
         more = {"phase": task.phase + 1, "reworks": 0, "step": "", "fraction": 0.0, "next_prompt": text}
         final = finals.save(self.runtime, task, epoch=task.epoch + 1) if last else None
         with self.tables.write():
@@ -47,10 +47,10 @@ class Answers:
             if not last:
                 return self.steps.move(task, "approve", "approve", epoch=task.epoch + 1, **more)
             finals.finish(self.runtime, task, final, "approve", epoch=task.epoch + 1)
-            noted = checkpoints.record(self.runtime, final) if final is not None else None
-        if noted is not None:
-            checkpoints.publish(self.runtime, noted)
-        return self.steps.told(task.id)
+            staged = checkpoints.record(self.runtime, final) if final is not None else None
+        if staged is not None:
+            checkpoints.publish(self.runtime, staged)
+        return self.steps.publish(task.id)
 
     def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
         """Ask for changes; the comments become the next prompt, behind those that were kept of this review.
@@ -58,8 +58,8 @@ class Answers:
         After three reworks only approve or cancel is left.
         """
         task, prompt = self._approval(ref)
-        comments, remarks = self._marked_all(task.id, comments, remarks)
-        comments, remarks = self._with_kept(prompt, comments, remarks)
+        comments, remarks = self._sealed_remarks(task.id, comments, remarks)
+        comments, remarks = self._with_earlier(prompt, comments, remarks)
         if not comments and not remarks:
             raise Usage("A comment is required: the agent gets it as its next prompt.")
         if task.reworks >= self.runtime.options.max_attempts:
@@ -67,11 +67,11 @@ class Answers:
                 f"Phase {task.phase} has already been reworked {task.reworks} times.", "Approve it, or cancel the task."
             )
         # Beside the path of a remark, a word may be a secret that it is not by itself.
-        text = self.steps.marked(task.id, reviews.rejected(comments, remarks))
+        text = self.steps.seal_secrets(task.id, reviews.rejected(comments, remarks))
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
             self.steps.check_epoch(task)
-            self._note("changes_requested", prompt, comments, remarks, by)
+            self._log_remarks("changes_requested", prompt, comments, remarks, by)
             return self.steps.move(
                 task,
                 "reject",
@@ -86,20 +86,22 @@ class Answers:
         _, prompt = self._approval(ref)
         if not comments.strip() and not remarks:
             raise Usage("The comment is empty.")
-        comments, remarks = self._marked_all(prompt.task, comments, remarks)
-        reviews.rejected(*self._with_kept(prompt, comments, remarks))  # all of it must be tellable
+        comments, remarks = self._sealed_remarks(prompt.task, comments, remarks)
+        reviews.rejected(*self._with_earlier(prompt, comments, remarks))  # all of it must be tellable
         with self.tables.write():
-            self._note("review_comment", prompt, comments.strip(), remarks, by)
-        return self.steps.told(prompt.task)
+            self._log_remarks("review_comment", prompt, comments.strip(), remarks, by)
+        return self.steps.publish(prompt.task)
 
-    def _marked_all(self, task: str, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
+    def _sealed_remarks(self, task: str, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
         marked_remarks = [
-            remark._replace(path=self.steps.marked(task, remark.path), text=self.steps.marked(task, remark.text))
+            remark._replace(
+                path=self.steps.seal_secrets(task, remark.path), text=self.steps.seal_secrets(task, remark.text)
+            )
             for remark in remarks
         ]
-        return self.steps.marked(task, comments), marked_remarks
+        return self.steps.seal_secrets(task, comments), marked_remarks
 
-    def _with_kept(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
+    def _with_earlier(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
         """These comments and remarks behind those that were kept of the review."""
         earlier = self.views.comments(prompt)
         parts = [*[note["comments"] for note in earlier], comments.strip()]
@@ -108,7 +110,7 @@ class Answers:
         ]
         return "\n\n".join(filter(None, parts)), [*earlier_remarks, *remarks]
 
-    def _note(self, type: str, prompt: Prompt, comments: str, remarks: Sequence[Remark], by: str) -> None:
+    def _log_remarks(self, type: str, prompt: Prompt, comments: str, remarks: Sequence[Remark], by: str) -> None:
         remark_rows = [{"path": remark.path, "line": remark.line, "text": remark.text} for remark in remarks]
         facts = {"id": prompt.id, "phase": prompt.phase, "comments": comments, "by": by, "remarks": remark_rows}
         self.tables.log(prompt.task, self.runtime.now(), type, facts)
@@ -131,13 +133,13 @@ class Answers:
             hint = f"Answer {checked.suggestion!r}, or use --exactly to send your answer as it is."
             raise Usage(checked.why, hint if checked.suggestion else None)
         with self.tables.write():
-            self._answer(prompt, self._marked_answer(prompt, checked.value), by)
-            return self.steps.go_on(prompt.task, "answer"), checked.warning
+            self._answer(prompt, self._sealed_answer(prompt, checked.value), by)
+            return self.steps.lift_if_answered(prompt.task, "answer"), checked.warning
 
-    def _marked_answer(self, prompt: Prompt, text: str) -> str:
+    def _sealed_answer(self, prompt: Prompt, text: str) -> str:
         """An answer with its secrets sealed; one that was asked for by name is one, unless the agent offered it itself."""
         name = "" if text in prompt.options else vault.secret_name(f"{prompt.key} {prompt.text}")
-        return self.steps.marked(prompt.task, text, name)
+        return self.steps.seal_secrets(prompt.task, text, name)
 
     def _answer_need(self, prompt: Prompt, text: str, by: str) -> tuple[Task, str]:
         """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
@@ -152,8 +154,8 @@ class Answers:
         if not text.strip():
             raise Usage("The answer is empty.")
         with self.tables.write():
-            self._answer(prompt, questions.REFUSED if refused else self._marked_answer(prompt, text.strip()), by)
-            return self.steps.go_on(prompt.task, "answer"), ""
+            self._answer(prompt, questions.REFUSED if refused else self._sealed_answer(prompt, text.strip()), by)
+            return self.steps.lift_if_answered(prompt.task, "answer"), ""
 
     def secret(self, ref: str, name: str, value: str, *, type: str = "") -> Task:
         """Keep a value, sealed; it is in the agent's environment from its next start on.
@@ -175,7 +177,7 @@ class Answers:
             for prompt in needs:
                 if prompt.status in ("pending", "presented"):
                     self._answer(prompt, questions.PROVIDED, "user")
-            return self.steps.go_on(task.id, "secret")
+            return self.steps.lift_if_answered(task.id, "secret")
 
     def budget(
         self, ref: str, *, tokens: int | None = None, money: float | None = None, minutes: float | None = None

@@ -62,7 +62,7 @@ class SavedCheckpoint(NamedTuple):
     at: int
     milliseconds: int
     conversation: Conversation | None
-    seen: descriptions.WorkState
+    work: descriptions.WorkState
 
 
 class StagedDocument(NamedTuple):
@@ -89,8 +89,8 @@ def take(
     if saved is None:
         return None
     with runtime.tables.write():
-        noted = record(runtime, saved)
-    publish(runtime, noted)
+        staged = record(runtime, saved)
+    publish(runtime, staged)
     return saved.reference
 
 
@@ -129,7 +129,7 @@ def record(runtime: Runtime, saved: SavedCheckpoint) -> StagedDocument:
     tables, reference = runtime.tables, saved.reference
     task, run = tables.task(saved.task), tables.run(saved.agent) if saved.agent else None
     head = descriptions.Head(reference.id, saved.reason, saved.at)
-    text = documents.signed(runtime, descriptions.describe(runtime, task, run, saved.seen, head, saved.conversation))
+    text = documents.signed(runtime, descriptions.describe(runtime, task, run, saved.work, head, saved.conversation))
     name = _name(runtime, task, saved) if _stage(runtime, reference.id, text) else ""
     row = TaskCheckpoint(
         saved.key, task.id, saved.run, reference.id, reference.version, saved.reason, saved.phase, reference.tree, name, saved.at,
@@ -145,17 +145,17 @@ def record(runtime: Runtime, saved: SavedCheckpoint) -> StagedDocument:
     return StagedDocument(reference.id, task.id, task.workspace, name, text)
 
 
-def publish(runtime: Runtime, noted: StagedDocument) -> None:
+def publish(runtime: Runtime, staged: StagedDocument) -> None:
     """Put a document into its workspace. A failure is not fatal: it is tried again when the supervisor starts."""
-    if not noted.name:
+    if not staged.name:
         return
-    newest = queries.newest_document(runtime.tables, noted.workspace)
-    if documents.put(noted.workspace, noted.name, noted.text, newest in ("", noted.name)):
+    newest = queries.newest_document(runtime.tables, staged.workspace)
+    if documents.put(staged.workspace, staged.name, staged.text, newest in ("", staged.name)):
         with suppress(OSError):
-            os.unlink(f"{runtime.folder}/{STAGING}/{noted.id}")
+            os.unlink(f"{runtime.folder}/{STAGING}/{staged.id}")
     step("checkpoint:written")
 
-    documents.prune(noted.workspace, queries.documents_of(runtime.tables, noted.task))
+    documents.prune(staged.workspace, queries.documents_of(runtime.tables, staged.task))
 
 
 def publish_staged(runtime: Runtime) -> None:

@@ -45,7 +45,7 @@ class Start(NamedTuple):
     why: str
     session: str
     brief: str = ""
-    back: Restored | None = None
+    restored: Restored | None = None
     """The checkpoint from which a lost conversation was brought back."""
     is_lost: bool = False
     """There was a conversation, and it cannot be brought back."""
@@ -92,11 +92,11 @@ def plan_start(runtime: Runtime, task: Task, last: Run | None) -> Start:
     resumes, why = choose(
         mode, bool(transcript.path) and how.can_resume, context_usage, idle, runtime.options.cold_history
     )
-    if resumes and transcript.back is not None:
-        why = f"its conversation was {transcript.what}, and restored from v{transcript.back.checkpoint.version}"
+    if resumes and transcript.restored is not None:
+        why = f"its conversation was {transcript.what}, and restored from v{transcript.restored.checkpoint.version}"
     brief = "" if resumes or not task.attempt else build_brief(runtime, task, how)
     return Start(
-        resumes, transcript.lost or why, transcript.back.session if transcript.back else task.session, brief, transcript.back,
+        resumes, transcript.lost or why, transcript.restored.session if transcript.restored else task.session, brief, transcript.restored,
         bool(transcript.lost), _count(transcript.path) if resumes else 0, missing_names,
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ class _Transcript(NamedTuple):
 
     path: str
     """The client's transcript; empty if there is none."""
-    back: Restored | None
+    restored: Restored | None
     lost: str
     """Why it is lost; empty if it is not, or there was none."""
     what: str
@@ -123,8 +123,10 @@ def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, m
         path, what = "", "cut short"
     if path or not task.session:
         return _Transcript(path, None, "", what)
-    back, lost = _restore_conversation(runtime, task, last)
-    return _Transcript(how.transcript(back.session, runtime.variables) if back is not None else "", back, lost, what)
+    restored, lost = _restore_conversation(runtime, task, last)
+    return _Transcript(
+        how.transcript(restored.session, runtime.variables) if restored is not None else "", restored, lost, what
+    )
 
 
 def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[Restored | None, str]:
@@ -132,11 +134,11 @@ def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tup
     if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
         return None, "the client refused its conversation, and the restored copy too"
     try:
-        back = restores.restore_conversation(runtime, task)
+        restored = restores.restore_conversation(runtime, task)
     except (KeepfastError, OSError) as error:
         return None, f"its conversation could not be restored: {error}"
     was_kept = restores.is_refused(last) or not task.attempt or not checkpoints.is_any_left(runtime, task)
-    return back, "no checkpoint contains its conversation" if back is None and was_kept else ""
+    return restored, "no checkpoint contains its conversation" if restored is None and was_kept else ""
 
 
 def _is_refused(runtime: Runtime, task: Task, number: int) -> bool:
@@ -160,7 +162,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
         with runtime.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
             resuming = Resuming(engine, root, row.id)
-            source = _worth_telling(runtime, task, resuming, bool(how.client))
+            source = _source_of_brief(runtime, task, resuming, bool(how.client))
             if source is None:
                 return ""
             brief = resuming.brief(source, exact=True)
@@ -174,7 +176,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     return strike_out(text, secrets)
 
 
-def _worth_telling(runtime: Runtime, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
+def _source_of_brief(runtime: Runtime, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
     """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
     newest, seen = None, set()
     repository = resuming.engine.repository()

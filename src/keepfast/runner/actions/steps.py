@@ -24,30 +24,30 @@ class Steps:
     def move(self, task: Task, action: str, trigger: str, **columns: Any) -> Task:
         with self.tables.write():
             self.tables.move(task.id, action, self.runtime.now(), trigger=trigger, **columns)
-        return self.told(task.id)
+        return self.publish(task.id)
 
-    def want(self, task: Task, what: str, trigger: str) -> Task:
+    def request(self, task: Task, what: str, trigger: str) -> Task:
         with self.tables.write():
             now = self.runtime.now()
-            self.tables.want(task.id, what, now, trigger)
+            self.tables.request(task.id, what, now, trigger)
             self.tables.log(task.id, now, "wanted", {"what": what or "go on"})
-        return self.told(task.id)
+        return self.publish(task.id)
 
     def lift(self, task: Task, trigger: str, **columns: Any) -> Task:
         now = self.runtime.now()
         with self.tables.write():
             self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
             hold_for_open_prompts(self.tables, task.id, now, trigger)
-        return self.told(task.id)
+        return self.publish(task.id)
 
-    def go_on(self, id: str, trigger: str) -> Task:
+    def lift_if_answered(self, id: str, trigger: str) -> Task:
         """Lift the hold of a task whose questions are all answered."""
         hold = self.tables.hold(id)
         if hold is None or hold.kind not in machine.ASKING:
-            return self.told(id)
+            return self.publish(id)
         return self.lift(self.tables.task(id), trigger)
 
-    def marked(self, task: str, text: str, name: str = "") -> str:
+    def seal_secrets(self, task: str, text: str, name: str = "") -> str:
         """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
         marked = vault.mark(self.runtime, text, name)
         with self.tables.write():
@@ -57,7 +57,7 @@ class Steps:
         if self.tables.task(task.id).epoch != task.epoch:
             raise Conflict("The task changed in the meantime.", "Check its state and try again.")
 
-    def told(self, id: str) -> Task:
+    def publish(self, id: str) -> Task:
         metadata.project(self.runtime, id)
         wake(self.runtime.folder)
         return self.tables.task(id)

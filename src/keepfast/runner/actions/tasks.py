@@ -125,7 +125,7 @@ class Tasks:
                 "The work is complete; there is nothing to pause.", "Run `keepfast task resume` to save it."
             )
         if self.tables.open_run(task.id) is not None:
-            return self.steps.want(task, "pause_now" if now else "pause", "pause")
+            return self.steps.request(task, "pause_now" if now else "pause", "pause")
         why = "paused by a person"
         return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 
@@ -136,7 +136,7 @@ class Tasks:
             raise NotAllowed(
                 "The task has no running agent to freeze.", "Run `keepfast task pause` to keep it from starting."
             )
-        return self.steps.want(task, machine.FROZEN, "freeze")
+        return self.steps.request(task, machine.FROZEN, "freeze")
 
     def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
         """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
@@ -144,7 +144,7 @@ class Tasks:
         if task.request:
             if task.request == machine.CANCEL:
                 raise NotAllowed("The task is being cancelled.")
-            return self.steps.want(task, "", "resume")
+            return self.steps.request(task, "", "resume")
         hold = self.tables.hold(task.id)
         if hold is None:
             if task.state == ACTIVE or task.state == machine.QUEUED:
@@ -173,7 +173,7 @@ class Tasks:
         with self.tables.write():
             if allow:
                 tools = [*(task.agent.get("allowed_tools") or self.runtime.options.allowed_tools)]
-                tools += [self.steps.marked(task.id, tool) for tool in allow]
+                tools += [self.steps.seal_secrets(task.id, tool) for tool in allow]
                 self.tables.change(
                     task.id, self.runtime.now(), agent={**task.agent, "allowed_tools": sorted(set(tools))}
                 )
@@ -186,7 +186,7 @@ class Tasks:
                 f"The last state could not be saved: {failed.error}" if failed else "The task changed in the meantime.",
                 "Fix the cause and run `keepfast task resume` again, or run `keepfast task accept` to finish without saving.",
             )
-        return self.steps.told(task.id)
+        return self.steps.publish(task.id)
 
     def accept(self, ref: str) -> Task:
         """Call a task done whose work is complete, although its last state could not be saved."""
@@ -211,7 +211,7 @@ class Tasks:
     def cancel(self, ref: str) -> Task:
         task = self.views.find(ref)
         if self.tables.open_run(task.id) is not None and task.state not in machine.TERMINAL:
-            return self.steps.want(task, machine.CANCEL, "cancel")
+            return self.steps.request(task, machine.CANCEL, "cancel")
         return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
 
     def retry(self, ref: str, *, history: bool = False) -> Task:
@@ -230,7 +230,7 @@ class Tasks:
         task = self.views.find(ref)
         with self.tables.write():
             return self.steps.move(
-                task, "follow_up", "follow up", next_prompt=self.steps.marked(task.id, text), ended_at=0
+                task, "follow_up", "follow up", next_prompt=self.steps.seal_secrets(task.id, text), ended_at=0
             )
 
     def archive(self, ref: str) -> Task:
@@ -260,16 +260,16 @@ class Tasks:
         if self.tables.open_run(task.id) is not None:
             raise NotAllowed("The agent is running.", "Pause the task first.")
         started = self.runtime.now()
-        back = rollback.restore(self.runtime, task, checkpoint, conversation, ask)
-        if back is None:
+        result = rollback.restore(self.runtime, task, checkpoint, conversation, ask)
+        if result is None:
             return None
-        target, now = back.checkpoint, self.runtime.now()
+        target, now = result.checkpoint, self.runtime.now()
         row = queries.checkpoint_of_id(self.tables, task.id, target.id)
         phase = row.phase if row is not None else task.phase
         with self.tables.write():
             milliseconds = (now - started) // 1_000_000
             restores.log(
-                self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=back.messages
+                self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=result.messages
             )
             # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
             restored = TaskCheckpoint(
@@ -278,8 +278,8 @@ class Tasks:
             )  # fmt: skip
             changes.keep_restored(self.tables, restored)
             return self.steps.move(
-                task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=back.session, ended_at=0,
-                next_prompt=prompts.restored(f"v{target.version}", bool(back.session)), reworks=0, idle=0, crashes=[],
+                task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=result.session, ended_at=0,
+                next_prompt=prompts.restored(f"v{target.version}", bool(result.session)), reworks=0, idle=0, crashes=[],
                 step="", fraction=0.0,
             )  # fmt: skip
 
@@ -327,7 +327,7 @@ class Tasks:
             staged = checkpoints.record(self.runtime, saved) if saved is not None else None
         if staged is not None:
             checkpoints.publish(self.runtime, staged)
-        return self.steps.told(task.id)
+        return self.steps.publish(task.id)
 
     def _check_agent(self, agent: Agent) -> None:
         """Raises `Usage` if the agent's program is not there."""

@@ -237,7 +237,7 @@ class Tables:
         self._log_move(task, now, before, after, trigger, why, hold_columns.get("due_at") or 0, run)
         return after
 
-    def want(self, task: str, what: str, now: int, trigger: str, run: str = "") -> None:
+    def request(self, task: str, what: str, now: int, trigger: str, run: str = "") -> None:
         """Write what people want of a live run; nothing if `what` is empty.
 
         A run that is frozen holds its task, as `shown_hold` says: that begins and ends like any other hold.

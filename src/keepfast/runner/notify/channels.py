@@ -94,7 +94,7 @@ def ntfy(runtime: Runtime, notice: Body) -> str:
     return _post(runtime, server + "/", message)
 
 
-WAYS = {"notify_command": command, "notify_webhook": webhook, "notify_ntfy": ntfy}
+CHANNELS = {"notify_command": command, "notify_webhook": webhook, "notify_ntfy": ntfy}
 """By the setting that switches it on."""
 
 

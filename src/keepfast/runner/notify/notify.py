@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
-WAITS = (5.0, 30.0, 120.0, 600.0, 1800.0)
+RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0)
 """Seconds before each further try; after the last one the failure stays in the log."""
 BATCH = 20
-FETCH = 10.0
+FETCH_SECONDS = 10.0
 """Seconds between two looks at the answers of ntfy's buttons, while a question is open."""
-CLOSE = 30.0
+CLOSE_SECONDS = 30.0
 
 
 class Notices:
@@ -35,24 +35,24 @@ class Notices:
         self._lock = Lock()
         self._thread: Thread | None = None
         self._next: dict[str, float] = {}
-        self._went: set[tuple[str, str]] = set()
-        self._rung: set[str] = set()
+        self._delivered: set[tuple[str, str]] = set()
+        self._bell_rung: set[str] = set()
         self._fetched = 0.0
         self._since = ""
 
     @property
-    def _ways(self) -> dict[str, Callable[[Runtime, channels.Body], str]]:
+    def _channels(self) -> dict[str, Callable[[Runtime, channels.Body], str]]:
         """The ways that the settings name now."""
-        return {name: way for name, way in channels.WAYS.items() if getattr(self.runtime.options, name)}
+        return {name: way for name, way in channels.CHANNELS.items() if getattr(self.runtime.options, name)}
 
     def tick(self) -> None:
         """Send what is due; return at once."""
         due = self._due()
         for notice in due:
-            if notice.id not in self._rung:
-                self._rung.add(notice.id)
+            if notice.id not in self._bell_rung:
+                self._bell_rung.add(notice.id)
                 channels.ring(self.runtime, notice.kind)
-        if not self._ways:
+        if not self._channels:
             for notice in due:
                 self._sent(notice)
             return
@@ -66,10 +66,10 @@ class Notices:
     def close(self) -> None:
         """Let what is being sent come to its end, but do not wait for ever."""
         if self._thread is not None:
-            self._thread.join(CLOSE)
+            self._thread.join(CLOSE_SECONDS)
 
     def _due(self) -> list[Notice]:
-        rows = queries.unsent_notices(self.runtime.tables, len(WAITS), BATCH)
+        rows = queries.unsent_notices(self.runtime.tables, len(RETRY_SECONDS), BATCH)
         if not rows or self._is_quiet():
             return []
         now = monotonic()
@@ -94,14 +94,14 @@ class Notices:
             self._sent(notice)  # answered in the meantime
             return
         content, failure = channels.body(self.runtime, notice), ""
-        for name, way in self._ways.items():
-            if (notice.id, name) in self._went:
+        for name, channel in self._channels.items():
+            if (notice.id, name) in self._delivered:
                 continue
-            why = way(self.runtime, content)
+            why = channel(self.runtime, content)
             if why:
                 failure = failure or f"{name}: {redact(why)}"
             else:
-                self._went.add((notice.id, name))
+                self._delivered.add((notice.id, name))
         if failure:
             self._failed(notice, failure)
         else:
@@ -110,18 +110,18 @@ class Notices:
     def _sent(self, notice: Notice) -> None:
         with self.runtime.tables.write() as tables:
             changes.sent(tables, notice.id, self.runtime.now())
-        self._went -= {(notice.id, name) for name in channels.WAYS}
-        self._rung.discard(notice.id)
+        self._delivered -= {(notice.id, name) for name in channels.CHANNELS}
+        self._bell_rung.discard(notice.id)
         self._next.pop(notice.id, None)
 
     def _failed(self, notice: Notice, why: str) -> None:
         tries = notice.tries
         with self.runtime.tables.write() as tables:
             changes.count_failure(tables, notice.id)
-            if tries >= len(WAITS):
+            if tries >= len(RETRY_SECONDS):
                 tables.log(notice.task, self.runtime.now(), "notice_failed", {"id": notice.id, "why": why})
-        if tries < len(WAITS):
-            self._next[notice.id] = monotonic() + WAITS[tries]
+        if tries < len(RETRY_SECONDS):
+            self._next[notice.id] = monotonic() + RETRY_SECONDS[tries]
 
     # What comes back
 
@@ -129,7 +129,7 @@ class Notices:
         return queries.find_waiting_prompt(self.runtime.tables, prompt) is not None
 
     def _is_time_to_fetch(self) -> bool:
-        if "notify_ntfy" not in self._ways or monotonic() - self._fetched < FETCH:
+        if "notify_ntfy" not in self._channels or monotonic() - self._fetched < FETCH_SECONDS:
             return False
         return bool(self._questions())
 

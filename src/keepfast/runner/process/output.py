@@ -29,7 +29,7 @@ from keepfast.secrets.cuts import head
 
 MESSAGES, SHOWN = 200, 4_000
 """Messages of a run that are kept for its documents, and characters of each."""
-SAID = 2_000
+LAST_MESSAGE = 2_000
 REPORTS, WORDS = 1_000, 500
 """Reports of progress that are kept of a run, and characters of each of their words."""
 BURST = 5 * 1_000_000_000
@@ -153,7 +153,7 @@ class Output(ABC):
             block = check(call["name"], dict(call["fields"]), dict(call.get("lists", {})))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return
-        self._heard(block)
+        self._take_block(block)
 
     def feed_failure(self, line: bytes) -> None:
         """Take what the client's hook of a failed stop was given."""
@@ -171,7 +171,7 @@ class Output(ABC):
         if not self.error:
             self.error, self.error_text = kind, self.error_text or message or details
 
-    def _heard(self, block: Block | Malformed) -> None:
+    def _take_block(self, block: Block | Malformed) -> None:
         if isinstance(block, Block) and block.name == "PROGRESS":
             self.step = block.fields.get("step", self.step)
             percent = block.fields.get("percent", "").rstrip("%")
@@ -189,7 +189,7 @@ class Output(ABC):
         if len(self.reports) < REPORTS and report not in self.reports[-1:]:
             self.reports.append(report)
 
-    def _say(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
+    def _add_message(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
         self.count += 1
         if len(content) > SHOWN:
             content = clean_text(content)[:SHOWN]  # half a key would not be known as one
@@ -200,13 +200,13 @@ class Output(ABC):
         reader = Reader()
         blocks = reader.feed(text) + reader.close()
         for block in blocks:
-            self._heard(block)
+            self._take_block(block)
         return "protocol" if blocks else "log"
 
     def last_message(self) -> str:
         for message in reversed(self.messages):
             if message.role == "assistant" and not message.tool:
-                return message.content[-SAID:]
+                return message.content[-LAST_MESSAGE:]
         return ""
 
 
@@ -283,7 +283,7 @@ class ClaudeOutput(Output):
         if event.get("error") or event.get("is_api_error_message") or message.get("model") == "<synthetic>":
             self.error = str(event.get("error") or "")
             self.error_text = head("\n".join(texts), 500)
-            self._say("system", self.error_text, "error")
+            self._add_message("system", self.error_text, "error")
             return
         self.retrying = ""
         id = str(message.get("id"))
@@ -296,16 +296,18 @@ class ClaudeOutput(Output):
         if event.get("parent_tool_use_id"):
             return  # what a subagent says is for its agent, not for us
         for text in texts:
-            self._say("assistant", text, self._read(text))
+            self._add_message("assistant", text, self._read(text))
 
     def _use(self, id: str, name: str, arguments: object) -> None:
         """Take the call of a tool. What ours say counts once they have noted it; how far the agent is, from here on."""
-        self.tools[id] = Tool(name, _what(arguments))
+        self.tools[id] = Tool(name, _summary(arguments))
         if name == f"{TOOL}report_progress" and isinstance(arguments, dict):
             fields = {key: str(arguments[key]) for key in ("step", "percent") if arguments.get(key) is not None}
-            self._heard(check("PROGRESS", fields, {}))
+            self._take_block(check("PROGRESS", fields, {}))
             self._progressed = True
-        self._say("assistant", f"{name} {_what(arguments)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
+        self._add_message(
+            "assistant", f"{name} {_summary(arguments)}", "protocol" if name.startswith(TOOL) else "log", tool=True
+        )
 
     def feed_call(self, line: bytes) -> None:
         before, reported = (self.step, self.fraction), len(self.reports)
@@ -317,7 +319,7 @@ class ClaudeOutput(Output):
     def _user(self, event: dict[str, Any]) -> None:
         content = event["message"]["content"]
         if isinstance(content, str):
-            self._say("user", content)
+            self._add_message("user", content)
             return
         for part in content:
             if part.get("type") == "tool_result":
@@ -391,8 +393,8 @@ class PlainOutput(Output):
         text = line.decode("utf-8", "replace").rstrip("\n")
         blocks = self._reader.feed(text + "\n")
         for block in blocks:
-            self._heard(block)
-        self._say("assistant", text, "protocol" if self._belongs(text, blocks) else "log")
+            self._take_block(block)
+        self._add_message("assistant", text, "protocol" if self._belongs(text, blocks) else "log")
 
     def _belongs(self, line: str, blocks: list[Block | Malformed]) -> bool:
         """Is a line part of a block or of a marker with its notes?"""
@@ -413,7 +415,7 @@ class PlainOutput(Output):
 
     def close(self, exit_code: int | None) -> None:
         for block in self._reader.close():
-            self._heard(block)
+            self._take_block(block)
         if exit_code not in (0, None):
             # Only the last words of a program that failed are its own excuse.
             for text in reversed(self._errors):
@@ -442,7 +444,7 @@ class PlainOutput(Output):
                 lines.append(one.content)
                 earliest = one.at
             if lines:
-                return "\n".join(reversed(lines))[-SAID:]
+                return "\n".join(reversed(lines))[-LAST_MESSAGE:]
         return ""
 
     def _event(self, event: dict[str, Any]) -> bool:
@@ -468,7 +470,7 @@ class PlainOutput(Output):
         item = event.get("item") or {}
         if item.get("type") == "agent_message":
             text = str(item.get("text", ""))
-            self._say("assistant", text, self._read(text))
+            self._add_message("assistant", text, self._read(text))
 
     def _turn(self, event: dict[str, Any]) -> None:
         usage = event.get("usage") or {}
@@ -510,7 +512,7 @@ def _tokens(usage: dict[str, Any]) -> int:
     return sum(int(usage.get(name) or 0) for name in names)
 
 
-def _what(arguments: object) -> str:
+def _summary(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
     for key in ("command", "file_path", "path", "pattern", "url", "description", "prompt"):

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 POLL = 0.2
-ASK = 0.5
-TELL = 5.0
-COPY = 1.0
+REQUEST_INTERVAL = 0.5
+WRITE_INTERVAL = 5.0
+COPY_INTERVAL = 1.0
 AFTER_GRACE = 20.0
 
 
@@ -71,23 +71,23 @@ class _Observer:
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
             look = shims.status_of(self.folder, self.run.id)
-            self._listen()
+            self._read_output()
             if look.kind != shims.ALIVE:
                 return True
             now = monotonic()
-            if now - self.copied_at >= COPY:
+            if now - self.copied_at >= COPY_INTERVAL:
                 self.copied_at = now
                 self.outputs.look()
-            if now - self.obeyed_at >= ASK:
+            if now - self.obeyed_at >= REQUEST_INTERVAL:
                 self.obeyed_at = now
                 try:
-                    self._obey(now)
+                    self._follow_request(now)
                 except Overtaken:
                     shims.wish(self.folder, "stop", "overtaken")
             self._wait(look.pid)
         return False
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         for tail, feed in self.tails:
             for line, self.output.at in tail.timed_lines():
                 feed(line)
@@ -112,14 +112,14 @@ class _Observer:
             if fd >= 0:
                 os.close(fd)
 
-    def _obey(self, now: float) -> None:
+    def _follow_request(self, now: float) -> None:
         tables = self.runtime.tables
         self.run, self.task = tables.run(self.run.id), tables.task(self.run.task)
         if self.run.state == ENDED:
             return
         tables.check_epoch(self.run)
         self._read_transcripts()
-        self._tell(now)
+        self._write_progress(now)
         request = self.task.request
         if self.stop_at:
             if now - self.stop_at > self.runtime.options.stop_grace + AFTER_GRACE:
@@ -167,7 +167,7 @@ class _Observer:
         """At the next tool boundary; after that, or when none comes, by a signal."""
         if not self.pause_at:
             self.pause_at = now
-            self._want("pause")
+            self._request_stop("pause")
             if self.driver.stops_at_tools:
                 with open(f"{self.folder}/pause", "wb"):
                     pass
@@ -194,7 +194,7 @@ class _Observer:
             self._nudge(mark, what)
         message = context_use.save_at_band(self.runtime, self.task, self.run, self.output, self.bands)
         if message:
-            self._say(message)
+            self._tell_agent(message)
         quiet = now - self.output_at
         if quiet > options.marker_grace and self._is_lingering():
             self._end(LINGERING, now)
@@ -215,30 +215,30 @@ class _Observer:
         return self.output.is_over and has_final_block(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
-        self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
+        self._tell_agent(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
         with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
             tables.change(self.task.id, self.runtime.now(), budget_mark=mark)
             tables.log(self.task.id, self.runtime.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
 
-    def _say(self, text: str) -> None:
+    def _tell_agent(self, text: str) -> None:
         """Let the agent know, at its next tool."""
         answer = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": text}}
         write_file(f"{self.folder}/nudge", answer, durable=False)
 
     def _end(self, why: str, now: float) -> None:
-        self._want(why)
+        self._request_stop(why)
         self.stop_at = now
         shims.wish(self.folder, "stop", why)
 
-    def _want(self, why: str) -> None:
+    def _request_stop(self, why: str) -> None:
         if self.run.request != why:
             with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
                 tables.change_run(self.run.id, request=why, state=STOPPING)
                 tables.log(self.task.id, self.runtime.now(), "stopping", {"why": why}, self.run.id)
 
-    def _tell(self, now: float) -> None:
+    def _write_progress(self, now: float) -> None:
         """Write down that the run lives, what it says of its progress, and what it used."""
         if self.run.state == STARTING:
             pid = shims.agent(self.folder).pid
@@ -259,7 +259,7 @@ class _Observer:
             key = f"{self.run.id}:limit_near:{limit_near.scope}"
             checkpoints.take(self.runtime, self.task, self.run, "limit", key, self.output)
         figures = self._figures()
-        if figures != self.progress_before and now - self.written_at >= TELL:
+        if figures != self.progress_before and now - self.written_at >= WRITE_INTERVAL:
             self.progress_before, self.written_at = figures, now
             with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)

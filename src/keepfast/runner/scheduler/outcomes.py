@@ -79,7 +79,7 @@ class Settlement:
         with self.runtime.tables.write() as tables:
             if tables.run(self.run.id).state == ENDED:
                 return []
-            self._follow(tables)
+            self._write_outcome(tables)
             checkpoints_made = [self.saved]
             if self.final is not self.saved and tables.task(self.task.id).state == DONE:
                 checkpoints_made.append(self.final)
@@ -89,7 +89,7 @@ class Settlement:
                 if checkpoint is not None
             ]
 
-    def _follow(self, tables: Tables) -> None:
+    def _write_outcome(self, tables: Tables) -> None:
         try:
             self.task = tables.check_epoch(self.run)
         except Overtaken:
@@ -103,14 +103,14 @@ class Settlement:
             tables.change(self.task.id, self.now, crashes=[])
         for block in (*self.output.stated, *self.judged.blocks):
             create_prompt(self.runtime, self.task, self.run, self.now, block)
-        self._tell_malformed(tables)
-        _FOLLOWS[self.judged.kind](self, tables)
+        self._log_malformed(tables)
+        _WRITERS[self.judged.kind](self, tables)
 
     # The run itself
 
     def _end_run(self, tables: Tables) -> None:
         run, output = self.run, self.output
-        self._tell_start(tables)
+        self._log_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
         seconds = run_outputs.duration(self.runtime, run, self.status)
@@ -120,7 +120,7 @@ class Settlement:
             last_message=output.last_message(),
         )  # fmt: skip
         if self.task.request:
-            tables.want(self.task.id, "", self.now, self.judged.kind, run.id)
+            tables.request(self.task.id, "", self.now, self.judged.kind, run.id)
         session = output.session or run.session
         tables.change(
             self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
@@ -145,7 +145,7 @@ class Settlement:
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 
-    def _tell_start(self, tables: Tables) -> None:
+    def _log_start(self, tables: Tables) -> None:
         """Say that the agent was started, if it had ended before anybody saw it live."""
         pid = shims.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
@@ -154,7 +154,7 @@ class Settlement:
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, at, "agent_started", facts, self.run.id)
 
-    def _tell_malformed(self, tables: Tables) -> None:
+    def _log_malformed(self, tables: Tables) -> None:
         """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""
         malformed = self.judged.malformed
         for one in malformed:
@@ -224,7 +224,7 @@ class Settlement:
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
         if not verdict.counts_as_window(limit) and count > 1:
             # A limit of seconds that is there again each time would start an agent every second.
-            due = max(due, self.now + self._patience(count - 1))
+            due = max(due, self.now + self._backoff_time(count - 1))
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
         due = self._order(tables, account) or due
@@ -250,7 +250,7 @@ class Settlement:
 
     def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
         """Hold the task for longer each time, one after another of the same account; return when it goes on."""
-        due = self.now + self._patience(count)
+        due = self.now + self._backoff_time(count)
         if account:
             due = stagger(self._resumes_of(tables, account), due, int(self.runtime.options.stagger * SECOND))
         self._move(
@@ -265,7 +265,7 @@ class Settlement:
         hold = tables.hold(self.task.id)
         return (hold.due_at or 0) if hold is not None else 0
 
-    def _patience(self, count: int) -> int:
+    def _backoff_time(self, count: int) -> int:
         """Nanoseconds to wait before the next try after so many in a row."""
         options = self.runtime.options
         return backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
@@ -317,7 +317,7 @@ class Settlement:
             return
         # Nobody need be asked: the agent wants what it has, and would want it for ever.
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
-        self._lead_nowhere(tables, [f"{name} is already in your environment." for name in names])
+        self._count_idle_turn(tables, [f"{name} is already in your environment." for name in names])
 
     def _denied(self, tables: Tables) -> None:
         why = f"The agent {self.judged.reason}."
@@ -331,13 +331,13 @@ class Settlement:
                 "You ended your turn without completing the phase. Continue, or say what stops you.\n"
                 + prompts.completion(self.task)
             ]
-        self._lead_nowhere(tables, corrections)
+        self._count_idle_turn(tables, corrections)
 
     def _corrections(self) -> list[str]:
         """What the agent is told of its blocks that were not understood."""
         return [one.answer() for one in self.judged.malformed]
 
-    def _lead_nowhere(self, tables: Tables, corrections: list[str]) -> None:
+    def _count_idle_turn(self, tables: Tables, corrections: list[str]) -> None:
         """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
         for ever. The next one is told what was wrong, later each time; after the last one a person decides."""
         tree = self.reference.tree if self.reference is not None else self.task.tree
@@ -411,7 +411,7 @@ def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
     return max(count, 1)
 
 
-_FOLLOWS = {
+_WRITERS = {
     verdict.CANCELLED: Settlement._cancelled, verdict.FAILED: Settlement._failed, verdict.LIMITED: Settlement._limited,
     verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
     verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,

@@ -186,7 +186,7 @@ class Supervisor:
                 return
             tables.change_run(run.id, state=ENDED, outcome="host_lost", reason=why, ended_at=now)
             if task.request:
-                tables.want(task.id, "", now, "host_lost", run.id)
+                tables.request(task.id, "", now, "host_lost", run.id)
             tables.change(task.id, now, epoch=task.epoch + 1)
             tables.move(task.id, "hold", now, trigger="host_lost", hold=HOST_LOST, run=run.id, why=why, human=1)
             tables.notify(task.id, now, "error", f"{task.title}: {why}")
