@@ -86,13 +86,13 @@ class Running:
     ("content", "said", "hint"),
     [
         ({"brief": "x", "breif": "y"}, "unknown key 'breif'", "brief"),
-        ({"brief": "x", "workspace": "nowhere"}, "there is no folder", "Make it first"),
+        ({"brief": "x", "workspace": "nowhere"}, "there is no folder", "Create it first"),
         ({"brief": "x", "agent": {"kind": "command"}}, "agent.command", ""),
         ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Remove one `after`"),
         ({"tasks": [{"name": "a", "brief": "x", "after": ["b"]}, {"name": "b", "brief": "x", "after": ["a"]}]},
          "wait for one another: a → b", "Remove one `after`"),
         ({"tasks": []}, "must be a list of tasks", ""),
-        ({"tasks": [{"brief": "x"}], "title": "y"}, "nothing else is allowed", ""),
+        ({"tasks": [{"brief": "x"}], "title": "y"}, "no other key is allowed", ""),
     ],
 )  # fmt: skip
 def test_a_task_file_that_is_wrong_makes_no_task_at_all(place: Place, content: Any, said: str, hint: str) -> None:

@@ -80,7 +80,7 @@ def test_a_comment_on_a_review_is_shown_as_it_was_said_and_an_empty_one_refused(
     feedback = f"/api/reviews/{prompt}/feedback"
     remarks = [{"path": "<b>.py", "line": 3, "text": "<script>x</script>"}]
     with nothing_changes(served):
-        says_so(served.ask("POST", feedback, {"comments": " "}), 400, "nothing in this comment")
+        says_so(served.ask("POST", feedback, {"comments": " "}), 400, "comment is empty")
     assert served.ask("POST", feedback, {"comments": "Too long.", "remarks": remarks}).status == 200
 
     page = served.ask("GET", f"/p/{prompt}").body.decode()

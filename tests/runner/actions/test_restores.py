@@ -173,7 +173,7 @@ def test_whoever_brings_the_key_back_and_resumes_gets_the_conversation_back(plac
     place.tasks.answers.answer(task.id, "the first")
     place.supervise(until=lambda: place.journal().count("begin 1") == 1)
     why = [one["why"] for one in place.tasks.views.log(task.id) if one["type"] == "run_begun"][-1]
-    assert "restored from" in why and "no session" not in why
+    assert "restored" in why and "no session" not in why
     show_keys(place)
     keep_session(place, place.runtime.tables.task(task.id).session)
     go.touch()

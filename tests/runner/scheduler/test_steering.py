@@ -161,7 +161,7 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 
-    with pytest.raises(NotAllowed, match="Nothing runs"):
+    with pytest.raises(NotAllowed, match="no running agent"):
         place.tasks.freeze(task.id)
 
 

@@ -1,4 +1,4 @@
-"""Accounts of agents and their limits: which of them hold a task back, and until when."""
+"""Usage limits of agent accounts: which of them hold a task, and until when."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limit(NamedTuple):
 
     account: str
     due_at: int
-    """When it ends; 0 if a person decides."""
+    """When it resets; 0 if a person has to decide."""
     reason: str
 
     @property
@@ -27,7 +27,7 @@ class Limit(NamedTuple):
 
 
 def limits(runtime: Runtime, task: Task, account: str = "") -> list[Limit]:
-    """The limits that were met by the account with which a task's next run begins, ended ones too."""
+    """Return the limits of the account that a task's next run uses, ended ones too."""
     rows = queries.accounts(runtime.tables)
     if not rows:
         return []
@@ -38,8 +38,8 @@ def limits(runtime: Runtime, task: Task, account: str = "") -> list[Limit]:
 
 
 def current_limit(runtime: Runtime, task: Task) -> Limit | None:
-    """What a task that is free to run waits for all the same: the limit of its account that ends last."""
-    # Whoever asks may have another environment than the supervisor: the account of the last run is the better guess.
+    """Return the limit that a task without a hold waits for: the one of its account that ends last; None if there is none."""
+    # This process may have another environment than the supervisor: the account of the last run is the better guess.
     candidates = [
         limit for limit in limits(runtime, task, task.account) if limit.needs_human or limit.due_at > runtime.now()
     ]

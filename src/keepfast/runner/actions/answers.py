@@ -1,4 +1,4 @@
-"""What people answer: reviews, questions, secrets and budgets, each of which lets a task go on."""
+"""Answers of people to reviews, questions, needs and budgets; each lets a task continue."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Answers:
-    """Compare and set: of two answers only the first counts."""
+    """Stores answers by compare and set: of two answers to the same prompt only the first counts."""
 
     def __init__(self, runtime: Runtime, views: Views, steps: Steps) -> None:
         self.runtime, self.tables, self.views, self.steps = runtime, runtime.tables, views, steps
 
     def approve(self, ref: str, *, by: str = "user", anyway: bool = False) -> Task:
-        """Let a reviewed phase pass. Raises `Conflict` if its verification fails, or the workspace is not what was reviewed."""
+        """Approve a phase. Raises `Conflict` if its verification fails, or the workspace changed since the review began."""
         task, prompt = self._approval(ref)
         if prompt.flagged and not anyway:
             raise Conflict(
@@ -53,9 +53,9 @@ class Answers:
         return self.steps.publish(task.id)
 
     def reject(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
-        """Ask for changes; the comments become the next prompt, behind those that were kept of this review.
+        """Request changes; the comments become the next prompt, after the earlier ones of this review.
 
-        After three reworks only approve or cancel is left.
+        After `max_attempts` reworks, only approve and cancel are allowed.
         """
         task, prompt = self._approval(ref)
         comments, remarks = self._sealed_remarks(task.id, comments, remarks)
@@ -66,7 +66,7 @@ class Answers:
             raise NotAllowed(
                 f"Phase {task.phase} has already been reworked {task.reworks} times.", "Approve it, or cancel the task."
             )
-        # Beside the path of a remark, a word may be a secret that it is not by itself.
+        # Next to the path of a remark, a word may be recognised as a secret that it is not by itself.
         text = self.steps.seal_secrets(task.id, reviews.rejected(comments, remarks))
         with self.tables.write():
             self._answer(prompt, "changes requested", by)
@@ -82,12 +82,12 @@ class Answers:
             )
 
     def comment(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
-        """Keep comments on a review that goes on waiting: whoever asks for changes sends them along."""
+        """Store comments on a review that keeps waiting; a later request for changes includes them."""
         _, prompt = self._approval(ref)
         if not comments.strip() and not remarks:
             raise Usage("The comment is empty.")
         comments, remarks = self._sealed_remarks(prompt.task, comments, remarks)
-        reviews.rejected(*self._with_earlier(prompt, comments, remarks))  # all of it must be tellable
+        reviews.rejected(*self._with_earlier(prompt, comments, remarks))  # raises if all of it is too long for a prompt
         with self.tables.write():
             self._log_remarks("review_comment", prompt, comments.strip(), remarks, by)
         return self.steps.publish(prompt.task)
@@ -102,7 +102,7 @@ class Answers:
         return self.steps.seal_secrets(task, comments), marked_remarks
 
     def _with_earlier(self, prompt: Prompt, comments: str, remarks: Sequence[Remark]) -> tuple[str, Sequence[Remark]]:
-        """These comments and remarks behind those that were kept of the review."""
+        """Return these comments and remarks after the earlier ones of the review."""
         earlier = self.views.comments(prompt)
         parts = [*[note["comments"] for note in earlier], comments.strip()]
         earlier_remarks = [
@@ -118,8 +118,8 @@ class Answers:
     def answer(self, id: str, text: str, *, by: str = "user", exactly: bool = False) -> tuple[Task, str]:
         """Answer a question by its id, or the only open one of a task; return the task and a warning.
 
-        Raises `Conflict` if it is no longer waiting, and `Usage` with a suggestion if the answer is nearly one of the options,
-        unless it is meant `exactly` so.
+        Raises `Conflict` if it is no longer waiting, and, without `exactly`, `Usage` with a suggestion if the answer is nearly
+        one of the options.
         """
         prompt = self._question(id)
         if prompt.kind == "secret":
@@ -137,12 +137,12 @@ class Answers:
             return self.steps.lift_if_answered(prompt.task, "answer"), checked.warning
 
     def _sealed_answer(self, prompt: Prompt, text: str) -> str:
-        """An answer with its secrets sealed; one that was asked for by name is one, unless the agent offered it itself."""
+        """Return an answer with its secrets sealed. The whole answer is one if the question asks for a secret."""
         name = "" if text in prompt.options else vault.secret_name(f"{prompt.key} {prompt.text}")
         return self.steps.seal_secrets(prompt.task, text, name)
 
     def _answer_need(self, prompt: Prompt, text: str, by: str) -> tuple[Task, str]:
-        """A need is refused, or, if it is no variable, met in the world; the agent is told either."""
+        """Answer a need: refuse it, or, if it is not a variable, confirm that it is met. Return the task and no warning."""
         refused = text.strip().casefold() in questions.REFUSALS
         if refused and not prompt.run:
             raise Usage(f"The task requires {prompt.key}.", "Run `keepfast task secret` to provide it.")
@@ -158,9 +158,9 @@ class Answers:
             return self.steps.lift_if_answered(prompt.task, "answer"), ""
 
     def secret(self, ref: str, name: str, value: str, *, type: str = "") -> Task:
-        """Keep a value, sealed; it is in the agent's environment from its next start on.
+        """Store a value, sealed; the agent has it in its environment from its next start on.
 
-        Without a `type` it is of the one that was asked for.
+        Without a `type` it gets the type of the need.
         """
         task = self.views.find(ref)
         if not is_variable(name):
@@ -182,7 +182,7 @@ class Answers:
     def budget(
         self, ref: str, *, tokens: int | None = None, money: float | None = None, minutes: float | None = None
     ) -> Task:
-        """Set limits; a task that was held by its budget goes on if there is room again."""
+        """Set limits; a task that its budget holds continues if there is budget again."""
         task = self.views.find(ref)
         budget = dict(task.budget)
         for name, amount in (
@@ -203,7 +203,7 @@ class Answers:
         return self.tables.task(task.id)
 
     def _answer(self, prompt: Prompt, answer: str, by: str) -> None:
-        """Compare and set: of two answers only the first counts."""
+        """Store an answer if the prompt is still waiting. Raises `Conflict` if not."""
         now = self.runtime.now()
         changed = self.tables.change_prompt(
             prompt.id,

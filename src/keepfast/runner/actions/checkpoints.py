@@ -1,4 +1,4 @@
-"""Checkpoints of tasks: through the engine like all others, once for each cause, and never in the way of an agent."""
+"""Checkpoints of tasks: one for each cause, saved through the engine like all others; a failure never stops an agent."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 PINNED = frozenset(("phase_complete", "final"))
 STAGING = "documents"
-"""The folder beside the task database where documents lie until their transaction is over."""
+"""The folder beside the task database where documents are staged until their transaction is committed."""
 DAY = 86_400 * 1_000_000_000
 
 
 class CheckpointRef(NamedTuple):
-    """A checkpoint of a task."""
+    """Identifies a checkpoint of a task: its id, version and tree."""
 
     id: str
     version: int
@@ -48,14 +48,14 @@ class CheckpointRef(NamedTuple):
 
 
 class SavedCheckpoint(NamedTuple):
-    """A checkpoint that lies in the store, with all that its row and its document tell of it; neither is written yet."""
+    """A checkpoint in the store, with the contents of its row and its document, which are not written yet."""
 
     reference: CheckpointRef
     task: str
     run: str
-    """Whose cause it is; empty if no run's."""
+    """The run that caused it; empty if none did."""
     agent: str
-    """The run that the document tells of; empty if there was none yet."""
+    """The run that the document describes; empty if there was none yet."""
     reason: str
     key: str
     phase: int
@@ -66,7 +66,7 @@ class SavedCheckpoint(NamedTuple):
 
 
 class StagedDocument(NamedTuple):
-    """A document that waits in the data folder to be put into its workspace."""
+    """A document in the data folder that `publish` puts into its workspace."""
 
     id: str
     task: str
@@ -78,9 +78,9 @@ class StagedDocument(NamedTuple):
 def take(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
 ) -> CheckpointRef | None:
-    """Make a checkpoint that changes no state, or find the one that was made; None if there is nothing to keep or it failed.
+    """Return the checkpoint of this cause, made now if there is none yet; None if nothing changed, or it failed.
 
-    A failure is logged and told of; the next interval tries again.
+    It changes no state of the task. A failure is logged; the next interval tries again.
     """
     row = queries.checkpoint_of_key(runtime.tables, key)
     if row is not None:
@@ -97,7 +97,7 @@ def take(
 def save(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str, output: Output | None = None
 ) -> SavedCheckpoint | None:
-    """Save, and look at what the document will tell; `note` and `publish` follow. None if it failed, or nothing is kept."""
+    """Save, and collect the contents of the document; `record` and `publish` follow. None if it failed, or nothing changed."""
     started = monotonic()
     try:
         row, conversation = _save(runtime, task, run, reason, key)
@@ -123,8 +123,8 @@ def save(
 def record(runtime: Runtime, saved: SavedCheckpoint) -> StagedDocument:
     """Write the row and the event of a checkpoint, and its document into the data folder. Inside a transaction.
 
-    The document tells the rows as they are by then. It is put in its place by `publish`, after the transaction: it never
-    tells what did not come about, and whoever is cut off in between finds it again with `publish_rest`.
+    The document describes the rows as they are now. `publish` puts it in place after the transaction, so that it never
+    describes what was rolled back; after an interruption in between, `publish_staged` finds it.
     """
     tables, reference = runtime.tables, saved.reference
     task, run = tables.task(saved.task), tables.run(saved.agent) if saved.agent else None
@@ -146,7 +146,7 @@ def record(runtime: Runtime, saved: SavedCheckpoint) -> StagedDocument:
 
 
 def publish(runtime: Runtime, staged: StagedDocument) -> None:
-    """Put a document into its workspace. A failure is not fatal: it is tried again when the supervisor starts."""
+    """Put a document into its workspace. A failure is not fatal: the next start of the supervisor tries again."""
     if not staged.name:
         return
     newest = queries.newest_document(runtime.tables, staged.workspace)
@@ -159,7 +159,7 @@ def publish(runtime: Runtime, staged: StagedDocument) -> None:
 
 
 def publish_staged(runtime: Runtime) -> None:
-    """Put documents in their places whose writers were cut off; what was staged for rows that never came is dropped."""
+    """Publish documents whose writers were interrupted; remove those whose row was never committed."""
     folder = f"{runtime.folder}/{STAGING}"
     for id in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if id.endswith(".new"):
@@ -178,14 +178,14 @@ def publish_staged(runtime: Runtime) -> None:
 
 
 def _remove_unfinished(path: str) -> None:
-    """Remove a document that its writer did not finish, if that process is gone; its name tells which one it was."""
+    """Remove a document that its writer did not finish, if that process, which its name contains, has ended."""
     writer = path.rpartition(".new")[0].rpartition(".")[2].partition("-")[0]
     try:
         os.kill(int(writer), 0)
     except (ValueError, ProcessLookupError):
         os.unlink(path)
     except PermissionError:
-        pass  # it lives, and is somebody else's
+        pass  # the process is alive and belongs to another user
 
 
 def _stage(runtime: Runtime, id: str, text: bytes) -> bool:
@@ -199,7 +199,7 @@ def _stage(runtime: Runtime, id: str, text: bytes) -> bool:
 
 
 def _name(runtime: Runtime, task: Task, saved: SavedCheckpoint) -> str:
-    """A name that no other document has; empty if there is no place for one."""
+    """Return a name that no other document has; empty if the workspace cannot have documents."""
     if folders.own_folder(task.workspace, folders.CHECKPOINTS) is None:
         return ""
     number = 1
@@ -214,7 +214,7 @@ def _name(runtime: Runtime, task: Task, saved: SavedCheckpoint) -> str:
 def _save(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str
 ) -> tuple[CheckpointRow | None, Conversation | None]:
-    """Make the checkpoint; return it and where its conversation lies."""
+    """Make the checkpoint; return its row and its conversation."""
     with runtime.engine() as engine:
         root = os.fsencode(task.workspace)
         located = engine.locate(root)
@@ -222,8 +222,8 @@ def _save(
             engine.init(root)
             located = engine.locate(root)
         assert located is not None
-        engine.repository().workspace(located[1])  # takes over what a killed process had already made durable
-        # Saved already, and we were cut off before our own row: the tag tells.
+        engine.repository().workspace(located[1])  # adopts what a killed process had already made durable
+        # An interruption before our own row leaves a checkpoint with this tag.
         earlier = engine.repository().find(Query(workspace=located[1], task=task.id, tag=key, limit=1))
         if earlier:
             return earlier[0], _conversation(engine, earlier[0])
@@ -241,7 +241,7 @@ def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
 def _event(
     runtime: Runtime, engine: Engine, located: tuple[bytes, str], task: Task, session: str, reason: str
 ) -> Event:
-    """The event as a hook would tell it: conversation, notes and tokens with it, the task's secrets struck out."""
+    """Return the event that a hook would send, with conversation, notes and tokens; the task's secrets are redacted."""
     root, workspace = located
     how = driver(agent_of(runtime, task), runtime.options)
     transcript = how.transcript(session, runtime.variables)
@@ -249,7 +249,7 @@ def _event(
     event = event_of(engine, root, engine.place.folder(workspace), seen)
     event.message = head(f"{task.title}: {reason.replace('_', ' ')}", 200)
     event.task, event.created_by, event.pinned = task.id, descriptions.BY.get(reason, "system"), reason in PINNED
-    # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.
+    # The agent ended its turn, or a person decided something: the document has to be written even if no file changed.
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
         event.summary = head(task.title.split("\n")[0], SUMMARY)
@@ -258,7 +258,7 @@ def _event(
 
 
 def changed_since(runtime: Runtime, task: Task, tree: str) -> bool:
-    """Is the workspace another one than the checkpoint with this tree?"""
+    """Return whether the workspace differs from the checkpoint with this tree."""
     with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
         newest = engine.repository().find(Query(workspace=row.id, limit=1))
@@ -268,12 +268,12 @@ def changed_since(runtime: Runtime, task: Task, tree: str) -> bool:
 
 
 def lineage(runtime: Runtime, task: str) -> list[CheckpointRef]:
-    """The checkpoints that led to where a task stands, newest first: none that a restore has gone back behind."""
+    """Return the checkpoints that led to a task's current state, newest first, without those that a restore undid."""
     return [_reference(row) for row in lineage_rows(runtime, task)]
 
 
 def lineage_rows(runtime: Runtime, task: str) -> list[TaskCheckpoint]:
-    """The rows of these checkpoints."""
+    """Return the task database's rows of `lineage`."""
     return list(_current_line(queries.newest_checkpoints(runtime.tables, task, 500)))
 
 
@@ -290,19 +290,19 @@ def _reference(row: TaskCheckpoint) -> CheckpointRef:
 
 
 class PhaseBase(NamedTuple):
-    """What a phase is compared with."""
+    """The checkpoint that a phase is compared with."""
 
     row: CheckpointRow | None
     """None: an empty folder."""
     is_exact: bool
-    """Is it what the phase began with, and not something older that stands for it?"""
+    """Whether it is the state that the phase began with, and not an older one in its place."""
 
 
 def phase_base(runtime: Runtime, repository: Repository, task: Task) -> PhaseBase | None:
-    """What a task's phase is compared with: the end of the phase before, or the task's start; None if it has not begun.
+    """Return what a task's phase is compared with: the end of the previous phase, or the task's start; None before it began.
 
-    Where that checkpoint is no longer kept, an older version stands for it, at last an empty folder: a review then shows
-    more than the phase changed, and never less.
+    If that checkpoint was forgotten, an older version takes its place, or finally an empty folder: a review then shows
+    more than the phase changed, never less.
     """
     began = _end_before(runtime, task) or queries.start_checkpoint(runtime.tables, task.id)
     if not task.workspace_id or (began is None and not task.started_at):
@@ -311,19 +311,19 @@ def phase_base(runtime: Runtime, repository: Repository, task: Task) -> PhaseBas
     if row is not None and not row.forgotten:
         return PhaseBase(row, True)
     version = row.version if row is not None else began.version if began is not None else 0
-    # A start that was never kept: whatever is older than the task stands for it.
+    # Without a checkpoint of the start, the newest one older than the task takes its place.
     older = Query(workspace=task.workspace_id, before=version, created_until=0 if version else task.started_at, limit=1)
     return PhaseBase(next(iter(repository.find(older)), None), False)
 
 
 def _end_before(runtime: Runtime, task: Task) -> TaskCheckpoint | None:
-    """The last time that the phase before this one was complete, on the way to where the task stands."""
+    """Return the checkpoint of the previous phase's completion, in the lineage of the task's current state."""
     rows = queries.phase_ends(runtime.tables, task)
     return next((row for row in _current_line(rows) if row.reason == "phase_complete"), None)
 
 
 def row_of(repository: Repository, workspace: str, reference: CheckpointRef) -> CheckpointRow | None:
-    """The row of a task's checkpoint; what was rebuilt from documents knows the id alone."""
+    """Return the store's row of a task's checkpoint; one that was rebuilt from a document may have an id only."""
     if reference.version:
         return repository.checkpoint(workspace, reference.version)
     rows = repository.find(Query(workspace=workspace, id_prefix=reference.id, limit=1))
@@ -331,13 +331,13 @@ def row_of(repository: Repository, workspace: str, reference: CheckpointRef) -> 
 
 
 def available_rows(runtime: Runtime, repository: Repository, workspace: str, task: str) -> list[CheckpointRow]:
-    """The rows of these checkpoints that nobody has forgotten, newest first."""
+    """Return the store's rows of `lineage` that are not forgotten, newest first."""
     rows = [row_of(repository, workspace, reference) for reference in lineage(runtime, task)]
     return [row for row in rows if row is not None and not row.forgotten]
 
 
 def is_any_left(runtime: Runtime, task: Task) -> bool:
-    """Is there a checkpoint from which the task could go on? A store that cannot be asked is believed to have one."""
+    """Return whether there is a checkpoint to resume from; True if the store cannot be read."""
     if latest(runtime, task.id) is None:
         return False
     try:

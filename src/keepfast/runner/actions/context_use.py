@@ -1,4 +1,4 @@
-"""How full an agent's memory is: told after each request, saved and said where a band is crossed."""
+"""Use of an agent's context window: logged after each request; crossing a band makes a checkpoint and tells the agent."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def logged_requests(runtime: Runtime, run: Run) -> int:
-    """How many requests of a run were told of already."""
+    """Return how many requests of a run were logged."""
     last = queries.last_event_of_run(runtime.tables, run, "context")
     return int(last.read()["request"]) if last is not None else 0
 
 
 def log_usage(runtime: Runtime, run: Run, output: Output, logged: int) -> int:
-    """Log how full the agent's memory was after each request since; return how many were told of. In a transaction."""
+    """Log the use of the context window after each new request; return how many are logged now. Inside a transaction."""
     account = {
         name: {"used": window.used, "resetsAt": window.resets_at} for name, window in sorted(output.windows.items())
     }
@@ -37,13 +37,13 @@ def log_usage(runtime: Runtime, run: Run, output: Output, logged: int) -> int:
 
 
 def bands(runtime: Runtime, run: Run) -> set[int]:
-    """The bands that a run has crossed already."""
+    """Return the bands that a run has crossed."""
     events = queries.events_of_run(runtime.tables, run, "context_band")
     return {int(one.read()["band"]) for one in events}
 
 
 def save_at_band(runtime: Runtime, task: Task, run: Run, output: Output, crossed_bands: set[int]) -> str:
-    """Save where the newest request crossed a band, once a run; return what the agent is to be told of it, if anything."""
+    """Make a checkpoint if the newest request crossed a band, once per run; return the message for the agent, or nothing."""
     if not output.figures:
         return ""
     full = usage_of(runtime, output.figures[-1])

@@ -1,4 +1,4 @@
-"""What the document of a checkpoint tells of its task: found out first, described when the rows are written."""
+"""Contents of a checkpoint's document: observed before the transaction, described together with the rows."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MOST_SEEN = 500, 20_000
-"""So many of the newest files are listed, of so many that are looked at."""
+"""Number of newest files that are listed, and of files that are examined."""
 
 
 class Head(NamedTuple):
-    """What a document begins with."""
+    """The first fields of a document."""
 
     id: str
     reason: str
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 
 
 class WorkState(NamedTuple):
-    """What a document tells that is in no row: found out when the checkpoint is made, before anything else changes."""
+    """What a document contains that no row has: collected when the checkpoint is made, before the task's state changes."""
 
     dialogue: Dialogue
     workspace: dict[str, Any]
@@ -47,11 +47,11 @@ class WorkState(NamedTuple):
     step: str
     fraction: float
     tokens: int
-    """Of a run that goes on: what its row does not count yet."""
+    """Tokens of a live run that its row does not count yet."""
 
 
 def observe(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -> WorkState:
-    """Look at everything that takes time: what was said, and the workspace."""
+    """Collect what takes time: the dialogue and the files of the workspace."""
     return WorkState(
         dialogue=(
             dialogue.read(runtime, run, output)
@@ -70,10 +70,10 @@ def observe(runtime: Runtime, task: Task, run: Run | None, output: Output | None
 def describe(
     runtime: Runtime, task: Task, run: Run | None, work: WorkState, head: Head, conversation: Conversation | None
 ) -> dict[str, Any]:
-    """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
+    """Return the document of a checkpoint: its fields, redacted and bounded, and a schema version.
 
-    It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
-    transaction. `kept` says where the whole conversation lies in the store.
+    It describes the rows as they are now: a caller that changes the state because of a checkpoint calls this afterwards, in
+    the same transaction. `conversation` says where the whole conversation is in the store.
     """
     tables = runtime.tables
     state = tables.shown_state(task)
@@ -123,7 +123,7 @@ def describe(
 
 
 def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
-    """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
+    """Return what a task was provided with: values for its environment, and other needs that a person met."""
     values = queries.variables_of(tables, id)
     met = queries.met_needs(tables, id)
     provided = [(row.given_at, row.type, row.name) for row in values]
@@ -148,14 +148,14 @@ def _message(message: Line, has_phases: bool) -> dict[str, Any]:
 
 
 def progress(task: Task, waiting: Iterable[Prompt], fraction: float) -> int:
-    """How far a task is; of a phase that is complete, the agent's own figure no longer counts."""
+    """Return the progress of a task; for a completed phase, the agent's own figure no longer counts."""
     complete = completed(task, waiting)
     part = 0.0 if task.phase in complete else fraction
     return machine.progress(len(complete), len(task.phases), part, task.state)
 
 
 def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
-    """Phases that are behind a task: one that waits for its review is complete, unless its verification fails."""
+    """Return the completed phases; one that waits for its review is complete unless its verification fails."""
     if not task.phases:
         return []
     flagged = any(prompt.kind == "approval" and prompt.flagged for prompt in waiting)
@@ -164,7 +164,7 @@ def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
 
 
 def _deliverables(workspace: str) -> dict[str, Any]:
-    """Names of files, oldest rules first: hidden folders and dependency folders are no deliverables."""
+    """Return the newest files of the workspace; those in hidden and dependency folders are not deliverables."""
     files: list[tuple[int, str]] = []
     for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(
@@ -178,7 +178,7 @@ def _deliverables(workspace: str) -> dict[str, Any]:
             break
     newest = max([at for at, _ in files], default=0) or _touched(workspace)
     listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(files, reverse=True)[:DELIVERABLES])
-    # Names of files look random often enough; only keys of known forms are none.
+    # File names often look random: only keys of known forms are redacted in them.
     return {"deliverables": [clean(name, "id") for name in listed], "lastModified": moment(newest) if newest else None}
 
 

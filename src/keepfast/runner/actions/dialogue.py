@@ -1,4 +1,4 @@
-"""What was said in a task, run after run: its newest messages, redacted and bounded, and how many there were in all."""
+"""The dialogue of a task over all its runs: the newest messages, redacted and bounded, and how many there were in all."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FILE = "said.json"
 
 
 class Line(NamedTuple):
-    """A message as documents tell it, redacted."""
+    """A message of a document, redacted."""
 
     role: str
     content: str
     at: int
     metadata: dict[str, Any]
-    """As it stands in the document."""
+    """The metadata in the document."""
 
 
 class Dialogue(NamedTuple):
@@ -42,7 +42,7 @@ class Dialogue(NamedTuple):
 
 
 def read(runtime: Runtime, run: Run, output: Output | None) -> Dialogue:
-    """All that was said up to this moment of a run; without its `output`, what its folder tells."""
+    """Return the dialogue up to this moment of a run; without its `output`, it is read from its folder."""
     if output is None:
         saved = _saved(run)
         if saved is not None:
@@ -51,15 +51,15 @@ def read(runtime: Runtime, run: Run, output: Output | None) -> Dialogue:
 
 
 def save(runtime: Runtime, run: Run, output: Output) -> None:
-    """Note in the folder of a run that has ended what was said up to its end: later runs go on from there.
+    """Write the dialogue up to the end of a run into its folder, where later runs find it.
 
-    A failure costs time alone: it is read from the logs again.
+    A failure only costs time: the dialogue is read from the logs again.
     """
     _write(run, _with_run(runtime, _before(runtime, run), run, output))
 
 
 def _before(runtime: Runtime, run: Run) -> Dialogue:
-    """What was said before a run. Runs that have no note, as those of older versions, are read."""
+    """Return the dialogue before a run. The logs of runs without a saved dialogue, as of older versions, are read."""
     earlier = queries.runs_before(runtime.tables, run)
     dialogue, unread = Dialogue(), []
     for earlier_run in reversed(earlier):
@@ -78,7 +78,7 @@ def _before(runtime: Runtime, run: Run) -> Dialogue:
 
 
 def documented(runtime: Runtime, task: str, before: int) -> Dialogue:
-    """What the newest document of that time tells: all that is known of runs whose rows were lost."""
+    """Return the dialogue of the newest document before that time: all that is left of runs whose rows were lost."""
     rows = queries.documented_before(runtime.tables, task, before)
     workspace = runtime.tables.task(task).workspace
     for row in rows:
@@ -93,7 +93,7 @@ def documented(runtime: Runtime, task: str, before: int) -> Dialogue:
 
 
 def _with_run(runtime: Runtime, before: Dialogue, run: Run, output: Output) -> Dialogue:
-    # Until the agent tells of another step, it is at the one that the task was at when the run began.
+    # Until the agent reports another step, it works on the one of the task when the run began.
     first = runtime.tables.first_step(run) or None
     metadata = {"phase": run.phase, "step": first, "type": "log"}
     begun = Line("user", clean_text(run.prompt)[:SHOWN], run.started_at, metadata)
@@ -102,14 +102,14 @@ def _with_run(runtime: Runtime, before: Dialogue, run: Run, output: Output) -> D
         metadata = {"phase": run.phase, "step": message.step or first, "type": message.type}
         lines.append(Line(message.role, _redacted(message.content), message.at or run.started_at, metadata))
     if output.count > len(output.messages):
-        lines = lines[1:]  # messages between the prompt and these are left out: what is shown has no gaps
+        lines = lines[1:]  # messages between the prompt and these are missing: the dialogue must have no gaps
         before = Dialogue(before.total)
     return Dialogue(before.total + 1 + output.count, (*before.messages, *lines)[-MESSAGES:])
 
 
 @lru_cache(8 * MESSAGES)
 def _redacted(content: str) -> str:
-    """Once for each text: a run's messages are told of at every checkpoint."""
+    """Return the text, redacted; cached, since every checkpoint repeats a run's messages."""
     return clean_text(content)
 
 

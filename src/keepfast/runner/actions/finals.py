@@ -1,4 +1,4 @@
-"""Final checkpoints: a task is done once its last state is kept; until then it is held, tried again, or accepted."""
+"""Final checkpoints: a task is done once its last state is saved; until then saving is retried, or a person accepts it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SECOND = 1_000_000_000
 def save(
     runtime: Runtime, task: Task, run: Run | None = None, output: Output | None = None, epoch: int = 0
 ) -> SavedCheckpoint | None:
-    """Save the state in which a task ends, once for each epoch in which it does; None if that failed."""
+    """Save the state in which a task ends, once for each epoch; None if that failed."""
     return checkpoints.save(runtime, task, run, "final", _key(task, epoch or task.epoch), output)
 
 
 def ensure_saved(runtime: Runtime, task: Task) -> None:
-    """Save the state of a task that is done, unless it is saved already."""
+    """Save the state of a task that is done, unless that was done before."""
     checkpoints.take(runtime, task, None, "final", _key(task, task.epoch))
 
 
@@ -38,7 +38,7 @@ def _key(task: Task, epoch: int) -> str:
 def finish(
     runtime: Runtime, task: Task, saved: SavedCheckpoint | None, trigger: str, run: str = "", **columns: Any
 ) -> None:
-    """The work of a task is complete: it is done if its last state was kept, else held. Inside a transaction."""
+    """Finish a task whose work is complete: it is done if its last state was saved, else held. Inside a transaction."""
     tables, now = runtime.tables, runtime.now()
     if saved is not None:
         tables.move(task.id, "finish", now, trigger=trigger, run=run, **columns)
@@ -49,19 +49,19 @@ def finish(
 
 
 def notify_done(tables: Tables, task: Task, now: int) -> None:
-    """Let people know that a task is done."""
+    """Notify people that a task is done."""
     tables.notify(task.id, now, "done", f"{task.title} is done.")
 
 
 def retry(runtime: Runtime, id: str) -> bool:
-    """Save the last state of a task that is held for it; return whether the task is done now."""
+    """Save the last state of a task that is held because this failed; return whether the task is done now."""
     tables = runtime.tables
     task = tables.task(id)
     saved, staged = save(runtime, task), None
     with tables.write():
         hold = tables.hold(id)
         if hold is None or hold.kind != UNSAVED or tables.task(id).epoch != task.epoch:
-            return tables.task(id).state == "done"  # a person was faster
+            return tables.task(id).state == "done"  # a person acted first
         if saved is not None:
             finish(runtime, task, saved, "saved", reason="")
             staged = checkpoints.record(runtime, saved)
@@ -75,7 +75,7 @@ def retry(runtime: Runtime, id: str) -> bool:
 
 
 class FailedSave(NamedTuple):
-    """The last try to save a task; as JSON it has these names."""
+    """The last attempt to save a task, which failed; its fields are keys in JSON."""
 
     reason: str
     error: str
@@ -83,7 +83,7 @@ class FailedSave(NamedTuple):
 
 
 def last_failure(tables: Tables, id: str) -> FailedSave | None:
-    """The last try to save a task, if it failed and none has succeeded since."""
+    """Return the last attempt to save a task if it failed; None if it succeeded, or there was none."""
     events = queries.newest_events(tables, id, 1, "checkpoint_created", "checkpoint_failed")
     if not events or events[0].type != "checkpoint_failed":
         return None
@@ -97,6 +97,6 @@ def _error(tables: Tables, id: str) -> str:
 
 
 def _next(runtime: Runtime) -> dict[str, Any]:
-    """When the next interval is over, by the kernel's clock as well."""
+    """Return the columns of a hold for the next attempt: after one interval, by the calendar and by the kernel's clock."""
     wait = int(runtime.options.checkpoint_interval * SECOND)
     return {"due_at": runtime.now() + wait, "due_boot": runtime.since_boot() + wait, "boot": runtime.boot}

@@ -1,4 +1,4 @@
-"""The gate of a phase: its verification command, run where the agent worked."""
+"""The verification command of a phase, run in the workspace."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
 
 OUTPUT, LOOKED_AT = 20_000, 1 << 20
-"""Letters of the output that are kept, and bytes of its end that are looked at."""
+"""Characters of the output that are kept, and bytes of its end that are redacted first."""
 
 
 def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, str]:
-    """Run the phase's verification command; None if it has none."""
+    """Run the phase's verification command; return whether it passed (None if there is none) and its output."""
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
@@ -57,7 +57,7 @@ def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, 
 
 
 def _redacted_end(out: bytes, hidden: list[str]) -> str:
-    """The end of an output without secrets: redacted first, cut afterwards."""
+    """Return the end of an output: redacted first, cut afterwards."""
     end = out[-LOOKED_AT:].partition(b"\n")[2] if len(out) > LOOKED_AT else out
     return (
         Lines().clean(strike_out(end.decode("utf-8", "replace"), hidden).encode()).decode("utf-8", "replace")[-OUTPUT:]

@@ -1,4 +1,4 @@
-"""What a workspace keeps of its agent's words: `.logs/` with its output, what it said by protocol, and what happened."""
+"""Logs in a workspace: `.logs/` has copies of the agent's output, of protocol events, and of all events."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 KEEP = 10
 MOST = 10 << 20
-"""Of an output, so much of its end is copied; all of it lies in the run's folder."""
+"""Bytes of the end of an output that are copied; the run's folder has all of it."""
 OUTPUTS = (("stdout.log", "out.log"), ("stderr.log", "err.log"))
 PROTOCOL = frozenset((
     "phase_complete", "user_question", "dependency_request", "error", "answered", "secret_provided", "question_expired",
     "duplicate_refused", "block_refused", "progress_report",
 ))  # fmt: skip
 NOT_IN_TASK_FILE = ("progress", "progress_report", "context")
-"""Events that change nothing of what `task.json` tells."""
+"""Events that do not change `task.json`."""
 AT_ONCE = 1 << 20
 """Bytes of an output that are copied in one piece."""
 
 
 def write(runtime: Runtime, run: Run) -> None:
-    """Bring `.logs/` up to date after a run. Doing it twice changes nothing; a failure costs the copy, nothing else."""
+    """Bring `.logs/` up to date after a run. Repeating it changes nothing; a failure only costs the copy."""
     task = runtime.tables.task(run.task)
     folder = own_folder(task.workspace, LOGS)
     if folder is None:
@@ -42,14 +42,14 @@ def write(runtime: Runtime, run: Run) -> None:
 
 
 class EventCopies:
-    """Lets `.metadata/` and `.logs/` follow what happens to all tasks, or to one, whoever made it happen."""
+    """Copies new events of all tasks, or of one, into `.metadata/` and `.logs/`, whichever process wrote them."""
 
     def __init__(self, runtime: Runtime, only: str = "") -> None:
         self.runtime, self.tables, self.only = runtime, runtime.tables, only
         self._since = queries.last_sequence(runtime.tables)
 
     def look(self) -> None:
-        """Write what is new."""
+        """Copy what is new."""
         rows = queries.fresh_events(self.tables, self._since, NOT_IN_TASK_FILE)
         for row in rows:
             self._write(row.task, changes_task=row.counts)
@@ -72,15 +72,15 @@ class EventCopies:
 
 
 class OutputCopies:
-    """Lets `.logs/` follow the output of a run that lives. What was redacted on its way to the run's folder is copied."""
+    """Copies the output of a live run into `.logs/`. The output in the run's folder is redacted already."""
 
     def __init__(self, run: Run, workspace: str) -> None:
         self.run, self.workspace = run, workspace
         self._copied: dict[str, int] = {}
-        """Up to where each output was copied; nothing is known of a copy that somebody else made."""
+        """The offset up to which each output was copied by this process."""
 
     def look(self) -> None:
-        """Append what came since the last time, in whole lines. A failure costs the copy, and it is made anew."""
+        """Append new whole lines. After a failure the copy is made again from the beginning."""
         for name, source in OUTPUTS:
             try:
                 self._follow(f"{self.run.folder}/{source}", f"run-{self.run.number}.{name}", name)
@@ -107,7 +107,7 @@ class OutputCopies:
                 if not lines:
                     return
                 if os.lstat(path).st_size + len(lines) > MOST:
-                    # Half of it is left: a copy is not made anew for every line of a long output.
+                    # Copy only half of the limit, so that a long output is not copied again for every line.
                     at = _copy(source, folder, name, link, MOST // 2, whole=True)
                 else:
                     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
@@ -126,7 +126,7 @@ def _extend_all(runtime: Runtime, id: str, folder: str) -> None:
 
 
 def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whole: bool = False) -> int:
-    """Copy the end of an output, `whole` lines of one that grows; return up to where it was copied, -1 if there is none."""
+    """Copy the end of an output, with `whole` only whole lines; return the offset of its end, -1 if there is no output."""
     try:
         with open(source, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -142,7 +142,7 @@ def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whol
 
 
 def _prune(folder: str) -> None:
-    """Outputs of the newest runs stay."""
+    """Remove outputs of all but the newest runs."""
     numbers = {
         int(name.split(".")[0][4:]) for name in os.listdir(folder) if name.startswith("run-") and name.endswith(".log")
     }

@@ -1,4 +1,4 @@
-"""What an agent knows when it starts again: its own conversation, or a brief of it, whichever is there and costs less."""
+"""How the next run begins: with the agent's own conversation, or with a brief of it, whichever exists and costs less."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
 SECOND = 1_000_000_000
 COLD = 300.0
-"""Seconds after which a model's endpoint no longer has a conversation at hand: all of it is paid for again."""
+"""Seconds after which a model's endpoint has dropped a conversation from its cache: all of it is paid for again."""
 SESSIONS = 5
 MENTIONS, APART = 24, 12
-"""Ranges that a prompt names at most, and lines between two of a file that are read as one."""
+"""Maximum number of mentions in a prompt, and of lines between two ranges of a file that become one."""
 REDACTED = "[redacted"
 MENTION = re.compile(r"(?<!\S)@(?=\S)")
 
 
 class Start(NamedTuple):
-    """How the next run begins: with this session, or with a fresh one that is told this brief."""
+    """How the next run begins: with this session, or with a fresh one that gets this brief."""
 
     resumes: bool
     why: str
     session: str
     brief: str = ""
     restored: Restored | None = None
-    """The checkpoint from which a lost conversation was brought back."""
+    """The checkpoint from which a lost conversation was restored."""
     is_lost: bool = False
-    """There was a conversation, and it cannot be brought back."""
+    """There was a conversation, and it cannot be restored."""
     messages: int = 0
-    """Messages with which the run goes on."""
+    """Messages of the conversation that the run resumes."""
     missing: Sequence[str] = ()
-    """Files that the task had made and that are gone."""
+    """Files that the task had created and that are missing now."""
     unknown: str = ""
-    """Why nobody can tell now whether these files are there: the run cannot begin. Empty if it can."""
+    """Why it cannot be checked now whether files are missing: the run cannot begin. Empty if it can."""
 
 
 def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
-    """Does the next run go on with the session? And why so. Pure.
+    """Decide whether the next run resumes the session, and say why. Pure.
 
     `idle` is the seconds since the last run, `most` the tokens of a cold history that are worth their price.
     """
@@ -95,14 +95,15 @@ def plan_start(runtime: Runtime, task: Task, last: Run | None) -> Start:
     if resumes and transcript.restored is not None:
         why = f"its conversation was {transcript.what}, and restored from v{transcript.restored.checkpoint.version}"
     brief = "" if resumes or not task.attempt else build_brief(runtime, task, how)
+    restored = transcript.restored
     return Start(
-        resumes, transcript.lost or why, transcript.restored.session if transcript.restored else task.session, brief, transcript.restored,
+        resumes, transcript.lost or why, restored.session if restored else task.session, brief, restored,
         bool(transcript.lost), _count(transcript.path) if resumes else 0, missing_names,
     )  # fmt: skip
 
 
 class _Transcript(NamedTuple):
-    """Where the conversation of a task is now."""
+    """The conversation of a task, as found or restored."""
 
     path: str
     """The client's transcript; empty if there is none."""
@@ -110,11 +111,11 @@ class _Transcript(NamedTuple):
     lost: str
     """Why it is lost; empty if it is not, or there was none."""
     what: str
-    """What had become of the one that was brought back."""
+    """What had happened to one that was restored: `lost` or `cut short`."""
 
 
 def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, mode: str) -> _Transcript:
-    """Find the conversation of a task, brought back from its checkpoint if the client has lost it or a part of it."""
+    """Find the conversation of a task; restore it from its checkpoint if the client has lost it or a part of it."""
     path = "" if restores.is_refused(last) else how.transcript(task.session, runtime.variables)
     what = "lost"
     if not how.can_resume or mode == BRIEF:
@@ -130,7 +131,7 @@ def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, m
 
 
 def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[Restored | None, str]:
-    """A conversation that the client no longer has, from its checkpoint; else why it is lost, empty if there was none."""
+    """Restore a conversation that the client no longer has; else return why it is lost, empty if there was none."""
     if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
         return None, "the client refused its conversation, and the restored copy too"
     try:
@@ -154,9 +155,9 @@ def _count(path: str) -> int:
 
 
 def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
-    """A brief of the task's newest checkpoint as a part of a prompt; empty if there is nothing to tell.
+    """Return a brief of the task's newest checkpoint, as a part of a prompt; empty if there is none.
 
-    Of an agent whose conversation cannot be read it tells the files that its runs changed, and what it said last.
+    If the agent's conversations cannot be read, it has the files that its runs changed, and its last message.
     """
     try:
         with runtime.engine() as engine:
@@ -168,7 +169,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
             brief = resuming.brief(source, exact=True)
         secrets = secret_values(runtime, task)
     except (KeepfastError, OSError):
-        return ""  # a task that cannot be told of its past still goes on
+        return ""  # without a brief the task continues all the same
     text = render(brief, os.fsdecode(root), how)
     last = None if how.client else runtime.tables.last_run(task.id)
     if last is not None and last.last_message:
@@ -177,7 +178,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
 
 
 def _source_of_brief(runtime: Runtime, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
-    """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
+    """Return the newest checkpoint whose session did something: a run that was cut off at once gives no brief."""
     newest, seen = None, set()
     repository = resuming.engine.repository()
     for reference in checkpoints.lineage(runtime, task.id):
@@ -203,9 +204,9 @@ def _source_of_brief(runtime: Runtime, task: Task, resuming: Resuming, has_conve
 
 
 def render(brief: Brief, root: str, how: Driver) -> str:
-    """The brief as text; where the client reads mentioned lines by itself, mentions stand for the excerpts.
+    """Return the brief as text; if the client itself reads mentioned lines, mentions replace the excerpts.
 
-    An agent may edit at once what it was shown that way; of files that a text merely quotes, it would be refused.
+    The agent may then edit these files at once; files that a text only quotes it would have to read first.
     """
     mentions = [words for words in (how.mention(*one) for one in ranges(brief, root)) if words]
     if not mentions:
@@ -215,12 +216,12 @@ def render(brief: Brief, root: str, how: Driver) -> str:
 
 
 def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
-    """The lines that a brief shows, as relative path, first and last; near ones of a file together, secret files left out."""
+    """Return the lines that a brief shows, as relative path, first and last line: close ranges joined, secret files left out."""
     result: list[tuple[str, int, int]] = []
     for excerpt in brief.excerpts:
         name = excerpt.path.removeprefix(root.rstrip("/") + "/")
         if name.startswith("/") or by_name(os.fsencode(name)) or REDACTED in excerpt.text:
-            continue  # the client would show what we keep to ourselves
+            continue  # the client would read what we redact
         if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= APART:
             result[-1] = (name, result[-1][1], max(result[-1][2], excerpt.end))
         else:

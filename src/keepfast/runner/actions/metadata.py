@@ -1,4 +1,4 @@
-"""What `.metadata/` of a workspace tells: the task as its row has it, and what happened."""
+"""The files in `.metadata/` of a workspace: `task.json`, a copy of the task's row, and `history.jsonl`, its events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def project(runtime: Runtime, id: str) -> None:
-    """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
+    """Bring `.metadata/` up to date: the task's row and its newest events. A failure only costs the copy."""
     folder = own_folder(runtime.tables.task(id).workspace, METADATA)
     if folder is None:
         return
@@ -35,14 +35,14 @@ def project(runtime: Runtime, id: str) -> None:
             task = runtime.tables.task(id)
             replace(f"{folder}/task.json", signed(runtime, _projected(runtime.tables, task)))
             if runtime.tables.task(id).updated_at == task.updated_at:
-                break  # else somebody else may have written a newer one, over which ours has come
+                break  # otherwise another process may have written a newer one, which ours replaced
         event_files.extend(runtime, id, f"{folder}/history.jsonl", event_files.json_line)
     except OSError:
         pass
 
 
 def _projected(tables: Tables, task: Task) -> dict[str, Any]:
-    """What `task.json` tells."""
+    """Return the contents of `task.json`."""
     id, hold = task.id, tables.shown_hold(task)
     document = {name: getattr(task, name) for name in COLUMNS}
     return document | {

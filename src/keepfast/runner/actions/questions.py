@@ -1,4 +1,4 @@
-"""What agents say by protocol: questions and needs become rows, once, and the open ones hold their task; the rest is logged."""
+"""Questions and needs of agents: each becomes a prompt, once; open ones hold their task. Errors and progress are logged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 
 
 def create_prompt(runtime: Runtime, task: Task, run: Run, now: int, block: Block) -> None:
-    """Make a row of a question or a need, unless the same is there already. Inside a transaction."""
+    """Create the prompt of a question or a need, unless the same is open already; log an error. Inside a transaction."""
     tables = runtime.tables
     block = block._replace(fields=clean(block.fields), lists=clean(block.lists))
     if block.name == "DEPENDENCY_REQUEST":
@@ -59,19 +59,19 @@ def create_prompt(runtime: Runtime, task: Task, run: Run, now: int, block: Block
 
 
 def log_progress(tables: Tables, run: Run, now: int, output: Output) -> None:
-    """Log what an agent reported of its progress and nobody has logged yet. Inside a transaction."""
+    """Log the agent's progress reports that are not logged yet. Inside a transaction."""
     logged_count = queries.count_events_of_run(tables, run, "progress_report")
     for report in output.reports[logged_count:]:
         tables.log(run.task, now, "progress_report", report._asdict(), run.id)
 
 
 def need_text(kind: str, key: str, text: str) -> str:
-    """What is asked for in words: of a need, what it is called as well."""
+    """Return the text of a prompt, for a need with its name."""
     return f"{key}: {text}" if kind == SECRET and key not in text else text
 
 
 def kind_of(kind: str, category: str) -> str:
-    """What a prompt is called outside, and its hold: a need that is no value for the environment is no secret."""
+    """Return the kind of a prompt in JSON, and of its hold: a need that is not a variable is a dependency, not a secret."""
     return DEPENDENCY if kind == SECRET and category not in VARIABLES else kind
 
 

@@ -1,4 +1,4 @@
-"""A lost task database, made again from the documents in workspaces. Approvals are never restored; people decide."""
+"""Rebuild a lost task database from documents in workspaces (never approvals), and finish what an interruption left."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 DEPTH = 3
-"""How deep below a root workspaces are looked for."""
+"""Depth below a root to which workspaces are searched."""
 PLANNING, DESIGN, LEAST = 9, 5, 500
-"""Documents of a finished planning and design phase, and characters of each, as the source counts them."""
+"""Number of documents of a finished planning and of a finished design phase, and minimum length of each."""
 
 
 class Refused(NamedTuple):
-    """A document that was not used, and why."""
+    """A document that was ignored, and why."""
 
     file: str
     why: str
 
 
 class Document(NamedTuple):
-    """A document of a checkpoint, whole and ours."""
+    """A document of a checkpoint with a valid signature."""
 
     name: str
     content: dict[str, Any]
 
 
 class RebuiltTask(NamedTuple):
-    """What became of one workspace's task."""
+    """The result for one workspace's task."""
 
     workspace: str
     task: str
     outcome: str
     """rebuilt, there, cold start, or why it could not be used."""
     refused: Sequence[Refused] = ()
-    """Documents of checkpoints that are not ours, or not of this task."""
+    """Documents without a valid signature, or of another task."""
 
 
 def workspaces(roots: Iterable[str]) -> Iterator[str]:
-    """Folders with a task's metadata, below the roots or the roots themselves."""
+    """Yield the folders with a task's metadata, at or below the roots."""
     seen: set[str] = set()
     for root in roots:
         base = os.path.realpath(root)
@@ -70,9 +70,9 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
 
 
 def rebuild(runtime: Runtime, roots: Iterable[str]) -> list[RebuiltTask]:
-    """Take over every task that the database does not know. They come back held for a person.
+    """Rebuild every task that the database does not know; each is held for a person.
 
-    Events are numbered above all that the folders tell, so that their files go on at once.
+    New events get numbers above all in the folders' files, so that these can be continued.
     """
     folders = list(workspaces(roots))
     with runtime.tables.write() as tables:
@@ -146,7 +146,7 @@ def _insert(
 
 
 def _kept(runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[Document]) -> list[TaskCheckpoint]:
-    """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
+    """Return the rows of a task's checkpoints: from its documents, with versions and trees from the store."""
     id = str(task_file["id"])
     rows: dict[str, CheckpointRow] = {}
     with suppress(KeepfastError, OSError), runtime.engine() as engine:
@@ -169,7 +169,7 @@ def _kept(runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: lis
 
 
 def stop_unknown_runs(runtime: Runtime) -> None:
-    """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
+    """Stop agents whose run has no row, as after a lost database: their task may start again in the same folder."""
     for task, number, folder in _folders(runtime):
         run = f"{task}:{number}"
         if shims.status_of(folder, run).kind == shims.ALIVE and queries.find_run(runtime.tables, run) is None:
@@ -177,7 +177,7 @@ def stop_unknown_runs(runtime: Runtime) -> None:
 
 
 def finish_interrupted(runtime: Runtime) -> None:
-    """What is done after the last row of a task, for those whose supervisor was killed just there."""
+    """Repeat what follows the last commit of a task, in case the supervisor was killed just then."""
     vault.seal_older(runtime)
     checkpoints.publish_staged(runtime)
     for task in queries.current_tasks(runtime.tables):
@@ -193,11 +193,11 @@ def _is_changed(runtime: Runtime, task: Task, tree: str) -> bool:
     try:
         return checkpoints.changed_since(runtime, task, tree)
     except (KeepfastError, OSError):
-        return True  # nothing can be kept there now
+        return True  # the workspace cannot be saved now
 
 
 def _folders(runtime: Runtime) -> Iterator[tuple[str, int, str]]:
-    """Runs that have a folder, whether or not a row speaks of them: task, number, folder."""
+    """Yield task, number and folder of each run that has a folder, with or without a row."""
     base = f"{runtime.folder}/runs"
     try:
         names = os.listdir(base)
@@ -210,7 +210,7 @@ def _folders(runtime: Runtime) -> Iterator[tuple[str, int, str]]:
 
 
 def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
-    """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
+    """Return the valid documents of a task, oldest first, and the refused ones."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
     newest, own, refused = "", [], list[Refused]()
@@ -232,7 +232,7 @@ def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
-    """Where a task without any checkpoint begins again: what lies in the folder tells; never beyond the last phase."""
+    """Return the phase at which a task without any checkpoint restarts, by the files in its folder."""
     number = phase
     if type == "create_app":
         if _count(f"{workspace}/docs/planning") >= PLANNING:
@@ -249,7 +249,7 @@ def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
 
 
 def _count(folder: str) -> int:
-    """Documents that are long enough to be meant."""
+    """Return the number of files in a folder that are long enough to be documents."""
     try:
         return sum(1 for one in os.scandir(folder) if one.is_file() and one.stat().st_size >= LEAST)
     except OSError:

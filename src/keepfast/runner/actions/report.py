@@ -1,4 +1,4 @@
-"""What happened since yesterday: what ran, waited, cost, changed, and needs you."""
+"""The report: what tasks ran, waited, cost and changed since a moment, and what needs a person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 
 
 def report(runtime: Runtime, since: int) -> dict[str, Any]:
-    """Everything of note after `since`, as one value."""
+    """Return the report on everything after `since`, as JSON."""
     tasks, tables, now = Tasks(runtime), runtime.tables, runtime.now()
     tasks_found = []
     for task in queries.tasks_since(tables, since):
@@ -55,7 +55,7 @@ def report(runtime: Runtime, since: int) -> dict[str, Any]:
 
 
 def _changed(runtime: Runtime, task: str, since: int) -> int | None:
-    """Files that differ between the first and the last checkpoint of that time; None if there are no two."""
+    """Return how many files differ between the first and the last checkpoint since then; None if there are not two."""
     rows = queries.checkpoints_since(runtime.tables, task, since)
     if len(rows) < 2:
         return None

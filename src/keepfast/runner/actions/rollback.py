@@ -1,4 +1,4 @@
-"""Going back to a checkpoint of a task, and branching off from one: its files, its conversation, its phase."""
+"""Restore a task to one of its checkpoints, and fork its workspace: files and conversation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type"
 
 
 class Restored(NamedTuple):
-    """Where a task is now: at this checkpoint, in this session; no session if the conversation was not brought back."""
+    """The result of a restore: the checkpoint and the new session; no session if the conversation was not restored."""
 
     checkpoint: CheckpointRow
     session: str
@@ -37,9 +37,9 @@ class Restored(NamedTuple):
 def restore(
     runtime: Runtime, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
 ) -> Restored | None:
-    """Bring files back to a checkpoint, and the conversation as a new session; None if `ask` said no.
+    """Restore files to a checkpoint, and the conversation as a new session; None if `ask` returned False.
 
-    What is there now is saved first. Raises `WrongKey` before anything is touched if the conversation cannot be opened.
+    The current state is saved first. Raises `WrongKey` before anything changes if the conversation cannot be decrypted.
     """
     with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
@@ -52,7 +52,7 @@ def restore(
 
 
 def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
-    """Make a fork of the workspace as it is now, saved first; return the session that goes on there, and its messages."""
+    """Save the workspace and fork it; return the session that continues there, and its number of messages."""
     with runtime.engine() as engine:
         engine.handle(Event(os.fsencode(task.workspace), runtime.now(), message="before a fork", task=task.id))
         root, row = engine.root(os.fsencode(task.workspace))
@@ -69,7 +69,7 @@ def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str
 def read_conversation(
     runtime: Runtime, engine: Engine, task: Task, target: CheckpointRow, root: bytes
 ) -> Conversing | None:
-    """The conversation of a checkpoint, read whole; None if it has none, or the agent cannot go on with one."""
+    """Read the whole conversation of a checkpoint; None if it has none, or the agent cannot resume one."""
     agent = agent_of(runtime, task)
     how = driver(agent, runtime.options)
     if not how.can_resume:
@@ -84,12 +84,12 @@ def read_conversation(
 
 
 def write_session(conversation: Conversing | None) -> tuple[str, int]:
-    """Make a new session of a conversation; return its id and how many messages it has."""
+    """Write a conversation as a new session of the client; return its id and its number of messages."""
     if conversation is None:
         return "", 0
     return conversation.bring_back().id, count_messages(conversation.lines)
 
 
 def count_messages(lines: Iterable[bytes]) -> int:
-    """How many messages there are in the lines of a transcript."""
+    """Return the number of messages in the lines of a transcript."""
     return sum(1 for line in lines if any(mark in line for mark in MESSAGES))

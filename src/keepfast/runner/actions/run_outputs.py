@@ -1,4 +1,4 @@
-"""What the folder of a run tells: all that was said in it, and how long it took."""
+"""Output and duration of a run, read from its folder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SECOND = 1_000_000_000
 
 
 def read(runtime: Runtime, run: Run) -> Output:
-    """Everything that a run said, from its files."""
+    """Return the whole output of a run, from its files."""
     task = runtime.tables.task(run.task)
-    # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
+    # "Resets 3am" counts from when the run ended, which may be hours before it is read.
     said_at = min(shims.status_of(run.folder, run.id).ended_at or runtime.now(), runtime.now())
     how = driver(vault.agent_of(runtime, task), runtime.options)
     output = how.output(said_at / SECOND, runtime.zone)
@@ -34,8 +34,8 @@ def read(runtime: Runtime, run: Run) -> Output:
 
 
 def duration(runtime: Runtime, run: Run, look: shims.RunStatus) -> float:
-    """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
-    kernel's clock, and only after a restart of the machine from the calendar."""
+    """Return the seconds that a run took: as its shim measured, else by the kernel's clock, and only after a reboot by the
+    calendar, which may have been set: that must not use up a budget."""
     if look.seconds is not None:
         return look.seconds
     if run.boot == runtime.boot:
@@ -44,7 +44,7 @@ def duration(runtime: Runtime, run: Run, look: shims.RunStatus) -> float:
 
 
 def age(runtime: Runtime, run: Run) -> float:
-    """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
+    """Return the seconds since the agent was started, by the kernel's clock, which nobody can set."""
     start = shims.agent(run.folder).start
     if not start or run.boot != runtime.boot:
         return 0.0
@@ -52,13 +52,13 @@ def age(runtime: Runtime, run: Run) -> float:
 
 
 def began_at(runtime: Runtime, run: Run) -> int:
-    """When the agent's process began, whenever somebody looks: it has not said a word before."""
+    """Return when the agent's process began."""
     now = runtime.now()
     return min(max(now - int(age(runtime, run) * SECOND), run.started_at), now)
 
 
 def files(output: Output):  # type: ignore[no-untyped-def]
-    """The files in a run's folder that are read line by line, each with what reads its lines."""
+    """Return the files in a run's folder that are read line by line, each with the method that takes its lines."""
     return (
         ("out.log", output.feed), ("err.log", output.feed_error), ("tools.jsonl", output.feed_call),
         ("failures.jsonl", output.feed_failure),

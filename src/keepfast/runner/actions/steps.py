@@ -1,4 +1,4 @@
-"""Steps of the state machine that people ask for: each is written, told to the workspace, and wakes the supervisor."""
+"""Transitions that people request: each writes the rows, updates the workspace's copy, and wakes the supervisor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """A step of the state machine: written, told to the workspace, and the supervisor is woken."""
+    """Carries out transitions: writes the rows, updates the workspace's copy, wakes the supervisor; returns the new task."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.tables = runtime, runtime.tables
@@ -41,14 +41,14 @@ class Steps:
         return self.publish(task.id)
 
     def lift_if_answered(self, id: str, trigger: str) -> Task:
-        """Lift the hold of a task whose questions are all answered."""
+        """Lift the hold of a task that waits for answers; `lift` holds it again if any are still open."""
         hold = self.tables.hold(id)
         if hold is None or hold.kind not in machine.ASKING:
             return self.publish(id)
         return self.lift(self.tables.task(id), trigger)
 
     def seal_secrets(self, task: str, text: str, name: str = "") -> str:
-        """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
+        """Seal the secrets in a person's text, for the task's agent only; return the text with marks in their places."""
         marked = vault.mark(self.runtime, text, name)
         with self.tables.write():
             return str(vault.store(self.tables, task, marked, self.runtime.now()))

@@ -1,4 +1,4 @@
-"""A task as somebody writes it down: JSON or TOML, or flags, checked before anything is made of it (docs/format/task.md)."""
+"""Task files, JSON or TOML, checked and completed with defaults (docs/format/task.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STANDARD_PHASES = {
 
 
 def read(path: str) -> list[TaskSpec]:
-    """The tasks of a file, checked, each after those it waits for. Raises `Usage` that names file and key."""
+    """Return the tasks of a file, checked, each after those it waits for. Raises `Usage` that names file and key."""
     try:
         with open(path, "rb") as file:
             text = file.read(MOST + 1)
@@ -86,12 +86,12 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> TaskSpec:
 
 
 def head(text: str) -> str:
-    """The first line of a text; half a key at its end would not be known as one."""
+    """Return the beginning of a text's first line, redacted before it is cut: half a key would not be recognised."""
     return clean_text(text.strip().split("\n")[0])[:80]
 
 
 def ordered(tasks: list[TaskSpec], path: str) -> list[TaskSpec]:
-    """Each task after those that it waits for. Raises `Usage` on names that are there twice, and on cycles."""
+    """Return each task after those that it waits for. Raises `Usage` on duplicate names and on cycles."""
     names = [task.name for task in tasks if task.name]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -201,7 +201,7 @@ def _texts(value: Any, where: str) -> list[str]:
 
 
 def _names(value: Any, where: str) -> list[str]:
-    """Names of variables. What is none is not told: it may be the value."""
+    """Check names of variables. The error does not repeat an invalid one: it may be the value."""
     names = _texts(value, where)
     for number, name in enumerate(names, 1):
         if not is_variable(name):

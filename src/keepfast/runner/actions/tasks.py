@@ -1,6 +1,6 @@
-"""Everything that people, the page and agents can do with tasks: rows are written, and the supervisor is woken.
+"""The actions on tasks, for the command line, the page and MCP: they write rows and wake the supervisor.
 
-All of it works while no supervisor runs; what needs one happens when it comes.
+All of them work while no supervisor runs; what needs one happens when it starts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HUMAN_ONLY = frozenset(
 
 
 def only_people(pid: int, verb: str) -> None:
-    """Refuse a process that belongs to a run. An agent under the same user id can get around this; it is no sandbox."""
+    """Raise `Refused` for a process that belongs to a run. An agent with the same user id can evade this: it is not a sandbox."""
     if verb in HUMAN_ONLY and shims.carries_token(pid):
         raise Refused(
             f"An agent may not {verb.replace('_', ' ')} tasks.", "A person can, in a terminal or on the page."
@@ -51,7 +51,7 @@ def only_people(pid: int, verb: str) -> None:
 
 
 class Tasks:
-    """The one layer of functions behind `task …`, the page and MCP."""
+    """The actions on tasks; `views` reads, `answers` answers prompts."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.tables = runtime, runtime.tables
@@ -63,9 +63,9 @@ class Tasks:
     def new(
         self, spec: TaskSpec, *, start: bool = False, names: dict[str, str] | None = None, sealed: bool = False
     ) -> Task:
-        """Make a task of a checked specification, its secrets sealed first. `names` are the ids of tasks of the same file.
+        """Create a task from a checked specification; its secrets are sealed first, unless they are `sealed` already.
 
-        `sealed`: it comes from another task, and is so already.
+        `names` has the ids of other tasks of the same file, by name.
         """
         if start:
             self._check_agent(spec.agent)
@@ -95,7 +95,7 @@ class Tasks:
         return self.tables.task(id)
 
     def new_all(self, specs: Iterable[TaskSpec], *, start: bool = False) -> list[Task]:
-        """Make the tasks of one file; those that wait for others come after them. None is made if one cannot start."""
+        """Create the tasks of one file, which are in order; none is created if one of them could not start."""
         specs = list(specs)
         for spec in specs if start else ():
             self._check_agent(spec.agent)
@@ -115,7 +115,7 @@ class Tasks:
     # Pausing and going on
 
     def pause(self, ref: str, *, now: bool = False) -> Task:
-        """Ask for a pause at the next tool boundary, or at once."""
+        """Request a pause at the next tool call, or at once."""
         task = self.views.find(ref)
         if task.state not in (machine.QUEUED, ACTIVE):
             raise NotAllowed(f"Cannot pause: the task is {task.state}.")
@@ -130,7 +130,7 @@ class Tasks:
         return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 
     def freeze(self, ref: str) -> Task:
-        """Stop everything that the agent runs, where it stands; `resume` lets it go on."""
+        """Stop all processes of the agent where they are; `resume` continues them."""
         task = self.views.find(ref)
         if self.tables.open_run(task.id) is None:
             raise NotAllowed(
@@ -139,7 +139,7 @@ class Tasks:
         return self.steps.request(task, machine.FROZEN, "freeze")
 
     def resume(self, ref: str, *, allow: Iterable[str] = ()) -> Task:
-        """Let a paused, frozen or crashed task go on; `allow` adds tools that it may use from now on."""
+        """Let a paused, frozen or crashed task continue; `allow` adds tools that it may use from now on."""
         task = self.views.find(ref)
         if task.request:
             if task.request == machine.CANCEL:
@@ -164,7 +164,7 @@ class Tasks:
         if hold.kind == UNSAVED:
             return self._save_again(task)
         if hold.kind in machine.TIMED and not allow:
-            return self.try_now(ref)  # whoever says so wants to wait no longer, neither for the account
+            return self.try_now(ref)  # a resume also ends the wait for the account
         if task.attempt and not checkpoints.is_any_left(self.runtime, task):
             raise NotAllowed(
                 "No checkpoint found to resume from",
@@ -189,7 +189,7 @@ class Tasks:
         return self.steps.publish(task.id)
 
     def accept(self, ref: str) -> Task:
-        """Call a task done whose work is complete, although its last state could not be saved."""
+        """Finish a task whose work is complete although its last state could not be saved."""
         task = self.views.find(ref)
         hold = self.tables.hold(task.id)
         if hold is None or hold.kind != machine.UNSAVED:
@@ -198,7 +198,7 @@ class Tasks:
         return self.steps.move(task, "finish", "accept", epoch=task.epoch + 1, why=why)
 
     def try_now(self, ref: str) -> Task:
-        """Do not wait for the limit or the back-off any longer."""
+        """Lift the hold of a limit or a back-off now."""
         task = self.views.find(ref)
         hold = self.tables.hold(task.id)
         if hold is None or hold.kind not in machine.TIMED:
@@ -215,9 +215,9 @@ class Tasks:
         return self._rest(task, "cancel", "cancel", "cancel", why="cancelled by a person")
 
     def retry(self, ref: str, *, history: bool = False) -> Task:
-        """Begin a failed or cancelled task again, at its phase, with what is on disk.
+        """Restart a failed or cancelled task at its phase, with the files on disk.
 
-        A fresh session is told a brief of what was done, unless `history`: what failed once is not dragged along.
+        A fresh session gets a brief of what was done; with `history` the failed session is resumed.
         """
         task = self.views.find(ref)
         session = {} if history else {"session": ""}
@@ -226,7 +226,7 @@ class Tasks:
         )
 
     def follow_up(self, ref: str, text: str) -> Task:
-        """Give a finished task more to do."""
+        """Give a finished task another prompt."""
         task = self.views.find(ref)
         with self.tables.write():
             return self.steps.move(
@@ -252,9 +252,9 @@ class Tasks:
         conversation: bool = True,
         ask: Callable[[CheckpointRow], bool] | None = None,
     ) -> Task | None:
-        """Bring files and conversation back to a checkpoint and go on from there; None if `ask` said no.
+        """Restore files and conversation to a checkpoint and continue from there; None if `ask` returned False.
 
-        Without the conversation, a fresh session is told a brief of that checkpoint.
+        Without the conversation, a fresh session gets a brief of that checkpoint.
         """
         task = self.views.find(ref)
         if self.tables.open_run(task.id) is not None:
@@ -271,7 +271,7 @@ class Tasks:
             restores.log(
                 self.tables, task.id, now, target.id, success=True, milliseconds=milliseconds, messages=result.messages
             )
-            # From now on this is the newest checkpoint of the task: whoever is told where it stands is told of this one.
+            # From now on this is the newest checkpoint of the task, and the one that a brief is built from.
             restored = TaskCheckpoint(
                 f"{task.id}:restored:{task.epoch}", task.id, "", target.id, target.version, "restored", phase, target.tree,
                 "", now,
@@ -284,7 +284,7 @@ class Tasks:
             )  # fmt: skip
 
     def fork(self, ref: str, folder: str, *, git: bool = False, start: bool = False) -> Task:
-        """A new task of the same kind in a fork of the workspace; results come back by `diff` and `apply`."""
+        """Create a task of the same specification in a fork of the workspace; `diff` and `apply` bring its results back."""
         task = self.views.find(ref)
         if start:
             self._check_agent(vault.open_agent(self.runtime, task))
@@ -305,7 +305,7 @@ class Tasks:
         return self.start(forked.id) if start else self.tables.task(forked.id)
 
     def home(self, ref: str) -> Task:
-        """The task that a forked one came from. Raises `Usage` if it is no fork."""
+        """Return the task that this one was forked from. Raises `Usage` if it is not a fork."""
         task = self.views.find(ref)
         if not task.fork_of:
             raise Usage(
@@ -317,7 +317,7 @@ class Tasks:
     # Parts
 
     def _rest(self, task: Task, action: str, trigger: str, reason: str, **columns: Any) -> Task:
-        """A step of a task that has run, and does not run now; its checkpoint tells what a person has decided."""
+        """Carry out a person's transition of a task that has no live run, with a checkpoint whose document describes it."""
         key = f"{task.id}:{reason}:{self.runtime.now()}"
         has_run = task.attempt > 0 and os.path.isdir(task.workspace)
         saved = checkpoints.save(self.runtime, task, None, reason, key) if has_run else None
@@ -330,7 +330,7 @@ class Tasks:
         return self.steps.publish(task.id)
 
     def _check_agent(self, agent: Agent) -> None:
-        """Raises `Usage` if the agent's program is not there."""
+        """Raise `Usage` if the agent's program cannot be started."""
         why = driver(agent, self.runtime.options).check(self.runtime.variables)
         if why:
             raise Usage(why, "Install it, or set `agent.command`.")
@@ -345,6 +345,6 @@ class Tasks:
 
 
 def task_id(now: int, title: str) -> str:
-    """`task_` and ten letters; short enough to type the first few."""
+    """Return a new id: `task_` and ten hexadecimal digits."""
     noise = os.urandom(8).hex()
     return "task_" + sha256(json.dumps([now, title, noise]).encode()).hexdigest()[:10]

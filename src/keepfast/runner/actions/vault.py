@@ -1,7 +1,7 @@
-"""Secrets in what people give a task: sealed before anything is written, marked where they stood, and opened for its agent.
+"""Secrets in texts that people give a task: sealed before anything is written, replaced by marks, and revealed to its agent.
 
-A text keeps a mark (`[redacted:<kind>#<id>]`) in the place of each secret, and the sealed value is a row of the task's. Every
-value of `agent.set` is sealed where it stands. Whoever starts the agent puts the values back; nobody else does.
+A text has a mark (`[redacted:<kind>#<id>]`) in the place of each secret; the sealed value is a row of the task. Every
+value of `agent.set` is sealed in place. Only the start of the agent puts the values back.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"
-"""Looks like nothing: only beside a telling word it is a secret."""
+"""A sample value that is a secret only next to a word that names one."""
 COLUMNS = ("title", "brief", "phases", "agent")
 """Columns of a task that people write."""
 
 
 class Marked(NamedTuple):
-    """A value with marks in the place of secrets, and what they stand for: sealed, by id."""
+    """A value with marks in the place of its secrets, and the sealed secrets by the marks' ids."""
 
     value: Any
     sealed: dict[str, str]
 
 
 def mark(runtime: Runtime, value: Any, name: str = "") -> Marked:
-    """Seal the secrets in a text, or in the texts of a list or an object; `name` is what the value is called."""
+    """Seal the secrets in a text, or in the texts of a list or an object; `name` is the name of the value."""
     sealed: dict[str, str] = {}
     return Marked(_marked(runtime, value, name, sealed), sealed)
 
 
 def secret_name(question: str) -> str:
-    """The word of a question that names a secret, as in "What is the password of the shop?"; empty if none does."""
+    """Return the word of a question that names a secret, as in "What is the password of the shop?"; empty if none does."""
     words = [word for word in question.translate(SIGNS).split() if word]
     pairs = [f"{one}_{two}" for one, two in pairwise(words)]
     return next((word for word in (*words, *pairs) if is_secret(word, LIKELY)), "")
 
 
 def mark_columns(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
-    """Seal the secrets in what people write of a task. Every value that its agent sets is sealed, whatever it looks like."""
+    """Seal the secrets in a task's `COLUMNS`. Every value of `agent.set` is sealed, whatever it looks like."""
     agent = columns["agent"]
     marked = mark(runtime, {**columns, "agent": {name: value for name, value in agent.items() if name != "set"}})
     if "set" in agent:
@@ -60,14 +60,14 @@ def mark_columns(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
 
 
 def store(tables: Tables, task: str, marked: Marked, now: int) -> Any:
-    """Keep what was sealed, in a transaction; return the marked value."""
+    """Store the sealed secrets and return the marked value. Inside a transaction."""
     for id, sealed in marked.sealed.items():
         tables.keep_secret(task, id, sealed, MARKED, now)
     return marked.value
 
 
 def reveal(runtime: Runtime, task: str, value: Any) -> Any:
-    """Put the values of a task back where their marks are. Raises `WrongKey` if the key is not here."""
+    """Replace the marks in a value with the task's secrets. Raises `WrongKey` if the key is missing."""
     if isinstance(value, str):
         marked_values = _known(runtime, task) if MARK.search(value) else {}
         return MARK.sub(lambda match: marked_values.get(match[1], match[0]), value)
@@ -79,7 +79,7 @@ def reveal(runtime: Runtime, task: str, value: Any) -> Any:
 
 
 def open_agent(runtime: Runtime, task: Task) -> Agent:
-    """The task's `agent` with its true values. Raises `WrongKey` if the key is not here."""
+    """Return the task's `agent` with its secrets. Raises `WrongKey` if the key is missing."""
     agent: Agent = reveal(runtime, task.id, task.agent)
     if "set" in agent:
         agent["set"] = {name: _opened(runtime, name, value) for name, value in task.agent["set"].items()}
@@ -87,7 +87,7 @@ def open_agent(runtime: Runtime, task: Task) -> Agent:
 
 
 def agent_of(runtime: Runtime, task: Task) -> Agent:
-    """The same where nothing is started: what does not open is left out."""
+    """Return the task's `agent` with its secrets, or without them if they cannot be decrypted: for callers that start nothing."""
     try:
         return open_agent(runtime, task)
     except KeepfastError:
@@ -95,7 +95,7 @@ def agent_of(runtime: Runtime, task: Task) -> Agent:
 
 
 def secret_values(runtime: Runtime, task: Task) -> list[str]:
-    """All secrets that people gave a task, in the clear: to strike them out of everything else."""
+    """Return all secrets of a task, decrypted, to redact them elsewhere."""
     values = [runtime.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(runtime.tables, task.id)]
     texts = [value.decode("utf-8", "surrogateescape") for value in values]
     chosen = open_agent(runtime, task).get("set", {})
@@ -103,18 +103,18 @@ def secret_values(runtime: Runtime, task: Task) -> list[str]:
 
 
 def why_unavailable(runtime: Runtime, task: Task) -> str:
-    """Why the secrets of a task cannot be opened now, where another try may help; empty if they open, or never will."""
+    """Return why the secrets of a task cannot be decrypted now, if a retry may help; empty if they can, or never will."""
     try:
         secret_values(runtime, task)
     except (WrongKey, Damaged):
-        return ""  # the key is not here, or the value is no longer what was sealed
+        return ""  # the key is missing, or the sealed value was changed
     except (KeepfastError, OSError) as error:
         return str(error)
     return ""
 
 
 def seal_older(runtime: Runtime) -> None:
-    """Seal what older versions kept in the clear."""
+    """Seal the secrets that older versions stored in the clear."""
     for task in runtime.tables.tasks():
         before = {name: getattr(task, name) for name in COLUMNS}
         marked = mark_older(runtime, before)
@@ -124,7 +124,7 @@ def seal_older(runtime: Runtime) -> None:
 
 
 def mark_older(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
-    """The same for a row or a document that may be of an older version; what is sealed stays so."""
+    """Seal the secrets in a row or a document that may be of an older version; sealed values stay as they are."""
     own = {name: columns[name] for name in COLUMNS}
     chosen = own["agent"].get("set", {})
     if not all(SEALED.fullmatch(str(value)) for value in chosen.values()):

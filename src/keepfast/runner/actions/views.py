@@ -1,4 +1,4 @@
-"""Tasks as people, the page and programs are shown them."""
+"""Tasks as JSON, for the command line, the page and the API. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SECOND = 1_000_000_000
 
 
 class Views:
-    """What there is; nothing is changed here."""
+    """Reads tasks, prompts, events and the inbox."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.tables = runtime, runtime.tables
 
     def find(self, ref: str) -> Task:
-        """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
-        # An id is ASCII; a database takes no broken text.
+        """Return the task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
+        # An id is ASCII, and a database refuses invalid Unicode.
         named = queries.find_task(self.tables, ref) if ref.isascii() else None
         rows = [named] if named is not None else []
         if not rows and ref:
@@ -58,11 +58,11 @@ class Views:
         ]
 
     def is_any(self) -> bool:
-        """Is there any task, archived ones too?"""
+        """Return whether there is any task, archived ones too."""
         return queries.is_any_task(self.tables)
 
     def describe(self, task: Task) -> dict[str, Any]:
-        """A task as JSON: the source's status beside our own state and hold."""
+        """Return a task as JSON, with `status` next to our own `state` and `hold`."""
         hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
         is_frozen = task.request == machine.FROZEN
         state = machine.State(task.state, hold.kind if hold else "")
@@ -104,7 +104,7 @@ class Views:
         }
 
     def show(self, ref: str) -> dict[str, Any]:
-        """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
+        """Return everything about a task as JSON: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = queries.newest_checkpoints(self.tables, task.id, 50)
         failed = finals.last_failure(self.tables, task.id)
@@ -131,18 +131,18 @@ class Views:
         }  # fmt: skip
 
     def warnings(self, task: str, since: int = 0) -> list[dict[str, Any]]:
-        """What people were warned of, oldest first: `message` and `at`."""
+        """Return the warnings of a task, oldest first, each with `message` and `at`."""
         events = queries.events_of_type(self.tables, task, "warning", since)
         return [{"message": one.read()["message"], "at": moment(one.at)} for one in events]
 
     def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        """Events of a task in order, after the one with the number `since`."""
+        """Return the events of a task in order, after the one with the number `since`."""
         task = self.find(ref)
         rows = queries.events_of(self.tables, task.id, since, limit)
         return [event_files.event(row) for row in rows]
 
     def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
+        """Return everything that waits for a person, the most urgent first: prompts, and holds without a prompt."""
         entries = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
         prompt_ids = {entry["id"] for entry in entries}
         frozen = [self.tables.shown_hold(task) for task in queries.frozen_tasks(self.tables)]
@@ -168,7 +168,7 @@ class Views:
         }  # fmt: skip
 
     def _spent(self, task: Task) -> dict[str, Any]:
-        """What a task has used, what its run that is not over has used so far included."""
+        """Return what a task has used, including its live run, and its budget."""
         tokens, money, seconds = task.tokens, task.money, task.seconds
         run = self.tables.open_run(task.id)
         if run is not None:
@@ -200,7 +200,7 @@ class Views:
         }
 
     def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
-        """What was said about a review while it waited, oldest first: `comments` and `remarks` each."""
+        """Return the comments on a waiting review, oldest first, each with `comments`, `remarks` and `by`."""
         notes = [note.read() for note in queries.events_of_type(self.tables, prompt.task, "review_comment")]
         return [
             {"comments": note["comments"], "remarks": note["remarks"], "by": note["by"]}
@@ -219,7 +219,7 @@ class Views:
         }  # fmt: skip
 
     def _limit(self, task: Task, hold: Hold | None) -> dict[str, Any] | None:
-        """The limit that a task meets which nothing else holds."""
+        """Return the limit that a task without a hold waits for; None if there is none."""
         if hold is not None or task.state not in (machine.QUEUED, machine.ACTIVE) or self.tables.open_run(task.id):
             return None
         limit = accounts.current_limit(self.runtime, task)
@@ -253,7 +253,7 @@ class Views:
             return None
 
     def _files(self, task: Task, old: int, new: int) -> dict[str, list[str]]:
-        """Files that are new or changed from one version to another, as the store has them."""
+        """Return the files that are new or changed from one version to another."""
         result: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
         with self.runtime.engine() as engine:
             repository = engine.repository()
@@ -268,10 +268,10 @@ class Views:
 
 
 def _phase(task: Task, number: int) -> int | None:
-    """The number of a phase; a task without phases has none, whatever its rows count."""
+    """Return the number of a phase; None if the task has no phases, whatever its rows count."""
     return number if task.phases else None
 
 
 def _name(prompt: Prompt) -> str | None:
-    """What a need is called; a question has no name."""
+    """Return the name of a need; None for other prompts."""
     return prompt.key if prompt.kind == "secret" else None
