@@ -54,9 +54,8 @@ def commands_table() -> str:
         ]
         words = " ".join([name, *arguments]).replace("|", "\\|")
         text = COMMANDS[name].help if name in COMMANDS else command.get_short_help_str(200)
-        options = ", ".join([_spelling(option) for option in visible_options(command) if option.name != "as_json"])
-        rows.append(f"| `{words}` | {text} | {options} |".replace("  ", " "))
-    return _table("| `keepfast …` | what it does | options |", rows)
+        rows.append(f"| `{words}` | {text} |")
+    return _table("| `keepfast …` | what it does |", rows)
 
 
 def exit_codes_table() -> str:

@@ -13,7 +13,10 @@ from threading import Timer
 
 import pytest
 
+from keepfast.state import pending_events
+from keepfast.state.pending_events import PendingEvent
 from tests.equipment.box import SOURCE, Box, Result
+from tests.equipment.stopped_holder import held
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else, or to mount")
 NOBODY = 65534
@@ -406,17 +409,61 @@ def test_the_unexpected_is_one_sentence(kept: Box) -> None:
 def locked(kept: Box) -> Iterator[tuple[Box, int]]:
     """A workspace that another process has locked, and that process."""
     [lock] = kept.store.glob("workspaces/*/lock")
-    program = (
-        "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None and holder.stdin is not None
-        holder.stdout.readline()
-        kept.put("new", "new")
-        yield kept, holder.pid
-        holder.stdin.close()
+    kept.put("new", "new")
+    with held(lock) as holder:
+        yield kept, holder
+
+
+@pytest.mark.parametrize(
+    ("lock", "words"),
+    [
+        ("lock", ("save",)),
+        ("lock", ("restore", "v1", "-y")),
+        ("lock", ("pin", "v1")),
+        ("workspaces", ("init", "other")),
+        ("compact.lock", ("verify", "--quick")),
+        ("compact.lock", ("rebuild",)),
+        ("ledger.db", ("list",)),
+        ("ledger.db", ("save",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_no_lock_of_the_store_is_waited_for_without_end(
+    kept: Box, monkeypatch: pytest.MonkeyPatch, lock: str, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
+    kept.put("new", "new")
+    with held(kept.store / lock) as holder:
+        result = kept.call(*words)
+
+    assert result.code == 11
+    assert "keepfast: " in result.err and "Traceback" not in result.err
+    if lock != "ledger.db":
+        assert f"process {holder}" in result.err
+    assert kept.call("save").code == 0
+    assert kept.call("verify").code == 0
+
+
+def test_events_stay_pending_while_somebody_has_the_workspace_locked(
+    kept: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that only looks shows what there is; what hooks left is saved once the lock is free."""
+    monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
+    [folder] = kept.store.glob("workspaces/*")
+    kept.put("new", "new")
+    event = PendingEvent("turn", kept.now, "s-1", cwd=str(kept.project), said="yes")
+    pending_events.append(str(folder), event)
+    with held(folder / "lock"):
+        first = kept.call("list", "--json")
+    between = pending_events.names(str(folder))
+    with held(kept.store / "lock"):
+        second = kept.call("list", "--json")
+    waiting = pending_events.names(str(folder))
+    third = kept.call("list", "--json")
+
+    assert [result.code for result in (first, second, third)] == [0, 0, 0]
+    assert len(between) == len(waiting) == 1
+    assert (len(first.json()), len(second.json()), len(third.json())) == (3, 3, 4)
 
 
 @pytest.mark.parametrize("words", [("save",), ("restore", "v1", "-y"), ("save", "--json")], ids=" ".join)
@@ -424,7 +471,7 @@ def test_a_command_that_waits_too_long_for_a_locked_workspace_is_busy(
     locked: tuple[Box, int], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     box, holder = locked
-    monkeypatch.setattr("keepfast.cli.session.PATIENCE", 1.2)
+    monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
     result = box.call(*words)
 
     assert result.code == 11
@@ -439,7 +486,7 @@ def test_a_command_that_waits_too_long_for_a_locked_workspace_is_busy(
 
 def test_a_command_goes_on_when_the_workspace_is_free(locked: tuple[Box, int]) -> None:
     box, holder = locked
-    Timer(1.5, lambda: os.kill(holder, signal.SIGTERM)).start()
+    Timer(1.5, lambda: os.kill(holder, signal.SIGKILL)).start()
     result = box.call("save")
 
     assert result.code == 0 and "v4" in result.out

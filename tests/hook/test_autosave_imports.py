@@ -20,6 +20,7 @@ OURS = {
     "keepfast",
     "keepfast.app",
     "keepfast.fsutil",
+    "keepfast.fsutil.lock_wait",
     "keepfast.hook",
     "keepfast.model",
     "keepfast.present",

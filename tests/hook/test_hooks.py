@@ -18,6 +18,7 @@ import pytest
 from keepfast.app.hooks import LARGE_CACHE
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions, workers
+from tests.equipment import stopped_holder
 from tests.equipment.judge import judge
 
 from .ground import SESSION, Ground, wait
@@ -662,3 +663,16 @@ def test_in_a_large_tree_the_paths_that_a_command_names_are_saved_first(started:
     assert (first.trigger, second.trigger) == ("before_command", "before_command")
     assert set(started.contents(first)) == {"a.txt", "src/deep/named.py"}
     assert set(started.contents(second)) == {"a.txt", "src/deep/named.py", "other.txt"}
+
+
+@pytest.mark.parametrize("name", ["lock", "ledger.db"])
+def test_what_is_due_stays_pending_while_a_stopped_process_holds_the_store(started: Ground, name: str) -> None:
+    """The client is answered, and a worker saves once the holder is gone."""
+    before = len(started.checkpoints())
+    (started.project / "new").write_text("new")
+    with stopped_holder.held(started.base / "home/.local/share/keepfast/store" / name):
+        done = started.hook("Stop", last_assistant_message="Done.")
+        waiting = pending.names(str(started.folder))
+
+    assert done.returncode in (0, 1) and waiting
+    assert len(started.checkpoints()) == before + 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keepfast.shell.destruction import threat_of, threatened
-from keepfast.shell.words import Redirection, Word, read
+from keepfast.shell.words import Redirection, Word, tokenize
 
 ROOT = b"/home/dev/project"
 
@@ -374,14 +374,14 @@ def test_no_text_is_too_odd_to_read(text: str) -> None:
 def test_whatever_is_quoted_is_one_word_that_means_itself(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
 
-    words = [token for token in read(f"rm {quoted}") if isinstance(token, Word)]
+    words = [token for token in tokenize(f"rm {quoted}") if isinstance(token, Word)]
 
     assert [word.text for word in words] == ["rm", text]
     assert all(word.is_sure for word in words)
 
 
 def test_redirections_of_descriptors_replace_nothing() -> None:
-    tokens = [token for token in read("ls 2>&1 1>&- <a 3<>b >&2 &>c") if isinstance(token, Redirection)]
+    tokens = [token for token in tokenize("ls 2>&1 1>&- <a 3<>b >&2 &>c") if isinstance(token, Redirection)]
 
     assert [token.replaces for token in tokens] == [False, False, False, True, False, True]
 

@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_is_a_page_that_says_so(served: Served) -> None:
 
     assert page.status == answer.status == 500
     assert answer.json()["kind"] == "damaged"
-    assert b"Something here is damaged" in page.body
+    assert b"Stored data is damaged" in page.body
     assert b"<code>keepfast verify --repair</code>" in page.body
 
 

@@ -146,12 +146,12 @@ def test_a_restore_is_shown_confirmed_done_and_taken_back(visit: Visit) -> None:
     assert "part3.txt" in page.inner_text("main")
     assert (project / "part3.txt").exists()
     page.click("main form button.main")
-    page.wait_for_selector("text=Done.")
+    page.wait_for_selector("text=Restore finished.")
     assert (project / "app.py").read_text() == "def answer():\n    return 2\n"
     assert not (project / "part3.txt").exists()
     page.click("text=Undo the last restore")
     page.click("main form button.main")
-    page.wait_for_selector("text=Done.")
+    page.wait_for_selector("text=Restore finished.")
 
     assert (project / "app.py").read_text() == "def answer():\n    return 4\n"
     assert (project / "part3.txt").exists()
@@ -163,9 +163,9 @@ def test_work_that_no_checkpoint_has_is_asked_about(visit: Visit) -> None:
     (project / "app.py").write_text("mine\n")
     page = visit.open_project()
     page.goto(page.url + "/restore?reference=v1")
-    page.click("text=Leave them as they are")
+    page.click("text=Keep them")
     page.click("main form button.main")
-    page.wait_for_selector("text=Done.")
+    page.wait_for_selector("text=Restore finished.")
 
     assert (project / "app.py").read_text() == "mine\n"
     assert not (project / "part4.txt").exists()
@@ -195,7 +195,7 @@ def test_saving_pinning_naming_and_forgetting(visit: Visit) -> None:
     page.click("text=Pin")
     page.wait_for_selector("text=Unpin")
     page.fill("input[name=name]", "good-one")
-    page.click("text=Name it")
+    page.click("text=Set name")
     page.wait_for_selector(".badge:has-text('good-one')")
     page.goto(page.url.replace("v5", "v1"))
     page.click("text=Forget…")
@@ -241,7 +241,7 @@ def test_looking_around_leads_from_one_thing_to_the_next(visit: Visit) -> None:
     stored = page.inner_text("main")
 
     assert "of 5,000 tokens" in told
-    assert "One an hour is kept for" in stored
+    assert "One checkpoint per hour kept for" in stored
     assert visit.complaints == []
 
 
@@ -316,7 +316,7 @@ def test_everything_can_be_done_with_the_keyboard(visit: Visit) -> None:
     page = visit.open_project()
     page.goto(page.url + "/restore?reference=v1")
     chromium.press(page, "Restore v1")
-    page.wait_for_selector("text=Done.")
+    page.wait_for_selector("text=Restore finished.")
 
     assert (project / "app.py").read_text() == "def answer():\n    return 1\n"
 

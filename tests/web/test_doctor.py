@@ -67,9 +67,9 @@ def test_a_machine_that_is_well_says_so(ground: Ground, program: Program) -> Non
 
     assert "✓ fine Store" in words(before, "checks")
     assert "problem" not in words(before, "checks")
-    assert "Never, as far as is known. keepfast verify reads everything" in words(before, "verified")
-    assert "All is well. 1 checkpoint" in words(after, "verified")
-    assert "None in the last week." in words(after, "failed")
+    assert "No verify on record. Run keepfast verify to check everything" in words(before, "verified")
+    assert "No problems. 1 checkpoint" in words(after, "verified")
+    assert "None in the last 7 days." in words(after, "failed")
 
 
 def test_a_damaged_pack_is_named_with_what_it_costs_and_the_way_out(ground: Ground, program: Program) -> None:
@@ -97,7 +97,7 @@ def test_after_a_repair_it_tells_what_is_left_of_that(ground: Ground, program: P
 
     assert "One problem; run keepfast verify --repair" in lost
     assert "✗" in lost
-    assert words(health(program), "verified").endswith("All is well.")
+    assert words(health(program), "verified").endswith("No problems.")
 
 
 def test_a_hook_that_failed_is_named_with_its_reason_and_the_way_out(ground: Ground, program: Program) -> None:
@@ -110,10 +110,10 @@ def test_a_hook_that_failed_is_named_with_its_reason_and_the_way_out(ground: Gro
     (why,) = [notice.removeprefix("failed (turn): ") for notice in ground.notices()]
     said = words(health(program), "failed")
 
-    assert "In the last week:" in said
+    assert "In the last 7 days:" in said
     assert "project turn" in said
     assert " ".join(why.split()) in said
-    assert "keepfast save does it now." in said
+    assert "Run keepfast save to save it now." in said
 
 
 def test_what_the_doctor_finds_wrong_comes_first_with_its_advice(ground: Ground, program: Program) -> None:

@@ -44,7 +44,7 @@ def test_everything_that_waits_is_there_oldest_first_with_what_answers_it(served
     assert '<input name="value" type="password"' in shown
     assert 'name="kind" value="approve"' in shown
     assert '<button name="action" value="try-now"' in shown
-    assert "usage limits already waited for: 3" in shown
+    assert "Usage limits already waited for: 3" in shown
 
 
 def test_a_viewer_sees_what_waits_and_an_approver_may_answer_it(served: Served) -> None:

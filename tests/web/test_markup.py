@@ -78,7 +78,7 @@ def moved(before: str, after: str, state: str = "active", other: str = "active",
         ({"type": "run_begun", "attempt": 2, "phase": 1, "resumed": True, "why": ""}, "attempt 2, phase 1, resumed"),
         (moved("draft", "pending", "draft", "queued", trigger="start"), "draft → pending"),
         (moved("in_progress", "waiting_rate_limit", metadata={"hold": "rate_limit"}), "On hold: rate limit"),
-        (moved("paused", "in_progress", metadata={"lifted": "backoff"}), "goes on"),
+        (moved("paused", "in_progress", metadata={"lifted": "backoff"}), "continues"),
     ],
 )  # fmt: skip
 def test_the_log_speaks_to_people(facts: dict[str, Any], said: str) -> None:

@@ -74,8 +74,8 @@ def test_a_hint_on_a_page_leads_to_a_page(served: Served) -> None:
     missing = served.ask("GET", f"/w/{served.saver.workspace}/v/v99").body.decode()
     unknown = served.ask("GET", "/t/task_unknown").body.decode()
 
-    assert "The page of the workspace lists them all." in missing
-    assert "The first page lists them all." in unknown
+    assert "The page of the workspace lists all checkpoints." in missing
+    assert "The overview page lists them all." in unknown
     assert "keepfast list" not in missing and "keepfast task" not in unknown
 
 

@@ -62,7 +62,7 @@ def test_a_review_says_that_its_base_is_gone_and_shows_all(served: Served) -> No
     page = served.ask("GET", f"/t/{task}/review").body.decode()
 
     assert {"a.txt", "b.txt"} <= set(sections(page))
-    assert '<p class="warn">What this phase began with' in page
+    assert '<p class="warn">The state at the start of this phase' in page
     assert served.ask("GET", f"/t/{task}").body.decode().count("old=None") == page.count("old=None") == 0
 
 
@@ -158,5 +158,5 @@ def test_the_list_and_the_page_of_a_version_count_the_same(served: Served) -> No
 
     assert listed["changed"] == told["changed"] == 2
     assert (told["made_after"], told["previous"], told["differing"]) == ("v1", None, 3)
-    assert 'What it changed <span class="quiet">2</span>' in page
-    assert "From an empty folder: 3" in page
+    assert 'Changes <span class="quiet">2</span>' in page
+    assert "Compared with an empty folder: 3" in page

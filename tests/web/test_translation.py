@@ -87,9 +87,8 @@ def test_what_the_doctor_finds_is_said_in_korean() -> None:
     [
         ("Phase 1 (Plan) is complete.", "1단계(Plan)가 끝났습니다."),
         ("This workspace has no checkpoint 'x'.", "이 작업 공간에 체크포인트 'x'이(가) 없습니다."),
-        ("A viewer may not do this; it takes an operator.", "열람자는 이 작업을 할 수 없습니다. 운영자 권한이 필요합니다."),
-        ("An approver may not do this; it takes an operator.", "승인자는 이 작업을 할 수 없습니다. 운영자 권한이 필요합니다."),
-        ("a.txt was no file in v3.", "v3에는 a.txt 파일이 없습니다."),
+        ("This needs the role operator; you are signed in as viewer.", "운영자 권한이 필요합니다. 현재 역할은 열람자입니다."),
+        ("v3 has no file a.txt.", "v3에는 a.txt 파일이 없습니다."),
         ("What an agent wrote itself.", "What an agent wrote itself."),
     ],
 )  # fmt: skip

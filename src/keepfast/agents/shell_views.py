@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from keepfast.shell.destruction import DEEPEST, WORDS_OF_THE_SHELL
-from keepfast.shell.programs import CARRIERS, SHELLS, WITH_VALUE
-from keepfast.shell.words import Redirection, Word, read
+from keepfast.shell.programs import SHELLS, VALUE_OPTIONS, WRAPPERS
+from keepfast.shell.script import MAX_DEPTH, SHELL_KEYWORDS
+from keepfast.shell.words import Redirection, Word, tokenize
 
 if TYPE_CHECKING:
     from keepfast.agents.recorded_files import Files
@@ -124,7 +124,7 @@ class _Node:
         """The words of the shell that it begins with."""
         found = []
         for word in self.words:
-            if word.is_quoted or word.text not in WORDS_OF_THE_SHELL | OPENING:
+            if word.is_quoted or word.text not in SHELL_KEYWORDS | OPENING:
                 break
             found.append(word.text)
         return found
@@ -154,9 +154,9 @@ def parts(
     into: frozenset[str] = frozenset(),
 ) -> Iterator[Part]:
     """The commands that a command is made of, also those in scripts and substitutions. Where in doubt, none is told of."""
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return
-    for node, told, behind in _judged(_nodes(iter(read(command))), is_told, strictness, into):
+    for node, told, behind in _judged(_nodes(iter(tokenize(command))), is_told, strictness, into):
         for inner in node.commands:
             yield from parts(inner, depth + 1, False)
         scripts: list[tuple[str, list[str]]] = []
@@ -176,7 +176,7 @@ def _nodes(tokens: Iterator[Word | Redirection | str], depth: int = 0) -> list[_
             is_first = not node.words and not token.is_quoted
             if is_first and depth and token.text == "}":
                 break
-            if is_first and depth < DEEPEST and token.text == "{":
+            if is_first and depth < MAX_DEPTH and token.text == "{":
                 node.group = _nodes(tokens, depth + 1)
             else:
                 node.words.append(token)
@@ -184,7 +184,7 @@ def _nodes(tokens: Iterator[Word | Redirection | str], depth: int = 0) -> list[_
         elif isinstance(token, Redirection):
             node.bodies.append(token.body)
             node.commands += token.commands
-        elif token == "(" and not node.words and depth < DEEPEST:
+        elif token == "(" and not node.words and depth < MAX_DEPTH:
             node.group = _nodes(tokens, depth + 1)
         elif token == ")" and depth:
             break
@@ -259,13 +259,13 @@ def _run(
 
     `inside`: of a program that runs another one, all of whose words are tried anyway.
     """
-    while words and ((words[0].text in WORDS_OF_THE_SHELL and not words[0].is_quoted) or words[0].is_assignment):
+    while words and ((words[0].text in SHELL_KEYWORDS and not words[0].is_quoted) or words[0].is_assignment):
         words = words[1:]
-    if not words or depth > DEEPEST:
+    if not words or depth > MAX_DEPTH:
         return
     name = words[0].text.rpartition("/")[2]
     yield " ".join([name, *[word.text for word in words[1:] if not word.is_quoted]])
-    if name in CARRIERS and name not in RUNNERS:
+    if name in WRAPPERS and name not in RUNNERS:
         yield from _run(_carried(name, words[1:]), bodies, depth + 1, scripts, inside)
     elif name in SHELLS:
         options = [word.text for word in words[1:] if not word.is_quoted]
@@ -288,7 +288,7 @@ def _scripts(words: list[Word], bodies: list[str]) -> list[str]:
 
 def _carried(name: str, words: list[Word]) -> list[Word]:
     """What such a program runs, without its own options."""
-    valued = WITH_VALUE.get(name, ())
+    valued = VALUE_OPTIONS.get(name, ())
     while words and (words[0].text[:1] == "-" or words[0].is_assignment or DURATION.fullmatch(words[0].text)):
         words = words[2 if words[0].text in valued else 1 :]
     return words

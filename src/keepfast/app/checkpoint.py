@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat, unlink, urandom
 from posix import open as open_fd
 
-from keepfast.app.workspace_lock import Folder
+from keepfast.app.workspace_lock import Folder, wait_for
 from keepfast.model.errors import (
     Elsewhere,
     Failed,
@@ -64,10 +64,6 @@ class Engine:
     def __init__(self, place: Place, settings: Settings, home: bytes, clock: Callable[[], int]) -> None:
         self.place, self.settings, self.home, self.clock = place, settings, home, clock
         self.progress: Callable[[int, int], None] | None = None
-        self.patience: float | None = None
-        """Seconds to wait for a workspace's lock, then `Busy`; None: until it is free, which is for work in the background."""
-        self.tell: Callable[[str], None] = lambda text: None
-        """Is told whom a save waits for."""
         self._repository: Repository | None = None
         self.renewed = b""
         """The folder whose marker was another folder's and is its own again; whoever speaks to somebody says so."""
@@ -539,7 +535,11 @@ class Engine:
     def _hold(self) -> int:
         """Take the lock under which folders become workspaces; closing the descriptor gives it back."""
         lock = open_fd(self.place.path + "/workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        stat_cache.lock(lock)
+        try:
+            wait_for(lock, "the list of workspaces")
+        except BaseException:
+            close(lock)
+            raise
         return lock
 
     def _own(self, repository: Repository, root: bytes) -> tuple[str, str]:

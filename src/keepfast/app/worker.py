@@ -7,7 +7,7 @@ from posix import close
 
 from keepfast.agents.claude.usage import tokens
 from keepfast.app.checkpoint_header import MOST_ACTIVE
-from keepfast.model.errors import sentence
+from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from keepfast.model.policy import rest_of, taken_before
 from keepfast.state import brief_parts as parts
@@ -75,7 +75,7 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
 
     folder = engine.place.folder(workspace)
     waiting, end = set(pending.names(folder)), monotonic() + seconds
-    while waiting and workers.living(folder, workers.HOOKS) is not None:
+    while waiting and any(workers.living(folder, name) is not None for name in (workers.HOOKS, "/lock")):
         if monotonic() >= end:
             return
         sleep(STEP)
@@ -83,6 +83,8 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
     if waiting:
         try:
             finish(engine, root, workspace)
+        except Busy:
+            return  # the events stay pending
         except OSError as error:
             engine.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
 
@@ -115,8 +117,8 @@ def _finish(engine: Engine, root: bytes, folder: str, told: PendingEvent, tidy: 
         result: dict[str, object] = {"status": outcome.status, "id": outcome.id, "version": outcome.version}
         if outcome.untidy and tidy is not None:
             tidy(root)
-    except (ImportError, SyntaxError):
-        raise  # files of our own are missing: the event stays pending until they are there again
+    except (ImportError, SyntaxError, Busy):
+        raise  # files of our own are missing, or somebody has a lock: the event stays pending until that is over
     except Exception as error:
         engine.note(root, "failed", told.trigger, sentence(error))
         result = {"status": "failed", "id": "", "version": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, utime
 from posix import open as open_fd
 
+from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Failed
 from keepfast.store.small_files import id_or_empty, read_pairs, read_store_list
 from keepfast.workspace import stat_cache
@@ -73,12 +74,7 @@ class Folder:
             if not self.reading:
                 raise
             return  # a store that cannot be written cannot get a newer version while we look
-        if self.engine.patience is None:
-            stat_cache.lock(self.lock)
-            return
-        from keepfast.fsutil.durable import lock_within
-
-        lock_within(self.lock, self.engine.patience, self.engine.tell)
+        wait_for(self.lock, "this workspace")
 
     def _file_clock(self) -> int:
         """The kernel's idea of now, as it stamps files, less a margin."""
@@ -189,6 +185,16 @@ class Folder:
             )
         except OSError:
             pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
+
+
+def wait_for(fd: int, what: str) -> None:
+    """Take the lock on an open file; `what` is locked by it. Raises `Busy` as `take_lock` does."""
+    if WAITING.seconds is None:
+        stat_cache.lock(fd)
+        return
+    from keepfast.fsutil.durable import take_lock
+
+    take_lock(fd, what)
 
 
 def capture_rules(engine: Engine, root: bytes) -> Capture:

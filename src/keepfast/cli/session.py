@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from time import monotonic
 
+from keepfast.fsutil.lock_wait import COMMAND, WAITING
 from keepfast.model.errors import Elsewhere, NoWorkspace, Usage
 from keepfast.present.environment import Surroundings, current_folder
 
@@ -38,8 +39,6 @@ else:
             return value
 
 
-PATIENCE = 60.0
-"""Seconds that a command waits for a workspace that another process has locked."""
 COLOURS = ("auto", "always", "never")
 
 
@@ -48,6 +47,7 @@ class Session:
 
     def __init__(self, around: Surroundings, clock: Callable[[], int], started: float) -> None:
         self.around, self.now, self.started = around, clock, started
+        WAITING.seconds, WAITING.tell = COMMAND, self.remark
         self.json = self.quiet = False
         self._config: str | None = None
         self._folder: str | None = None
@@ -187,7 +187,7 @@ class Session:
             folder: bytes | None = self.cwd
         except NoWorkspace:
             folder = None
-        return self._patient(build(self.settings, self.around.data, self.around.home, self.now, folder))
+        return build(self.settings, self.around.data, self.around.home, self.now, folder)
 
     def engine_for(self, folder: bytes | None, own: bool = True) -> Engine:
         """The engine for a folder of its own, which need not lie around us nor be a workspace yet.
@@ -197,12 +197,8 @@ class Session:
         from keepfast.app.wiring import build
 
         self.close()
-        engine = self._patient(build(self.settings, self.around.data, self.around.home, self.now, folder, own))
+        engine = build(self.settings, self.around.data, self.around.home, self.now, folder, own)
         self.__dict__["engine"] = engine
-        return engine
-
-    def _patient(self, engine: Engine) -> Engine:
-        engine.patience, engine.tell = PATIENCE, self.remark
         return engine
 
     @property

@@ -14,6 +14,7 @@ import click
 
 from keepfast.cli.numbers import Number
 from keepfast.cli.session import Session, common
+from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Failed
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     from keepfast.model.save_schedule import Rhythm
 
     teller = _Lines(session) if session.json else _Teller(session)
-    session.engine.patience = None  # it has all the time there is
+    WAITING.seconds = None  # it has all the time there is
     watching = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, teller)
     with _told_to_end(watching.stop.set):
         try:

@@ -24,16 +24,17 @@ from posix import (
 )
 from posix import open as open_fd
 
+from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Busy, DiskFull, Failed, KeepfastError, Unreachable, shortage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
 FULL = (ENOSPC, EDQUOT)
 MOMENT, MOST_SHOWN = 1.0, 80
 """Seconds before a wait is told, and how much of a command line names who is waited for."""
+TRY_AGAIN = "Run the command again when that process is done; if it hangs, end it."
 READ_ONLY = (
     "Remount it so that it can be written, or begin a new history elsewhere: `keepfast --store DIR init --new-store`."
 )
@@ -41,15 +42,23 @@ READ_ONLY = (
 
 
 class Lock:
-    """A kernel lock on a file: it ends with its holder, however that ends."""
+    """A kernel lock on a file: it ends with its holder, however that ends.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    Entering it raises `Busy` where another process holds it for longer than `WAITING` says.
+    """
+
+    def __init__(self, path: str, what: str = "the store") -> None:
+        self.path, self.what = path, what
         self.fd = -1
 
     def __enter__(self) -> Lock:
         self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        flock(self.fd, LOCK_EX)
+        try:
+            take_lock(self.fd, self.what)
+        except BaseException:
+            close(self.fd)
+            self.fd = -1
+            raise
         return self
 
     def __exit__(
@@ -76,11 +85,16 @@ class Lock:
         return True
 
 
-def lock_within(fd: int, seconds: float, tell: Callable[[str], None]) -> None:
-    """Wait for the lock on an open file, for so long at most. Raises `Busy` with who holds it.
+def take_lock(fd: int, what: str) -> None:
+    """Wait for the lock on an open file, for as long as `WAITING` says. Raises `Busy` with who holds it.
 
-    A wait of more than a moment is told once. The descriptor is to be closed after `Busy`: with it goes the wait.
+    `what` is locked by it. A wait of more than a moment is told once. The descriptor is to be closed after `Busy`: with
+    it goes the wait.
     """
+    seconds = WAITING.seconds
+    if seconds is None:
+        flock(fd, LOCK_EX)
+        return
     try:
         flock(fd, LOCK_EX | LOCK_NB)
         return
@@ -102,11 +116,11 @@ def lock_within(fd: int, seconds: float, tell: Callable[[str], None]) -> None:
     start_new_thread(wait, ())
     moment = min(MOMENT, seconds)
     if not waiting.acquire(timeout=moment):
-        tell(f"Waiting for {holder_of(fd)}, which has this workspace locked.")
+        if seconds > moment:
+            WAITING.tell(f"Waiting for {holder_of(fd)}, which has {what} locked.")
         if not waiting.acquire(timeout=seconds - moment):
             raise Busy(
-                f"This workspace has been locked by {holder_of(fd)} for {seconds:.0f} seconds.",
-                "Run the command again when that is done.",
+                f"{what[0].upper()}{what[1:]} has been locked by {holder_of(fd)} for {seconds:.0f} seconds.", TRY_AGAIN
             )
     if troubles:
         raise troubles[0]
@@ -124,7 +138,7 @@ def holder_of(fd: int) -> str:
             words = file.read(4096).decode("utf-8", "replace").split("\0")
     except (OSError, IndexError, StopIteration):
         return "another process"
-    return f"process {pid} ({' '.join(words).strip()[:MOST_SHOWN]})"
+    return f"process {pid} ({' '.join(' '.join(words).split())[:MOST_SHOWN]})"
 
 
 def write_all(fd: int, data: bytes) -> None:

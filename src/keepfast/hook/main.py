@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from posix import read, write
 
+from keepfast.fsutil.lock_wait import HOOK, WAITING
 from keepfast.hook.autosave import engine_of, options_of, say, settings_of
 from keepfast.model.errors import KeepfastError, sentence
 from keepfast.present.environment import current_folder, hook_surroundings, now_ns, program
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     """
     from keepfast.agents.registry import agent
 
+    WAITING.seconds = HOOK
     options = options_of(["hook", *arguments[1:]])
     client = agent(arguments[0]) if arguments else None
     if options is None or client is None:

@@ -21,6 +21,8 @@ from posix import (
 )
 from posix import open as open_fd
 
+from keepfast.fsutil.lock_wait import WAITING
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +129,7 @@ def _work(work: Callable[[], object], report: int) -> None:
             dup2(quiet, number)
         chdir("/")  # the folder that the client runs in may be removed or unmounted
         _bound()
+        WAITING.seconds = None
         result = work()
         while report >= 0 and isinstance(result, bytes) and result:
             result = result[write(report, result) :]

@@ -1,93 +1,110 @@
-"""What programs of a shell do to files: which destroy, which write what an option names, which run another one."""
+"""Tables of what command line programs do to files: which destroy, which write a file, which run another program."""
 
 from __future__ import annotations
 
-ALL, DESTINATION, LAST = "all", "destination", "last"
-PROGRAMS = {
-    "rm": ALL, "unlink": ALL, "shred": ALL, "mv": ALL, "rename": ALL, "truncate": ALL, "sponge": ALL, "srm": ALL,
-    "trash": ALL, "trash-put": ALL, "ed": ALL, "ex": ALL, "patch": ALL, "gzip": ALL, "gunzip": ALL,
-    "bzip2": ALL, "bunzip2": ALL, "xz": ALL, "unxz": ALL, "lzma": ALL, "dos2unix": ALL, "unix2dos": ALL, "sd": ALL,
-    "rmdir": ALL, "del": ALL, "erase": ALL, "Remove-Item": ALL, "Move-Item": ALL, "Set-Content": ALL, "Clear-Content": ALL,
-    "cp": DESTINATION, "install": DESTINATION, "rsync": DESTINATION, "scp": DESTINATION, "Copy-Item": DESTINATION,
-    "rimraf": ALL, "del-cli": ALL, "trash-cli": ALL, "trash-rm": ALL, "rip": ALL, "ri": ALL, "mogrify": ALL, "strip": ALL,
-    "optipng": ALL, "jpegoptim": ALL, "unzstd": ALL, "unlzma": ALL, "uncompress": ALL, "pigz": ALL, "unpigz": ALL, "lzip": ALL,
-    "pbzip2": ALL, "zstd": ALL, "lz4": ALL, "unlz4": ALL, "brotli": ALL,
-    "convert": LAST, "magick": LAST, "uniq": LAST, "xxd": LAST, "objcopy": LAST, "qpdf": LAST, "ffmpeg": LAST,
-}  # fmt: skip
-"""Programs that destroy or replace: all of their arguments, what lies at or below the last one, or the last of several."""
-ONLY_WITH = {"ffmpeg": "-y"}
-"""Programs that replace nothing without this word."""
-INPLACE = ("inplace", "-iinplace", "--include=inplace")
-IN_PLACE: dict[str, tuple[str, str | tuple[str, ...]]] = {
+ALL_ARGUMENTS, DESTINATION, LAST_ARGUMENT = "all", "destination", "last"
+DESTROYED_ARGUMENTS = {
+    **dict.fromkeys(
+        """
+        rm unlink shred mv rename truncate sponge srm trash trash-put ed ex patch gzip gunzip bzip2 bunzip2 xz
+        unxz lzma dos2unix unix2dos sd rmdir del erase Remove-Item Move-Item Set-Content Clear-Content rimraf
+        del-cli trash-cli trash-rm rip ri mogrify strip optipng jpegoptim unzstd unlzma uncompress pigz unpigz
+        lzip pbzip2 zstd lz4 unlz4 brotli
+        """.split(),
+        ALL_ARGUMENTS,
+    ),
+    **dict.fromkeys("cp install rsync scp Copy-Item".split(), DESTINATION),
+    **dict.fromkeys("convert magick uniq xxd objcopy qpdf ffmpeg".split(), LAST_ARGUMENT),
+}
+"""Programs that destroy or replace files: all operands, what lies at or below the last one, or the last of several."""
+REQUIRED_OPTION = {"ffmpeg": "-y"}
+"""Programs that replace nothing without this option."""
+AWK_IN_PLACE = ("inplace", "-iinplace", "--include=inplace")
+IN_PLACE_OPTIONS: dict[str, tuple[str, str | tuple[str, ...]]] = {
     "sed": ("i", "--in-place"), "gsed": ("i", "--in-place"), "perl": ("i", ""), "ruby": ("i", ""),
-    "awk": ("", INPLACE), "gawk": ("", INPLACE), "shfmt": ("w", "--write"),
+    "awk": ("", AWK_IN_PLACE), "gawk": ("", AWK_IN_PLACE), "shfmt": ("w", "--write"),
     "codespell": ("w", "--write-changes"), "yq": ("i", "--inplace"), "prettier": ("w", "--write"),
     "eslint": ("", "--fix"), "ruff": ("", "--fix"), "gofmt": ("w", ""), "goimports": ("w", ""), "clang-format": ("i", ""),
     "autopep8": ("i", "--in-place"), "ln": ("f", "--force"),
     "tidy": ("m", "--modify"), "tar": ("", "--remove-files"), "bsdtar": ("", "--remove-files"), "zip": ("m", "--move"),
     "7z": ("", "-sdel"), "7za": ("", "-sdel"), "7zz": ("", "-sdel"),
 }  # fmt: skip
-"""Programs that rewrite files only if they are told so: by a letter among their short options, or by a long one."""
-COMPILER = ("-o",)
-PLAIN = ("-o", "--output")
-OUTPUT = {
+"""Programs that rewrite their operands only with an option: a letter among the short ones, or a long one."""
+SHORT_OUTPUT = ("-o",)
+SHORT_OR_LONG_OUTPUT = ("-o", "--output")
+OUTPUT_OPTIONS = {
+    **dict.fromkeys(
+        """
+        gcc g++ cc c++ clang clang++ ld as rustc tcc nvcc ghc ocamlc bison flex emcc dot cwebp yq zstd
+        """.split(),
+        SHORT_OUTPUT,
+    ),
+    **dict.fromkeys(
+        "http https xh yt-dlp gpg age pandoc xmllint iconv sort shuf patch time strace ltrace tidy".split(),
+        SHORT_OR_LONG_OUTPUT,
+    ),
     "curl": ("-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar", "--trace", "--trace-ascii", "--stderr"),
     "wget": ("-O", "--output-document", "-o", "--output-file"),
-    "aria2c": ("-o", "--out"), "http": PLAIN, "https": PLAIN, "xh": PLAIN, "yt-dlp": PLAIN,
-    "openssl": ("-out", "-keyout"), "gpg": PLAIN, "age": PLAIN, "ssh-keygen": ("-f",),
-    "gcc": COMPILER, "g++": COMPILER, "cc": COMPILER, "c++": COMPILER, "clang": COMPILER, "clang++": COMPILER, "ld": COMPILER,
-    "as": COMPILER, "rustc": COMPILER, "tcc": COMPILER, "nvcc": COMPILER, "ghc": COMPILER, "ocamlc": COMPILER, "bison": COMPILER,
-    "flex": COMPILER, "emcc": COMPILER, "go": ("-o", "-coverprofile", "-cpuprofile", "-memprofile"), "esbuild": ("--outfile",),
-    "rollup": ("-o", "--file"), "tsc": ("--outFile", "--outfile"), "pandoc": PLAIN, "dot": COMPILER, "gs": ("-o", "-sOutputFile"),
-    "xmllint": PLAIN, "iconv": PLAIN, "sort": PLAIN, "shuf": PLAIN, "patch": PLAIN, "cwebp": COMPILER, "yq": COMPILER,
-    "pip-compile": ("-o", "--output-file"), "pg_dump": ("-f", "--file"), "mysqldump": ("-r", "--result-file"),
-    "time": PLAIN, "strace": PLAIN, "ltrace": PLAIN, "tidy": PLAIN, "zstd": COMPILER, "cpio": ("-O", "-F", "--file"),
-}  # fmt: skip
-"""Programs, and their options that name a file which they write anew."""
-CLUSTERED = {
+    "aria2c": ("-o", "--out"),
+    "openssl": ("-out", "-keyout"),
+    "ssh-keygen": ("-f",),
+    "go": ("-o", "-coverprofile", "-cpuprofile", "-memprofile"),
+    "esbuild": ("--outfile",),
+    "rollup": ("-o", "--file"),
+    "tsc": ("--outFile", "--outfile"),
+    "gs": ("-o", "-sOutputFile"),
+    "pip-compile": ("-o", "--output-file"),
+    "pg_dump": ("-f", "--file"),
+    "mysqldump": ("-r", "--result-file"),
+    "cpio": ("-O", "-F", "--file"),
+}
+"""Programs, and their options that name a file that is overwritten."""
+CLUSTER_VALUE_LETTERS = {
     "curl": "AbCdeEFHhKmPQrTtUuwXxYyz", "wget": "aABDeGiIlPQRtTUwX", "sort": "kStT", "shuf": "in", "http": "aAps", "gpg": "ru",
     "aria2c": "dijksx",
 }  # fmt: skip
-"""Those whose option may stand behind other letters (`curl -so FILE`, `sort -uoFILE`), and the letters that take a value."""
-NO_OUTPUT = frozenset(
+"""Programs whose output option may follow other letters (`curl -so FILE`), and those of their letters that take a value."""
+NO_OUTPUT_AT_O = frozenset(
     ("grep", "egrep", "fgrep", "rg", "ag", "ls", "ps", "lsblk", "lsof", "set", "shopt", "ssh", "scp", "sftp", "mount", "find",
      "pytest", "py.test", "useradd", "xxd", "install", "chown", "kubectl", "docker", "podman", "unzip", "column", "df", "id", "od",
      "test", "[", "systemctl", "journalctl", "helm", "az", "echo", "printf")
 )  # fmt: skip
-"""Programs whose `-o` names no file that they write."""
-PACKED = {"lz4": ".lz4", "unlz4": ".lz4", "brotli": ".br", "pigz": ".gz", "unpigz": ".gz", "lzip": ".lz", "pbzip2": ".bz2",
-          "gzip": ".gz", "gunzip": ".gz", "bzip2": ".bz2", "bunzip2": ".bz2", "xz": ".xz", "unxz": ".xz", "zstd": ".zst",
-          "unzstd": ".zst", "lzma": ".lzma", "unlzma": ".lzma"}  # fmt: skip
-"""Programs that write beside each file another one, with or without this ending."""
-KEEPING = {"zstd": "--rm", "lz4": "--rm", "unlz4": "--rm", "brotli": "--rm"}
-"""Those that leave what they are given in its place unless an option says otherwise."""
-UNPACKING = {"cpio": ("-i", "--extract"), "7z": ("x", "e"), "7za": ("x", "e"), "7zz": ("x", "e"), "unrar": ("x", "e"),
+"""Programs whose `-o` names no output file."""
+COMPRESSED_SUFFIXES = {
+    "lz4": ".lz4", "unlz4": ".lz4", "brotli": ".br", "pigz": ".gz", "unpigz": ".gz", "lzip": ".lz", "pbzip2": ".bz2",
+    "gzip": ".gz", "gunzip": ".gz", "bzip2": ".bz2", "bunzip2": ".bz2", "xz": ".xz", "unxz": ".xz", "zstd": ".zst",
+    "unzstd": ".zst", "lzma": ".lzma", "unlzma": ".lzma",
+}  # fmt: skip
+"""Compressors: each operand is replaced by a file with or without this suffix."""
+DELETE_INPUT_OPTION = {"zstd": "--rm", "lz4": "--rm", "unlz4": "--rm", "brotli": "--rm"}
+"""Compressors that keep their input unless this option is given."""
+EXTRACT_WORDS = {"cpio": ("-i", "--extract"), "7z": ("x", "e"), "7za": ("x", "e"), "7zz": ("x", "e"), "unrar": ("x", "e"),
              "jar": ("x", "-x", "--extract"), "pax": ("-r",), "ar": ("x",)}  # fmt: skip
-"""Programs that write files whose names stand in an archive, if their first word begins so."""
-ARRANGING = {
+"""Programs that extract an archive if their first argument begins so."""
+TRANSFER_VERBS = {
     "rclone": frozenset(
         ("sync", "copy", "copyto", "move", "moveto", "bisync", "delete", "deletefile", "purge", "rmdirs", "cleanup")
     ),
     "gsutil": frozenset(("cp", "mv", "rsync", "rm")),
     "gio": frozenset(("trash", "remove", "move", "copy", "rename", "save")),
 }  # fmt: skip
-"""Programs whose first word decides, and which act on all that follows it."""
-COPYING = {
+"""Programs that act on all operands after one of these verbs."""
+COPY_VERBS = {
     "docker": ("cp", "container cp"), "podman": ("cp", "container cp"), "nerdctl": ("cp",), "kubectl": ("cp",), "oc": ("cp",),
     "aws": ("s3 cp", "s3 mv", "s3 sync"), "gcloud": ("storage cp", "storage mv", "storage rsync", "compute scp"),
     "lxc": ("file pull",), "adb": ("pull",), "mc": ("cp", "mv", "mirror"), "s3cmd": ("get", "sync"),
 }  # fmt: skip
-"""Programs that copy to the last of their words behind these, from somewhere else or from here."""
-ARCHIVING = {"zip": (), "7z": ("a", "u", "d", "rn"), "7za": ("a", "u", "d", "rn"), "7zz": ("a", "u", "d", "rn")}
-"""Programs that write an archive: it is the first of their words, or the one behind one of these."""
-ASKING = ("select ", "explain ", "pragma ", ".schema", ".dump", ".tables", ".databases", ".indexes", ".headers", ".mode",
+"""Programs that copy to their last operand after one of these verbs."""
+ARCHIVE_VERBS = {"zip": (), "7z": ("a", "u", "d", "rn"), "7za": ("a", "u", "d", "rn"), "7zz": ("a", "u", "d", "rn")}
+"""Programs that write an archive: their first operand, or the one after one of these verbs."""
+READ_ONLY_QUERIES = ("select ", "explain ", "pragma ", ".schema", ".dump", ".tables", ".databases", ".indexes", ".headers", ".mode",
           ".fullschema")  # fmt: skip
-"""What may be asked of a database without changing it."""
-REWRITING = frozenset(
+"""Beginnings of statements that do not change a database."""
+REWRITERS = frozenset(
     ("black", "isort", "rustfmt", "yapf", "vim", "vi", "ex", "nvim", "emacs", "jscodeshift", "codemod")
 )
-"""Programs that rewrite whatever they are given."""
-REPOSITORY = {
+"""Programs that rewrite all their operands."""
+DESTRUCTIVE_SUBCOMMANDS = {
     "git": frozenset(
         ("am", "apply", "bisect", "checkout", "cherry-pick", "clean", "filter-branch", "filter-repo", "merge", "mv", "pull",
          "read-tree", "rebase", "reset", "restore", "revert", "rm", "sparse-checkout", "stash", "submodule", "switch",
@@ -103,37 +120,37 @@ REPOSITORY = {
     "npm": frozenset(("ci", "uninstall", "prune")),
     "ruff": frozenset(("format",)),
 }  # fmt: skip
-"""Programs whose first word decides, or the first two."""
-RUNNERS = frozenset(("make", "gmake", "npm", "yarn", "pnpm", "bun", "just", "task", "rake", "invoke", "mise"))
-"""Programs that run what the project calls by a name."""
-PACKAGES = ("install", "i", "add", "view", "info", "test", "t", "why", "outdated")
-"""Words of theirs behind which no such name stands."""
-CLEARING = ("clean", "clobber", "purge", "wipe", "nuke")
-"""What is part of such a name if it takes files away."""
-NAMING = frozenset(("checkout", "mv", "restore", "rm"))
-"""Words of git after which paths may be given."""
-ELSEWHERE = ("-C", "--git-dir", "--work-tree")
-"""Options of git after which its paths are not those of the current folder."""
-OTHER_TREE = ("--git-dir", "--work-tree")
-"""Options of git after which it may act on any folder."""
-TRACKED = frozenset(
+"""Programs that destroy something after these verbs of one or two words."""
+TASK_RUNNERS = frozenset(("make", "gmake", "npm", "yarn", "pnpm", "bun", "just", "task", "rake", "invoke", "mise"))
+"""Programs that run a task of the project by its name."""
+PACKAGE_VERBS = ("install", "i", "add", "view", "info", "test", "t", "why", "outdated")
+"""Their verbs that no task name follows."""
+CLEAN_TASK_WORDS = ("clean", "clobber", "purge", "wipe", "nuke")
+"""Parts of task names that remove files."""
+GIT_PATH_VERBS = frozenset(("checkout", "mv", "restore", "rm"))
+"""Verbs of git that paths may follow."""
+GIT_OTHER_FOLDER_OPTIONS = ("-C", "--git-dir", "--work-tree")
+"""Options of git that make its paths relative to another folder."""
+GIT_OTHER_TREE_OPTIONS = ("--git-dir", "--work-tree")
+"""Options of git that let it act on any folder."""
+GIT_TRACKED_ONLY_VERBS = frozenset(
     ("checkout", "checkout-index", "cherry-pick", "lfs", "merge", "mv", "pull", "read-tree", "rebase", "reset", "restore",
      "revert", "rm", "sparse-checkout", "stash", "switch")
 )  # fmt: skip
-"""Words of git after which it takes away nothing but what it tracks."""
-BEYOND_TRACKED = {
+"""Verbs of git that remove nothing but tracked files."""
+GIT_UNTRACKED_OPTIONS = {
     "stash": ("ua", ("--include-untracked", "--all")),
     "rebase": ("x", ("--exec",)),
 }
-"""Letters and long options with which they take away more."""
-TRACKING = ("GIT_", " add ", " stage ", "update-index")
-"""Texts in a command that may let git track something else by the time that it acts, or act somewhere else."""
-PATHSPEC = frozenset("*?[:")
-"""What makes a path of git one that it looks up itself."""
-HARMLESS = {
+"""Letters and long options with which they remove more."""
+GIT_INDEX_CHANGES = ("GIT_", " add ", " stage ", "update-index")
+"""Texts in a command that may make git track other files first, or act in another folder."""
+PATHSPEC_LETTERS = frozenset("*?[:")
+"""Characters that make a pathspec pattern of a path."""
+HARMLESS_SUBCOMMANDS = {
     "git": {"stash": ("list", "show"), "worktree": ("list", "add"), "bisect": ("log",), "submodule": ("status",)}
 }
-WITH_VALUE = {
+VALUE_OPTIONS = {
     "git": ("-C", "-c", "--git-dir", "--work-tree", "--namespace"),
     "sudo": ("-u", "-g", "-h", "-p", "-D", "-R", "-T", "-C", "-U", "-r", "-t"),
     "doas": ("-u", "-C"),
@@ -170,8 +187,8 @@ WITH_VALUE = {
     "awk": ("-F", "-v"), "gawk": ("-F", "-v", "-i"), "mawk": ("-F", "-v", "-W"),
     "sqlite3": ("-cmd", "-init", "-separator", "-nullvalue", "-newline"),
 }  # fmt: skip
-"""Options that take the next word."""
-CARRIERS = {
+"""Options whose value is the next word."""
+WRAPPERS = {
     "sudo": 0, "doas": 0, "env": 0, "nice": 0, "ionice": 0, "nohup": 0, "setsid": 0, "stdbuf": 0, "timeout": 1, "gtimeout": 1,
     "time": 0, "command": 0, "builtin": 0, "exec": 0, "xargs": 0, "parallel": 0, "busybox": 0, "toybox": 0, "chronic": 0,
     "unbuffer": 0, "watch": 0, "caffeinate": 0, "strace": 0, "ltrace": 0, "flock": 1, "chroot": 1, "unshare": 0, "nsenter": 0,
@@ -179,44 +196,44 @@ CARRIERS = {
     "systemd-run": 0, "systemd-inhibit": 0, "rlwrap": 0, "noglob": 0, "nocorrect": 0, "npx": 0, "bunx": 0, "pnpx": 0, "uvx": 0,
     "shx": 0, "hyperfine": 0, "entr": 0, "dotenv": 0, "setarch": 1, "linux64": 0, "prlimit": 0, "proxychains": 0, "torsocks": 0,
 }  # fmt: skip
-"""Programs that run another one, and how many of their own words stand before it, options and assignments apart."""
-CARRYING = {"uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "pipx": ("run",), "hatch": ("run",),
+"""Programs that run another one, and the number of their own operands before it, not counting assignments."""
+WRAPPER_VERBS = {"uv": ("run",), "poetry": ("run",), "pipenv": ("run",), "pdm": ("run",), "pipx": ("run",), "hatch": ("run",),
             "bundle": ("exec",), "npm": ("exec", "x"), "pnpm": ("exec", "dlx"), "yarn": ("exec", "dlx"), "bun": ("x",),
             "mise": ("exec",), "direnv": ("exec",)}  # fmt: skip
-"""The same for programs that do so behind one of these words."""
+"""Programs that run another one after one of these verbs."""
 LOCAL_BINARIES = frozenset(("yarn", "pnpm", "bun"))
-"""Those that run a program of the project that stands behind no word at all."""
-OWN_WORDS = frozenset(("install", "unlink", "patch", "link", "run", "test", "build"))
-"""Words of these that are programs of a shell, too."""
-CODE = {"env": ("-S", "--split-string"), "flock": ("-c", "--command")}
-"""Carriers' options whose value is a command line."""
-CHANGING = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
-"""Carriers' options that name the folder in which the other program runs."""
-READING = frozenset(("watch", "parallel", "hyperfine", "entr"))
-"""Carriers that give their words to a shell: one word may be a whole command line."""
+"""Package managers that run a program of the project without any verb."""
+PACKAGE_MANAGER_VERBS = frozenset(("install", "unlink", "patch", "link", "run", "test", "build"))
+"""Their own verbs that are also names of programs."""
+WRAPPER_CODE_OPTIONS = {"env": ("-S", "--split-string"), "flock": ("-c", "--command")}
+"""Options of wrappers whose value is a command line."""
+WRAPPER_FOLDER_OPTIONS = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
+"""Options of wrappers that name the folder in which the other program runs."""
+COMMAND_LINE_WRAPPERS = frozenset(("watch", "parallel", "hyperfine", "entr"))
+"""Wrappers that pass their words to a shell: one word may be a whole command line."""
 SHELLS = frozenset(("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "eval", "su", "runuser", "script"))
-EXECUTING = ("-x", "-X", "--exec", "--exec-batch")
-"""Options of `fd` behind which a command stands that gets what is found."""
+FD_EXEC_OPTIONS = ("-x", "-X", "--exec", "--exec-batch")
+"""Options of `fd` that are followed by a command for the matches."""
 AWK = frozenset(("awk", "gawk", "mawk", "nawk", "goawk"))
 POWERSHELL = ("pwsh", "powershell")
 INTERPRETERS = ("python", "pypy", "node", "perl", "ruby", "php", "deno", "bun", "tsx", "ts-node", "osascript", "lua", "tclsh",
                 "Rscript", "groovy", "julia", "raku", "elixir", *POWERSHELL)  # fmt: skip
-DESTROYING = (
+DESTRUCTIVE_CODE = (
     "delete", "Delete", "popen", "FileUtils", "File.w", "Bun.", "Deno.", "fs.", "file.remove", "unlink", "copy", "`", "qx",
     "remove", "unlink", "rmtree", "rmdir", "rename", "replace(", "move(", "write", "truncate", "shutil", "rmSync",
     "'w'", '"w"', "subprocess", "system", "exec(", "spawn", "rm -", "File.open", "open(", "fs.rm",
 )  # fmt: skip
-REMOVING = (
+REMOVING_CODE = (
     "rmtree", "unlink", "os.remove", "removedirs", "rmdir", "remove_tree", "shutil.move", "os.rename", "os.replace", "truncate(",
     "rmSync", "renameSync", "fs.rm", "fs.rename", "fs.move", "removeSync", "emptyDir", "rimraf", "Deno.remove", "Deno.rename",
     ".rm(", "rm -", "rm(", "'rm'", '"rm"', "'rm ", '"rm ', "`rm ", "git clean", "git checkout", "git reset", "git stash",
     "'clean'", '"clean"', "'reset'", '"reset"', "File.delete", "File.rename", "FileUtils", "file.remove", "send2trash", "trash(",
     "import remove", "import rename", "Delete(", "deleteFile", "deltree", "del_tree",
 )  # fmt: skip
-"""What removes, in the text of a program: of one that is a file, writing alone is nothing unusual."""
-SCRIPTS = (".sh", ".bash", ".zsh", ".ksh", ".dash", ".fish")
-"""Endings of files that a shell runs; of others the first line tells."""
-CODED = (
+"""Calls that remove or move files. For a script file only these count: that a program writes files is usual."""
+SHELL_SUFFIXES = (".sh", ".bash", ".zsh", ".ksh", ".dash", ".fish")
+"""Suffixes of shell scripts; for other files the first line decides."""
+CODE_SUFFIXES = (
     ".py",
     ".js",
     ".mjs",
@@ -234,13 +251,13 @@ CODED = (
     ".tcl",
     ".ps1",
 )
-"""Endings of files that an interpreter runs."""
-BEFORE_SCRIPT = frozenset(
+"""Suffixes of files that an interpreter runs."""
+OPTIONS_BEFORE_SCRIPT = frozenset(
     ("-W", "-X", "-I", "-M", "-r", "--require", "--import", "--loader", "--experimental-loader", "-o", "+o", "-O", "+O",
      "--rcfile", "--init-file", "--env-file", "-d", "-C", "--config", "-c")
 )  # fmt: skip
-"""Options of shells and interpreters that take the next word, so that this is not the program which is run."""
-CMDLETS = (
+"""Options of shells and interpreters whose value is the next word, which is then not the script."""
+POWERSHELL_CMDLETS = (
     "rm ",
     "del ",
     "ri ",
@@ -255,19 +272,19 @@ CMDLETS = (
     "Rename-",
     "Copy-",
 )
-"""Words that do so in PowerShell, beside those."""
-WRITING = ("system(", '| "', '|"', "| getline", "|getline")
-"""What lets a program of awk write or run another one."""
-WITH_CODE = ("--eval=", "--print=", "--execute=", "--run=")
-"""Options of interpreters with code in the same word."""
-ENDING = ("-v", "-V", "-h", "--v", "--h", "-m", "-i", "--test", "-l", "--check", "-n", "--list", "-c", "-?")
-"""Options with which an interpreter runs nothing that comes through a pipe."""
-BUILDING = ("go", "cargo", "dotnet", "swift", "zig")
-"""Programs that build one of the project with `run`, and give it the words that follow."""
-CHECKING = ("test", "check", "lint", "install", "build", "bench", "doc", "info", "add")
-"""Words of interpreters that have a test runner and the like in them."""
-FORMATTING = ("fmt", "format")
-REWRITES = (
+"""Commands that do so in PowerShell, in addition."""
+AWK_PIPES = ("system(", '| "', '|"', "| getline", "|getline")
+"""What makes an awk program write to or run another program."""
+JOINED_CODE_OPTIONS = ("--eval=", "--print=", "--execute=", "--run=")
+"""Options of interpreters that hold code in the same word."""
+NO_STDIN_OPTIONS = ("-v", "-V", "-h", "--v", "--h", "-m", "-i", "--test", "-l", "--check", "-n", "--list", "-c", "-?")
+"""Options with which an interpreter runs nothing from a pipe."""
+BUILD_AND_RUN_TOOLS = ("go", "cargo", "dotnet", "swift", "zig")
+"""Tools that build and start the project's program with `run`, and pass it the words that follow."""
+INTERPRETER_VERBS = ("test", "check", "lint", "install", "build", "bench", "doc", "info", "add")
+"""Verbs of interpreters with a built-in test runner and the like."""
+FORMAT_VERBS = ("fmt", "format")
+REWRITE_OPTIONS = (
     "--fix",
     "--write",
     "--in-place",
@@ -278,7 +295,7 @@ REWRITES = (
     "--delete",
     "--force",
 )
-"""Options that make a reader write: then all that it is given is in danger."""
+"""Options that make a reading program write: then all its operands are in danger."""
 READERS = frozenset(
     """
     : true false echo printf test [ set unset export local declare readonly shift return exit read type which whereis
@@ -305,5 +322,5 @@ READERS = frozenset(
     apk sqlite3 duckdb keepfast claude codex
     """.split()
 )
-"""Programs that leave alone what they are given, but for what the tables above say: they read, check, test or build, or write
-beside it. Of any other one, each file or folder that it names may be gone afterwards."""
+"""Programs that leave their operands alone, except for what the tables above say: they read, check, test or build, or write
+other files. Any other program may destroy each file or folder that it names."""

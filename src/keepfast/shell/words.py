@@ -1,4 +1,4 @@
-"""The words of a shell command, as a shell would split them: quotes, expansions, operators, here-documents."""
+"""The words of a shell command, split as a shell splits them: quotes, expansions, operators, here-documents."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ if TYPE_CHECKING:
 
 OPERATORS = (";;&", ";;", ";&", "&&", "||", "|&", ";", "&", "|", "(", ")", "\n")
 REDIRECTIONS = ("&>>", "&>", "<<<", "<<-", "<<", "<>", "<&", ">>", ">|", ">&", ">", "<")
-REPLACING = (">", ">|", "&>", "<>", ">&")
-BREAKS = frozenset(" \t\n;&|()<>")
-PATTERN = frozenset("*?[{")
-ALONE = ("", " ", "\n", "\t", "}", "[")
-ENDS = BREAKS | {"", "/"}
-SPLITTING = frozenset(" \t\n*?[")
-"""With these a value that is not quoted may become several words."""
-MOST_FILLED = 100
-CURRENT = "PWD"
-FOLDER = ("$(pwd)", "`pwd`")
-"""Commands that say what the variable of that name does."""
-NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+TRUNCATING = (">", ">|", "&>", "<>", ">&")
+WORD_BREAKS = frozenset(" \t\n;&|()<>")
+PATTERN_LETTERS = frozenset("*?[{")
+LITERAL_FOLLOWERS = ("", " ", "\n", "\t", "}", "[")
+PATH_ENDS = WORD_BREAKS | {"", "/"}
+SPLITTING_LETTERS = frozenset(" \t\n*?[")
+"""Characters that may make several words of an unquoted value."""
+MAX_EXPANDED_WORDS = 100
+CURRENT_FOLDER = "PWD"
+PWD_COMMANDS = ("$(pwd)", "`pwd`")
+"""Commands that print what the variable `PWD` holds."""
+NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
 class Word:
-    """One word. `text` is what it stands for if `is_sure`; else `known` is how much of it is known from its beginning."""
+    """A word of a command. If `is_sure`, `text` is its value; otherwise only the first `known_length` characters are known."""
 
-    __slots__ = ("commands", "holes", "is_glob", "is_pattern", "is_quoted", "is_sure", "known", "text")
+    __slots__ = ("commands", "is_glob", "is_pattern", "is_quoted", "is_sure", "known_length", "text", "variables")
 
-    def __init__(self, text: str, known: int = -1, is_pattern: bool = False, is_quoted: bool = False) -> None:
-        self.text, self.known = text, len(text) if known < 0 else known
-        self.is_sure = known < 0
+    def __init__(self, text: str, known_length: int = -1, is_pattern: bool = False, is_quoted: bool = False) -> None:
+        self.text, self.known_length = text, len(text) if known_length < 0 else known_length
+        self.is_sure = known_length < 0
         self.is_pattern = is_pattern
-        """Is the first unknown part a pattern, which stays in its folder, and not a variable, which may be anything?"""
+        """Is the first unknown part a pattern? It stays in its folder, while a variable may hold anything."""
         self.is_glob = False
-        """Is nothing in it unknown but patterns, so that `text` is one that can be matched?"""
+        """Are patterns its only unknown parts, so that `text` as a whole can be matched against paths?"""
         self.is_quoted = is_quoted
         self.commands: list[str] = []
-        """Commands that are run to make this word."""
-        self.holes: list[tuple[int, str, bool]] = []
-        """Where nothing is unknown but plain variables: the place of each in `text`, its name, and whether it is quoted."""
+        """Commands whose output becomes part of this word: `$(…)`, back quotes, `<(…)`."""
+        self.variables: list[tuple[int, str, bool]] = []
+        """Position in `text`, name and whether it is quoted, of each plain variable; empty if anything else is unknown."""
 
     @classmethod
     def unknown(cls) -> Word:
@@ -46,44 +46,51 @@ class Word:
 
     @property
     def is_assignment(self) -> bool:
-        name, sign, _ = self.text[: self.known].partition("=")
+        name, sign, _ = self.text[: self.known_length].partition("=")
         name = name.removesuffix("+")
-        return bool(sign and name) and not name[0].isdigit() and all(letter in NAME for letter in name)
+        return bool(sign and name) and not name[0].isdigit() and all(letter in NAME_LETTERS for letter in name)
 
-    def start(self) -> str:
-        """The folder in which the known beginning of an unsure word lies."""
-        return self.text[: self.known].rpartition("/")[0] + "/" if "/" in self.text[: self.known] else ""
+    def known_folder(self) -> str:
+        """Return the folder part of the known beginning, up to its last slash."""
+        return self.text[: self.known_length].rpartition("/")[0] + "/" if "/" in self.text[: self.known_length] else ""
 
-    def filled(self, values: Mapping[str, Sequence[Word]]) -> list[Word]:
-        """The words that it stands for with these values of variables; itself alone where that cannot be told."""
-        if not self.holes or any(name not in values for _, name, _ in self.holes):
+    def expand(self, values: Mapping[str, Sequence[Word]]) -> list[Word]:
+        """Return the words this one becomes with these values of variables; the word itself if that is not known."""
+        if not self.variables or any(name not in values for _, name, _ in self.variables):
             return [self]
-        found: list[Word] = [Word("", is_quoted=self.is_quoted)]
+        expansions: list[Word] = [Word("", is_quoted=self.is_quoted)]
         at = 0
-        for place, name, is_quoted in [*self.holes, (len(self.text), "", True)]:
+        for place, name, is_quoted in [*self.variables, (len(self.text), "", True)]:
             between = Word(self.text[at:place])
             pieces = values[name] if name else (Word(""),)
-            if not all(piece.can_stand(is_quoted) for piece in pieces) or len(found) * len(pieces) > MOST_FILLED:
+            if (
+                not all(piece.stays_one_word(is_quoted) for piece in pieces)
+                or len(expansions) * len(pieces) > MAX_EXPANDED_WORDS
+            ):
                 return [self]
-            found = [word.joined(between).joined(piece) for word in found for piece in pieces]
+            expansions = [word.join(between).join(piece) for word in expansions for piece in pieces]
             at = place
-        return found
+        return expansions
 
-    def can_stand(self, is_quoted: bool) -> bool:
-        """Is it one word in the place of a variable, too? A pattern stands for the names that a loop goes through."""
-        return self.is_glob or (self.is_sure and (is_quoted or SPLITTING.isdisjoint(self.text)))
+    def stays_one_word(self, is_quoted: bool) -> bool:
+        """Does this value stay one word when it replaces a variable? A pattern stands for the names that a loop visits."""
+        return self.is_glob or (self.is_sure and (is_quoted or SPLITTING_LETTERS.isdisjoint(self.text)))
 
-    def joined(self, other: Word) -> Word:
-        known = self.known if not self.is_sure else -1 if other.is_sure else len(self.text) + other.known
-        word = Word(self.text + other.text, known, self.is_pattern or other.is_pattern, self.is_quoted)
+    def join(self, other: Word) -> Word:
+        known_length = (
+            self.known_length if not self.is_sure else -1 if other.is_sure else len(self.text) + other.known_length
+        )
+        word = Word(self.text + other.text, known_length, self.is_pattern or other.is_pattern, self.is_quoted)
         word.is_glob = self.is_glob or other.is_glob
         return word
 
-    def after(self, prefix: str) -> Word:
-        return Word(self.text[len(prefix) :], -1 if self.is_sure else max(0, self.known - len(prefix)), self.is_pattern)
+    def without_prefix(self, prefix: str) -> Word:
+        return Word(
+            self.text[len(prefix) :], -1 if self.is_sure else max(0, self.known_length - len(prefix)), self.is_pattern
+        )
 
-    def below(self, other: Word) -> Word:
-        """The file of the other's name in the folder that this word names."""
+    def child_named_like(self, other: Word) -> Word:
+        """Return the path of a file with the other's base name in the folder that this word names."""
         return Word(self.text.rstrip("/") + "/" + other.text.rstrip("/").rpartition("/")[2])
 
 
@@ -97,23 +104,23 @@ class Redirection:
         self.commands: list[str] = []
         # `2>&1` and `>&-` are about descriptors.
         to_descriptor = target is None or (operator in (">&", "<&") and target.text.rstrip("-").isdigit())
-        self.replaces = operator in REPLACING and not to_descriptor and not (target and target.text == "-")
+        self.replaces = operator in TRUNCATING and not to_descriptor and not (target and target.text == "-")
 
 
-def read(text: str) -> list[Word | Redirection | str]:
-    """Return words, redirections and operators in their order. A quote that is not closed goes to the end."""
-    return _Reader(text).read()
+def tokenize(text: str) -> list[Word | Redirection | str]:
+    """Return words, redirections and operators in order. A quote that is not closed extends to the end."""
+    return _Tokenizer(text).tokenize()
 
 
-class _Reader:
+class _Tokenizer:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.closing = text.rfind("))")
-        """Looked for once: a text of nothing but opening ones would be searched to its end for each."""
+        """The last `))`. Searched once: a text of nothing but `((` would otherwise be searched to its end for each."""
         self.tokens: list[Word | Redirection | str] = []
-        self.documents: list[tuple[Redirection, str, bool, bool]] = []
+        self.here_documents: list[tuple[Redirection, str, bool, bool]] = []
 
-    def read(self) -> list[Word | Redirection | str]:
+    def tokenize(self) -> list[Word | Redirection | str]:
         text = self.text
         while self.at < len(text):
             letter = text[self.at]
@@ -126,7 +133,7 @@ class _Reader:
                 self.at = len(text) if end < 0 else end
             elif not self._redirection() and not self._operator():
                 self.tokens.append(self._word())
-        self._read_documents()
+        self._read_here_documents()
         return self.tokens
 
     def _operator(self) -> bool:
@@ -140,7 +147,7 @@ class _Reader:
                 self.at += len(operator)
                 self.tokens.append(operator)
                 if operator == "\n":
-                    self._read_documents()
+                    self._read_here_documents()
                 return True
         return False
 
@@ -149,7 +156,7 @@ class _Reader:
         while at < len(text) and text[at].isdigit():
             at += 1
         if text.startswith(("<(", ">("), at) and at == self.at:
-            return False  # a process in the place of a file: part of a word
+            return False  # process substitution is part of a word
         for operator in REDIRECTIONS:
             if text.startswith(operator, at):
                 break
@@ -160,12 +167,14 @@ class _Reader:
         self.at = at + len(operator)
         while self.at < len(text) and text[self.at] in " \t":
             self.at += 1
-        there = self.at < len(text) and (text[self.at] not in BREAKS or text.startswith(("<(", ">("), self.at))
-        word = self._word() if there else None
+        has_target = self.at < len(text) and (
+            text[self.at] not in WORD_BREAKS or text.startswith(("<(", ">("), self.at)
+        )
+        word = self._word() if has_target else None
         if operator in ("<<", "<<-"):
             redirection = Redirection("<", None)
             if word is not None:
-                self.documents.append((redirection, word.text, operator == "<<-", word.is_quoted))
+                self.here_documents.append((redirection, word.text, operator == "<<-", word.is_quoted))
         else:
             redirection = Redirection(operator, word)
             if operator == "<<<" and word is not None:
@@ -173,9 +182,9 @@ class _Reader:
         self.tokens.append(redirection)
         return True
 
-    def _read_documents(self) -> None:
-        """Take the here-documents that begin after this line."""
-        for redirection, end, is_indented, is_quoted in self.documents:
+    def _read_here_documents(self) -> None:
+        """Read the here-documents that start after this line."""
+        for redirection, end, is_indented, is_quoted in self.here_documents:
             lines = []
             while self.at < len(self.text):
                 stop = self.text.find("\n", self.at)
@@ -189,29 +198,29 @@ class _Reader:
             if not is_quoted:
                 redirection.commands = _substitutions(redirection.body)
         self.at = min(self.at, len(self.text))
-        self.documents = []
+        self.here_documents = []
 
     def _word(self) -> Word:
         text, parts, length = self.text, [], 0
-        known, is_pattern, is_quoted, is_glob = -1, False, False, True
+        known_length, is_pattern, is_quoted, is_glob = -1, False, False, True
         commands: list[str] = []
-        holes: list[tuple[int, str, bool]] = []
-        doubts = 0
+        variables: list[tuple[int, str, bool]] = []
+        unknown_parts = 0
 
-        def doubt(pattern: bool = False) -> None:
-            nonlocal known, is_pattern, is_glob, doubts
+        def mark_unknown(pattern: bool = False) -> None:
+            nonlocal known_length, is_pattern, is_glob, unknown_parts
             is_glob = is_glob and pattern
-            doubts += 1
-            if known < 0:
-                known, is_pattern = length, pattern
+            unknown_parts += 1
+            if known_length < 0:
+                known_length, is_pattern = length, pattern
 
         while self.at < len(text):
             letter = text[self.at]
             piece = ""
             if text.startswith(("<(", ">("), self.at):
-                doubt()
+                mark_unknown()
                 commands.append(self._inside(self.at + 1))
-            elif letter in BREAKS:
+            elif letter in WORD_BREAKS:
                 break
             elif letter == "\\":
                 piece, is_quoted = self._escaped(), True
@@ -219,48 +228,50 @@ class _Reader:
                 piece, is_quoted = self._single(), True
             elif letter == '"':
                 is_quoted = True
-                piece = self._double(doubt, commands, holes, length)
+                piece = self._double(mark_unknown, commands, variables, length)
             elif letter == "$" and text[self.at + 1 : self.at + 2] == "'":
                 piece, is_quoted = self._single_with_escapes(), True
                 if "\\" in piece:
-                    doubt()
+                    mark_unknown()
             elif letter in "$`":
                 start = self.at
                 piece = self._expansion(commands)
                 if piece != "$":
-                    doubt()
-                    self._note_hole(holes, start, length, False)
+                    mark_unknown()
+                    self._note_variable(variables, start, length, False)
             else:
-                # `[`, `[[` and `{` alone are words of the shell.
-                if letter in PATTERN and (letter in "*?" or text[self.at + 1 : self.at + 2] not in ALONE):
-                    doubt(True)
+                # `[`, `[[` and `{` alone are shell keywords.
+                if letter in PATTERN_LETTERS and (
+                    letter in "*?" or text[self.at + 1 : self.at + 2] not in LITERAL_FOLLOWERS
+                ):
+                    mark_unknown(True)
                 elif letter == "~" and not length:
-                    doubt()
+                    mark_unknown()
                 piece = letter
                 self.at += 1
             parts.append(piece)
             length += len(piece)
-        word = Word("".join(parts), known, is_pattern, is_quoted)
-        word.is_glob = is_glob and known >= 0
+        word = Word("".join(parts), known_length, is_pattern, is_quoted)
+        word.is_glob = is_glob and known_length >= 0
         word.commands = commands
-        word.holes = holes if len(holes) == doubts else []
+        word.variables = variables if len(variables) == unknown_parts else []
         return word
 
     def _escaped(self) -> str:
-        """The letter behind a backslash; nothing for the end of a line."""
+        """Return the character after a backslash; an escaped end of line is dropped."""
         letter = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         return "" if letter == "\n" else letter
 
     def _single(self) -> str:
-        """What stands between single quotes."""
+        """Return the text between single quotes."""
         start, end = self.at + 1, self.text.find("'", self.at + 1)
         end = len(self.text) if end < 0 else end
         self.at = end + 1
         return self.text[start:end]
 
     def _single_with_escapes(self) -> str:
-        """What stands between the quotes of `$'…'`, with its backslashes."""
+        """Return the text between the quotes of `$'…'`, backslashes included."""
         text, start = self.text, self.at + 2
         end = start
         while end < len(text) and text[end] != "'":
@@ -268,17 +279,17 @@ class _Reader:
         self.at = end + 1
         return text[start:end]
 
-    def _note_hole(self, holes: list[tuple[int, str, bool]], start: int, place: int, is_quoted: bool) -> None:
-        """Note the expansion that began at `start` if it is nothing but a variable."""
-        said = self.text[start : self.at]
-        name = said[2:-1] if said.startswith("${") else said[1:]
-        if said in FOLDER:
-            holes.append((place, CURRENT, is_quoted))
-        elif name and not name[0].isdigit() and NAME.issuperset(name):
-            holes.append((place, name, is_quoted))
+    def _note_variable(self, variables: list[tuple[int, str, bool]], start: int, place: int, is_quoted: bool) -> None:
+        """Record the expansion that began at `start` if it is a plain variable."""
+        expansion = self.text[start : self.at]
+        name = expansion[2:-1] if expansion.startswith("${") else expansion[1:]
+        if expansion in PWD_COMMANDS:
+            variables.append((place, CURRENT_FOLDER, is_quoted))
+        elif name and not name[0].isdigit() and NAME_LETTERS.issuperset(name):
+            variables.append((place, name, is_quoted))
 
     def _double(
-        self, doubt: Callable[[], None], commands: list[str], holes: list[tuple[int, str, bool]], length: int
+        self, mark_unknown: Callable[[], None], commands: list[str], variables: list[tuple[int, str, bool]], length: int
     ) -> str:
         text, parts = self.text, list[str]()
         self.at += 1
@@ -294,8 +305,8 @@ class _Reader:
                 start = self.at
                 piece = self._current_folder() or self._expansion(commands)
                 if piece not in ("$", "."):
-                    doubt()
-                    self._note_hole(holes, start, length + len("".join(parts)), True)
+                    mark_unknown()
+                    self._note_variable(variables, start, length + len("".join(parts)), True)
             else:
                 piece = letter
                 self.at += 1
@@ -304,18 +315,18 @@ class _Reader:
         return "".join(parts)
 
     def _current_folder(self) -> str:
-        """`$PWD` at the beginning of a quoted path is `.`; else nothing is passed over. Without quotes it may be split."""
+        """Skip `$PWD` at the beginning of a quoted path and return `.` for it; otherwise return "". Unquoted, it may be split."""
         text, at = self.text, self.at
         name = next((name for name in ("$PWD", "${PWD}") if text.startswith(name, at)), "")
         behind = text[at + len(name) : at + len(name) + 2]
-        is_first = text[at - 1] == '"' and (at == 1 or text[at - 2] in BREAKS or text[at - 2] == "=")
-        if not name or not is_first or not (behind[:1] == "/" or (behind[:1] == '"' and behind[1:] in ENDS)):
+        is_first = text[at - 1] == '"' and (at == 1 or text[at - 2] in WORD_BREAKS or text[at - 2] == "=")
+        if not name or not is_first or not (behind[:1] == "/" or (behind[:1] == '"' and behind[1:] in PATH_ENDS)):
             return ""
         self.at = at + len(name)
         return "."
 
     def _expansion(self, commands: list[str]) -> str:
-        """Pass over `$NAME`, `${…}`, `$(…)` or a back-quoted command; return "" or a plain dollar sign."""
+        """Skip `$NAME`, `${…}`, `$(…)` or a back-quoted command; return "", or "$" for a plain dollar sign."""
         text, at = self.text, self.at
         if text[at] == "`":
             end = at + 1
@@ -341,16 +352,16 @@ class _Reader:
             commands.extend(_substitutions(text[at + 2 : end - 1]))
             self.at = end
             return ""
-        if following and (following in NAME or following in "?!#@*$-"):
+        if following and (following in NAME_LETTERS or following in "?!#@*$-"):
             self.at = at + 2
-            while following in NAME and self.at < len(text) and text[self.at] in NAME:
+            while following in NAME_LETTERS and self.at < len(text) and text[self.at] in NAME_LETTERS:
                 self.at += 1
             return ""
         self.at = at + 1
         return "$"
 
     def _inside(self, at: int) -> str:
-        """Return what is in the parentheses that open at `at`, and go on behind them."""
+        """Return the text in the parentheses that open at `at`, and move past them."""
         text, end, depth = self.text, at, 0
         while end < len(text):
             letter = text[end]
@@ -373,15 +384,15 @@ class _Reader:
 
 
 def _substitutions(text: str) -> list[str]:
-    """Commands that an unquoted text runs: those in `$(…)` and in back quotes."""
+    """Return the commands that an unquoted text runs: those in `$(…)` and in back quotes."""
     if "$(" not in text and "`" not in text:
         return []
-    found: list[str] = []
-    reader, at = _Reader(text), 0
+    commands: list[str] = []
+    tokenizer, at = _Tokenizer(text), 0
     while True:
         places = [place for place in (text.find("$(", at), text.find("`", at)) if place >= 0]
         if not places:
-            return found
-        reader.at = min(places)
-        reader._expansion(found)
-        at = max(reader.at, min(places) + 1)
+            return commands
+        tokenizer.at = min(places)
+        tokenizer._expansion(commands)
+        at = max(tokenizer.at, min(places) + 1)

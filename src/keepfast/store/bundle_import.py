@@ -95,7 +95,9 @@ class _Importer:
             step("import:copied")
             folder = self.place.folder(self.target)
             make_folder(folder)
-            with Lock(folder + "/lock"):  # no save may come between the state we build on and our commit
+            with Lock(
+                folder + "/lock", "this workspace"
+            ):  # no save may come between the state we build on and our commit
                 return self._add()
         except BaseException:
             self.saving.abort()

@@ -410,7 +410,7 @@ class _Locks:
     """Two locks at once: users of one folder of keys, and users of one store, who may have keys elsewhere."""
 
     def __init__(self, first: str, second: str) -> None:
-        self.first, self.second = Lock(first), Lock(second)
+        self.first, self.second = Lock(first, "the folder of keys"), Lock(second)
 
     def __enter__(self) -> None:
         self.first.__enter__()

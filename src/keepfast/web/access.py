@@ -44,10 +44,7 @@ HEADERS = {
 }
 
 
-WAY_IN = (
-    "The page has an address of its own. `keepfast serve` prints it when it starts,"
-    " and `keepfast serve --link` prints another."
-)
+WAY_IN = "The page has its own address. `keepfast serve` prints it at start; `keepfast serve --link` prints a new link."
 
 
 class Refusal(Exception):
@@ -168,27 +165,29 @@ class Gate:
             query = urlencode(fields)
             place = quote(scope["keepfast.folder"] + scope["path"], safe="/~") + (f"?{query}" if query else "")
             place += f"#{ticket}" if ticket else ""
-            raise Refusal(HTTPStatus.TEMPORARY_REDIRECT, "This page has a name of its own.", {"location": home + place})
+            raise Refusal(HTTPStatus.TEMPORARY_REDIRECT, "This page has its own host name.", {"location": home + place})
         raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
 
     def _check_place(self, method: str, headers: Mapping[str, str]) -> None:
         """Is it for us, and does our own page ask, or nobody's page at all?"""
         if method not in READING | CHANGING:
-            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"{method[:20]} is not done here.", {"allow": "GET, POST"})
+            raise Refusal(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"Method {method[:20]} is not allowed.", {"allow": "GET, POST"}
+            )
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self.origins:
-            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "This page lives at another address.")
+            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "This host name is not served here.")
         site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "")
         if site not in ("same-origin", "none") and not (method == "GET" and mode == "navigate"):
-            raise Refusal(HTTPStatus.FORBIDDEN, "Another page asked for this.")
+            raise Refusal(HTTPStatus.FORBIDDEN, "Cross-site request refused.")
         if origin is not None and origin != self.origins[host]:
-            raise Refusal(HTTPStatus.FORBIDDEN, "Another page asked for this.")
+            raise Refusal(HTTPStatus.FORBIDDEN, "Cross-site request refused.")
 
     def _check_lengths(self, method: str, headers: Mapping[str, str]) -> None:
         length = headers.get("content-length", "0")
         if method in READING and (length.strip("0") or "transfer-encoding" in headers):
             # Nobody would read it, and the next request on the connection would be waited for behind it.
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"{method} takes no body.")
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"A {method} request cannot have a body.")
         if not length.isdecimal() or int(length) > MOST_BODY:
             raise _too_large(MOST_BODY)
 
@@ -199,15 +198,15 @@ class Gate:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _whole(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
         except TimeoutError:
-            raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request took too long to arrive.") from None
+            raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request body took too long to arrive.") from None
         if body and kind not in (FORM, JSON):
-            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Send {JSON} or {FORM}.")
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Unsupported content type; send {JSON} or {FORM}.")
         fields: dict[str, str] = {}
         if kind == FORM:
             try:
                 fields = dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=10_000))
             except ValueError:
-                raise Refusal(HTTPStatus.BAD_REQUEST, "The form cannot be read.") from None
+                raise Refusal(HTTPStatus.BAD_REQUEST, "The form data is invalid.") from None
         scope["keepfast.form"], scope["keepfast.body"] = fields, body if kind == JSON else b""
 
         async def nothing_more() -> Message:
@@ -229,11 +228,13 @@ class Gate:
         if visitor is not None:
             self._limit(visitor.hash)
             if self.doing[visitor.hash] >= MOST_OF_ONE:
-                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "You have too much done at once.", {"retry-after": "1"})
+                raise Refusal(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests of this session at once.", {"retry-after": "1"}
+                )
             self.doing[visitor.hash] += 1
             scope["keepfast.counted"] = visitor.hash
         elif scope["method"] in CHANGING and scope["path"] != "/session":
-            raise Refusal(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.")
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.")
 
     def _check_form(self, scope: Scope, headers: dict[str, str]) -> None:
         """Was it sent by our own page? A program that sends its session in a header needs no such proof."""
@@ -241,10 +242,10 @@ class Gate:
         if scope["path"] == "/session" or _bearer(headers):
             return
         if "origin" not in headers:
-            raise Refusal(HTTPStatus.FORBIDDEN, "A request of a browser must tell its origin.")
+            raise Refusal(HTTPStatus.FORBIDDEN, "The Origin header is missing.")
         sent = headers.get(TOKEN_HEADER) or scope["keepfast.form"].get(TOKEN_FIELD, "")
         if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):
-            raise Refusal(HTTPStatus.FORBIDDEN, "The form is not from this page, or too old. Load the page again.")
+            raise Refusal(HTTPStatus.FORBIDDEN, "The form is not from this page, or is outdated. Reload the page.")
 
     def _visitor(self, scope: Scope, session: str) -> Visitor | None:
         """Whose session it is. One that another user of this machine got hold of is worth nothing to them."""
@@ -328,15 +329,15 @@ def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
         if key == "host":
             text = text.lower()  # names of hosts are the same in any case
         if key in found and key in once:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"The header {key} came twice.")
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"Duplicate header {key}.")
         found[key] = found[key] + "; " + text if key in found and key == "cookie" else text
     if "transfer-encoding" in found and "content-length" in found:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "The request has two lengths.")
+        raise Refusal(HTTPStatus.BAD_REQUEST, "Both Content-Length and Transfer-Encoding are set.")
     return found
 
 
 def _too_large(most: int) -> Refusal:
-    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A request may have {most:,} bytes at most.")
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request body is larger than {most:,} bytes.")
 
 
 async def _whole(receive: Receive, most: int) -> bytes:
@@ -344,7 +345,7 @@ async def _whole(receive: Receive, most: int) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal(HTTPStatus.BAD_REQUEST, "The request ended before its end.")
+            raise Refusal(HTTPStatus.BAD_REQUEST, "The request body is incomplete.")
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > most:

@@ -51,7 +51,7 @@ def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, bo
     given = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
     for name, text in given.items():
         if name not in operation.query:
-            raise Usage(f"{name[:40]} is not known here.", f"Known: {', '.join(operation.query) or 'nothing'}.")
+            raise Usage(f"Unknown parameter {name[:40]}.", f"Allowed: {', '.join(operation.query) or 'none'}.")
         values[name] = READ.get(operation.query[name]["type"], str)(text)
     if operation.body:
         try:
@@ -62,7 +62,7 @@ def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, bo
             raise Usage("The body must be a JSON object.")
         for name, value in sent.items():
             if name not in operation.body:
-                raise Usage(f"{name[:40]} is not known here.", f"Known: {', '.join(operation.body)}.")
+                raise Usage(f"Unknown field {name[:40]}.", f"Allowed: {', '.join(operation.body)}.")
             values[name] = value
     return checked(operation, values)
 
@@ -108,22 +108,22 @@ def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
 
 def _check_number(name: str, value: float, schema: Mapping[str, Any]) -> None:
     if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        raise Usage(f"{name} must lie between {schema['minimum']} and {schema['maximum']}.")
+        raise Usage(f"{name} must be between {schema['minimum']} and {schema['maximum']}.")
 
 
 def _check_text(name: str, value: str, schema: Mapping[str, Any]) -> None:
     if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
-        raise Usage(f"{name} may have {schema.get('maxLength')} characters at most, and not be empty.")
+        raise Usage(f"{name} must have {schema.get('minLength', 0)} to {schema.get('maxLength')} characters.")
     if "pattern" in schema:
         import re
 
         if re.search(schema["pattern"].replace("$", r"\Z"), value) is None:
-            raise Usage(f"{name} is not of the right form.")
+            raise Usage(f"{name} has an invalid format.")
 
 
 def _check_list(name: str, value: list[Any], schema: Mapping[str, Any]) -> None:
     if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-        raise Usage(f"{name} may have {schema.get('maxItems')} entries at most, and not be empty.")
+        raise Usage(f"{name} must have {schema.get('minItems', 0)} to {schema.get('maxItems')} entries.")
     for item in value:
         _check(name, item, schema["items"])
 
@@ -136,7 +136,7 @@ def _check_object(name: str, value: dict[str, Any], schema: Mapping[str, Any]) -
             raise Usage(f"{name}: {field} is missing.")
     for field, part in value.items():
         if field not in schema["properties"]:
-            raise Usage(f"{name}: {field[:40]} is not known here.")
+            raise Usage(f"{name}: unknown field {field[:40]}.")
         _check(f"{name}: {field}", part, schema["properties"][field])
 
 
@@ -152,12 +152,12 @@ def as_path(text: str) -> bytes:
         try:
             path = base64.b64decode(text[7:], validate=True)
         except (binascii.Error, ValueError):
-            raise Usage("path is not base64.") from None
+            raise Usage("path is not valid base64.") from None
     else:
         path = text.encode("utf-8", "surrogateescape") if text.isprintable() or text else b""
     parts = path.split(b"/")
     if b"\0" in path or path.startswith(b"/") or b".." in parts or b"." in parts or b"" in parts:
-        raise Usage("path must be relative, without empty parts, `.` and `..`.")
+        raise Usage("path must be relative, without empty parts, `.` or `..`.")
     return path
 
 
@@ -176,15 +176,15 @@ def _of_path(path: str) -> dict[str, Any]:
 # The document
 
 ERRORS = {
-    "400": "Something in the request is wrong; `error` says what.",
-    "401": "No session.",
-    "403": "The session's role may not do this, or another page asked.",
-    "404": "There is no such workspace, checkpoint or path.",
-    "409": "Something is in the way: unsaved work, a pin, another restore, or the preview is old.",
+    "400": "Invalid request; see `error`.",
+    "401": "Not signed in.",
+    "403": "The role is not sufficient, or the request came from another site.",
+    "404": "The workspace, checkpoint, task or path does not exist.",
+    "409": "Conflict, such as unsaved work, a pin, another restore, or an outdated preview.",
     "413": "The request is too large.",
     "429": "Too many requests.",
-    "500": "What is stored is damaged, or the store cannot be reached.",
-    "503": "Busy.",
+    "500": "Stored data is damaged, or the store cannot be reached.",
+    "503": "Busy; try again.",
 }
 
 
@@ -237,7 +237,7 @@ def _described(operation: Operation) -> dict[str, Any]:
             for name, schema in operation.query.items()
         ],
         "responses": {
-            "200": {"description": "Done.", "content": {"application/json": {"schema": answer}}},
+            "200": {"description": "Success.", "content": {"application/json": {"schema": answer}}},
             **{code: {"description": text, "content": error} for code, text in ERRORS.items()},
         },
     }

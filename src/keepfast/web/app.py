@@ -150,7 +150,7 @@ class Site:
         async def answer(request: Request) -> Response:
             visitor = request.scope["keepfast.visitor"]
             if visitor is None:
-                return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+                return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
             method = operation.method if operation.changes else "GET"
             try:
                 _check_role(visitor, OPERATOR if _asks_for_sealed(request) else operation.role)
@@ -187,16 +187,16 @@ class Site:
 
     async def _events(self, request: Request) -> Response:
         if request.scope["keepfast.visitor"] is None:
-            return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+            return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
         since = _since(request)
         found = await run_in_threadpool(self.book.since, since)
         return JSONResponse({"success": True, "data": [as_json(one) for one in found], "last": self.book.last()})
 
     async def _listen(self, request: Request) -> Response:
         if request.scope["keepfast.visitor"] is None:
-            return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+            return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
         if len(self.stream.listeners) >= MOST_STREAMS:
-            return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages listen at once.", "busy")
+            return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "Too many open event streams.", "busy")
         visitor, by_proxy = request.scope["keepfast.visitor"], request.scope["keepfast.by_proxy"]
         lines = self.stream.listen(
             _since(request),
@@ -229,10 +229,10 @@ class Site:
             except Refusal as refusal:
                 return _failure(refusal.status, refusal.text, "refused", headers=refusal.headers)
             self.book.audit(None, "POST", "/session", "refused")
-            text = "This ticket is not valid, or was used already."
+            text = "The ticket is invalid, expired or already used."
             if plain:
                 return self._html(request, "hello.html", {"wrong": text}, HTTPStatus.UNAUTHORIZED)
-            return _failure(HTTPStatus.UNAUTHORIZED, text, "unauthorized", "`keepfast serve --link` prints a new one.")
+            return _failure(HTTPStatus.UNAUTHORIZED, text, "unauthorized", "Run `keepfast serve --link` for a new one.")
         visitor = self.book.visitor(session)
         assert visitor is not None
         self.book.audit(visitor, "POST", "/session", "entered")
@@ -323,14 +323,14 @@ class Site:
 
     async def _lost(self, request: Request, error: Any) -> Response:
         status = error.status_code
-        text = "There is nothing at this address." if status == HTTPStatus.NOT_FOUND else "That is not done here."
+        text = "Page not found." if status == HTTPStatus.NOT_FOUND else "Method not allowed."
         if request.url.path.startswith("/api/"):
             return _failure(status, text, "not_found" if status == HTTPStatus.NOT_FOUND else "usage")
         return self._html(request, "wrong.html", {"text": text, "hint": "", "status": status}, status)
 
     async def _broken(self, request: Request, error: Exception) -> Response:
         short = shortage(error)
-        text = f"This should not happen: {type(error).__name__}. Nothing is lost; please report it."
+        text = f"Internal error: {type(error).__name__}. Nothing was lost; please report it."
         if short is not None:
             text = str(short)
         if request.url.path.startswith("/api/"):
@@ -347,7 +347,7 @@ class Site:
 
     async def _document(self, request: Request) -> Response:
         if request.scope["keepfast.visitor"] is None:
-            return _failure(HTTPStatus.UNAUTHORIZED, "You are not signed in here, or no longer.", "unauthorized")
+            return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
         return JSONResponse(api.document(operations.OPERATIONS))
 
 
@@ -382,10 +382,10 @@ class _Forbidden(KeepfastError):
 def _check_role(visitor: Visitor, role: str) -> None:
     if visitor.may(role):
         return
-    hint = "Sign in with another link."
-    if visitor.role[0] in "aeiou":
-        raise _Forbidden(f"An {visitor.role} may not do this; it takes an {role}.", hint)
-    raise _Forbidden(f"A {visitor.role} may not do this; it takes an {role}.", hint)
+    raise _Forbidden(
+        f"This needs the role {role}; you are signed in as {visitor.role}.",
+        f"Run `keepfast serve --link --role {role}` for a link with that role.",
+    )
 
 
 def _status(error: KeepfastError) -> int:

@@ -9,8 +9,8 @@ from keepfast.present.terminal import rfc3339
 from keepfast.web.sessions import OPENED, Audited
 
 DEEDS = {
-    "session": "sign in", "leave": "sign out", "language": "choose a language", "restore": "restore", "save": "save",
-    "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "steer a task",
+    "session": "sign in", "leave": "sign out", "language": "change language", "restore": "restore", "save": "save",
+    "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "control a task",
     "budget": "set limits", "secret": "provide a secret", "back": "go back to a checkpoint", "new": "new task",
 }  # fmt: skip
 """By the last part of a page's address. What programs do through the API is shown as they asked for it."""
@@ -37,7 +37,7 @@ def said(row: Audited, names: Mapping[str, str]) -> Deed:
 def _words(row: Audited, names: Mapping[str, str]) -> tuple[str, str]:
     """What was done, and to what."""
     if row.action == OPENED:
-        return "look at what is sealed", row.target.partition("?path=")[2]
+        return "open sealed contents", row.target.partition("?path=")[2]
     parts = row.target.strip("/").split("/")
     if parts[0] == "api":
         return f"{row.action} {row.target}", ""

@@ -143,21 +143,21 @@ def fault_in(data: bytes) -> str:
     while (end := data.find(b"\n", at)) >= 0:
         line, at = data[at:end], end + 1
         if line[-1:] != b"\r" or b"\r" in line[:-1]:
-            return "A line does not end with CR LF."
+            return "A line does not end with CRLF."
         line = line[:-1]
         if not line:
             break
         if line[:1] in (b" ", b"\t"):
-            return "A header goes on in a second line."
+            return "Folded headers are not allowed."
         name, _, value = line.partition(b":")
         if not is_first and name[-1:] in (b" ", b"\t"):
-            return "A blank stands before a colon."
+            return "Space between a header's name and its colon."
         if name.lower() == b"content-length":
             lengths += 1 + value.count(b",")
         if is_first and line[-9:] not in (b" HTTP/1.1", b" HTTP/1.0"):
-            return "Unsupported version of HTTP."
+            return "Unsupported HTTP version."
         is_first = False
-    return "Content-Length is there twice." if lengths > 1 else ""
+    return "Duplicate Content-Length." if lengths > 1 else ""
 
 
 def crowded_out(connections: Collection[Connection], now: float) -> Connection | None:

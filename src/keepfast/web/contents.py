@@ -137,7 +137,7 @@ class Contents:
         row = self.desk.resolve(workspace, reference)
         entry = self.desk.repository.at(row.workspace, row.version, path)
         if entry is None or entry.kind not in FILE + LINK:
-            raise NotFound(f"{show(path)} was no file in v{row.version}.")
+            raise NotFound(f"v{row.version} has no file {show(path)}.")
         facts = {**of_path(path), "version": f"v{row.version}", "kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}",
                  "size": entry.size, "sealed": bool(entry.flags & SEALED)}  # fmt: skip
         if not self._may_show(path, entry):

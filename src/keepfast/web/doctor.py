@@ -53,4 +53,4 @@ class Doctor:
             found = [Check(one["name"], one["level"], one["text"], one["advice"]) for one in checks]
             return [one for one in found if one.name not in ELSEWHERE]
         except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
-            return [Check("doctor", "problem", f"It could not be asked: {type(error).__name__}.", "")]
+            return [Check("doctor", "problem", f"`keepfast doctor` failed: {type(error).__name__}.", "")]

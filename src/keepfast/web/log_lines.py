@@ -44,7 +44,7 @@ def _moved(event: dict[str, Any], words: Words) -> list[str]:
         before, after = [str(event.get(key)).replace("_", " ") for key in ("from", "to")]
         return [f"{words(before)} → {words(after)}"]
     held = str(about.get("hold") or "").replace("_", " ")
-    return [f"{words('On hold')}: {words(held)}"] if held else [words("goes on")]
+    return [f"{words('On hold')}: {words(held)}"] if held else [words("continues")]
 
 
 def _said(key: str, value: Any, words: Words) -> str:

@@ -31,8 +31,8 @@ GROUPS = {
 }  # fmt: skip
 """Triggers by the colour of their bar; all others are the agent's everyday ones."""
 MEANINGS = {
-    "turn": "everyday", "manual": "by hand", "guard": "before something risky", "restore": "around a restore",
-    "alarm": "limit or error", "kept": "kept for good",
+    "turn": "automatic", "manual": "by hand", "guard": "before a risky step", "restore": "before or after a restore",
+    "alarm": "limit or error", "kept": "pinned or named",
 }  # fmt: skip
 """What the colours of the bars say."""
 CONTEXT, MOMENTS, SERIES = "context", 200, 5

@@ -108,7 +108,7 @@ def difference(ask: Ask) -> Page:
 def view(ask: Ask) -> Page:
     path = ask.path()
     if not path:
-        raise Usage("Which file? The address lacks its path.")
+        raise Usage("The address names no file path.")
     facts, content = ask.desk.contents.file(ask.workspace, ask.parts["reference"], path)
     from keepfast.workspace.diff import is_binary
 
@@ -161,7 +161,7 @@ def tree(ask: Ask) -> Page:
 def history(ask: Ask) -> Page:
     path = ask.path()
     if not path:
-        raise Usage("Which file? The address lacks its path.")
+        raise Usage("The address names no file path.")
     states = ask.desk.contents.history(ask.workspace, path)
     return Page("history.html", {"here": ask.desk.workspace(ask.workspace), "states": states, "path": as_text(path)})
 

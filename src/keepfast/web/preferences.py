@@ -42,9 +42,9 @@ def change(desk: Desk, values: Mapping[str, Any]) -> dict[str, Any]:
         if key not in TABLE:
             raise Usage(f"There is no setting {key[:80]!r}.")
         if not may_change(key):
-            raise Refused(f"{key} is not changed from here.", "`keepfast config set` does it on this machine.")
+            raise Refused(f"{key} cannot be changed over the API.", "Run `keepfast config set` on this machine.")
     if not desk.config:
-        raise Refused("There is no settings file here.")
+        raise Refused("There is no settings file to change.")
     checked = {key: proposed(key, value, "the page") for key, value in values.items()}
     write(desk.config, checked)
     return {"changed": sorted(checked)}

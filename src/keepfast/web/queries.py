@@ -74,7 +74,7 @@ class Desk:
         from keepfast.web.tasks import Work
 
         if self._make_ground is None:
-            raise NotFound("There are no tasks here.")
+            raise NotFound("Tasks are not available.")
         self._ground = self._make_ground()
         return Work(self._ground, self)
 
@@ -97,7 +97,10 @@ class Desk:
         """Raise `Conflict` if another workspace's folder lies at the path by now: that is not for this history to touch."""
         found = self.engine.known(row.path, adopting=True)
         if found != (row.path, row.id):
-            raise Conflict(f"{show(row.path)} is no longer this workspace.", "Is the folder there?")
+            raise Conflict(
+                f"{show(row.path)} is no longer the folder of this workspace.",
+                "Check that the folder exists and was not replaced.",
+            )
 
     # Workspaces
 
@@ -119,7 +122,7 @@ class Desk:
     def row(self, workspace: str) -> WorkspaceRow:
         row = next((row for row in self.repository.workspaces() if row.id == workspace), None)
         if row is None:
-            raise NotFound(f"There is no workspace {workspace[:40]}.", "The first page lists them all.")
+            raise NotFound(f"There is no workspace {workspace[:40]}.", "The overview page lists them all.")
         return settled(self.engine, row)
 
     def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
@@ -147,7 +150,7 @@ class Desk:
             self.refuse_another(row)
             changes, remarks = pending(self.engine, row.path, row)
         except KeepfastError as error:
-            remarks = [f"What changed is not known: {error}"]
+            remarks = [f"Unsaved changes are unknown: {error}"]
         worker = living(self.engine.place.folder(row.id))
         return {
             "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
@@ -234,7 +237,7 @@ class Desk:
         except NotFound as error:
             if error.hint != NotFound.hint:
                 raise
-            raise NotFound(str(error), "The page of the workspace lists them all.") from None
+            raise NotFound(str(error), "The page of the workspace lists all checkpoints.") from None
 
     def _before(self, row: CheckpointRow) -> CheckpointRow | None:
         found = self.repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
@@ -259,7 +262,10 @@ class Desk:
                       tags=tuple(tags), pinned=pinned, guarded=True)  # fmt: skip
         outcome = self.engine.handle(event)
         if outcome.checkpoint is None:
-            raise Conflict(f"{show(row.path)} is no longer this workspace.", "Is the folder there?")
+            raise Conflict(
+                f"{show(row.path)} is no longer the folder of this workspace.",
+                "Check that the folder exists and was not replaced.",
+            )
         return of_checkpoint(outcome.checkpoint)
 
     def label(self, workspace: str, reference: str, pinned: bool | None, name: str | None) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Bringing:
         from keepfast.app.restore import Restorer
 
         if not os.path.isdir(row.path):
-            raise NotFound(f"{show(row.path)} is not there.", "Fork the checkpoint into another folder instead.")
+            raise NotFound(f"{show(row.path)} does not exist.", "Fork the checkpoint into another folder instead.")
         self.desk.refuse_another(row)
         return Restorer(self.desk.engine, row.path, row)
 
@@ -100,7 +100,7 @@ def _agree(agreed: str, conflicts: str) -> Callable[[Preview], bool]:
 
             raise conflict(preview.conflicts)
         if agreed and _preview(preview, conflicts)["digest"] != agreed:
-            raise Conflict("The folder changed after the preview; nothing was done.", "Look at the new preview.")
+            raise Conflict("The folder changed after the preview; nothing was restored.", "Check the new preview.")
         return True
 
     return ask

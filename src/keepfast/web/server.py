@@ -133,8 +133,8 @@ def _refuse_open_door(host: str, secure: bool, proxy: Proxy | None, options: Map
         return
     if not (secure and (proxy is not None or _password(options.get("password_file") or ""))):
         raise Usage(
-            f"{host} can be reached from other machines.",
-            "Give --tls-cert, --tls-key and set `web.password_file` (mode 0600); or stay on loopback and use a tunnel"
+            f"Other machines can reach {host}: the page needs TLS and a password there.",
+            "Give --tls-cert and --tls-key and set `web.password_file` (mode 0600), or use a loopback address and a tunnel"
             " (docs/guides/page.md).",
         )
 
@@ -146,20 +146,20 @@ def proxy_of(options: Mapping[str, Any]) -> Proxy | None:
         return None
     if not (stand and header and users):
         raise Usage(
-            "web.trusted_proxy, web.proxy_header and web.proxy_users belong together.", "Set all three, or none."
+            "web.trusted_proxy, web.proxy_header and web.proxy_users must be set together.", "Set all three, or none."
         )
     if not header.isascii() or not header.replace("-", "").isalnum() or header in ONCE | {"cookie"}:
-        raise Usage(f"web.proxy_header cannot be {header[:40]!r}.", "Take a name such as X-Remote-User.")
+        raise Usage(f"Invalid web.proxy_header {header[:40]!r}.", "Use a name such as X-Remote-User.")
     for text in stand:
         if not plain_address(text) or is_loopback(plain_address(text)):
             # Whatever runs on this machine comes from loopback, and could say that it was the proxy.
-            raise Usage(f"web.trusted_proxy cannot be {text[:40]!r}.", "Give addresses of other machines.")
+            raise Usage(f"Invalid web.trusted_proxy {text[:40]!r}.", "Give IP addresses of other machines.")
     roles = dict(text.rpartition(":")[::2] if ":" in text else (text, VIEWER) for text in users)
     for name, role in roles.items():
         if not name or role not in ROLES:
             raise Usage(
-                f"web.proxy_users: {name[:40]!r} has no role {role[:40]!r}.",
-                f"Write name:role; roles are {', '.join(ROLES)}.",
+                f"web.proxy_users: unknown role {role[:40]!r} for {name[:40]!r}.",
+                f"Write name:role; the roles are {', '.join(ROLES)}.",
             )
     return Proxy(frozenset(map(plain_address, stand)), header, roles)
 
@@ -179,7 +179,7 @@ def further_origins(hosts: Sequence[str], port: int, secure: bool) -> dict[str, 
         if is_loopback(name.strip("[]")):
             # Cookies do not tell ports apart: every other program that serves a page there would be sent ours.
             raise Usage(
-                f"web.allowed_hosts: {name[:80]} is shared by everything on this machine.", "Take a name of its own."
+                f"web.allowed_hosts: {name[:80]} is a loopback name.", "Give a host name that only this page uses."
             )
         found[host.lower()] = f"{scheme}://{host.lower()}"
     return found
@@ -253,7 +253,9 @@ def _listen(host: str, port: int) -> socket.socket:
         if found is not None:
             found.close()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        raise Failed(f"{where} cannot be used: {error.strerror}.", "Give another --port, or 0 for any.") from None
+        raise Failed(
+            f"Cannot listen on {where}: {error.strerror}.", "Give another --port, or 0 for any free port."
+        ) from None
     return found
 
 
@@ -271,7 +273,9 @@ def _announce(book: Book, address: str, options: Mapping[str, Any]) -> None:
     ticket = book.ticket(OPERATOR)
     _write_for_owner(book.folder + "/ticket", f"{address}/#{ticket}\n")
     sys.stdout.write(f"The page is at {address}/#{ticket}\n")
-    sys.stdout.write("This link lets one browser in, once. `keepfast serve --link` makes another. Ctrl-C ends it.\n")
+    sys.stdout.write(
+        "The link signs in one browser, once. `keepfast serve --link` prints another. Press Ctrl-C to stop.\n"
+    )
     sys.stdout.flush()
     if options.get("open"):
         _open(book.folder, f"{address}/#{ticket}")
@@ -323,6 +327,6 @@ def _link(book: Book, options: Mapping[str, Any]) -> int:
     # Where no page runs, another user may have its port, and would be sent the ticket.
     address = _living(book.folder)
     if not address:
-        raise Failed("No page is running.", "Run `keepfast serve` first.")
+        raise Failed("The page is not running.", "Run `keepfast serve` first.")
     sys.stdout.write(f"{address}/#{book.ticket(options['role'])}\n")
     return 0

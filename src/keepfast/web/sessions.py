@@ -80,7 +80,7 @@ class Book:
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             if os.lstat(folder).st_uid != os.geteuid() or os.path.islink(folder):
-                raise Failed(f"{folder} belongs to somebody else.", "Move it away; the page makes a new one.")
+                raise Failed(f"{folder} belongs to another user.", "Move it away; keepfast creates a new one.")
             os.chmod(folder, 0o700)
             path = folder + "/book.db"
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -93,7 +93,7 @@ class Book:
                 self._sql.execute("ALTER TABLE session ADD COLUMN user INTEGER")
         except (OSError, sqlite3.Error) as error:
             raise Failed(
-                f"{folder} cannot hold the page's own records: {error}.", "Check who may write there."
+                f"{folder} cannot be used for the page's sessions: {error}.", "Check its permissions."
             ) from None
         self.secret = self.keep("secret", lambda: secrets.token_hex(32))
 

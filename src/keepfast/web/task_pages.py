@@ -92,7 +92,7 @@ def budget(ask: Ask) -> Page:
         tokens = int(ask.fields["tokens"]) if ask.fields.get("tokens") else None
         money, minutes = (float(ask.fields[name]) if ask.fields.get(name) else None for name in ("money", "minutes"))
     except ValueError:
-        raise Usage("A budget is a number.") from None
+        raise Usage("A budget must be a number.") from None
     ask.desk.tasks.budget(ask.parts["task"], tokens, money, minutes)
     return Page(goto="/" if ask.fields.get("back") == "/" else f"/t/{ask.parts['task']}")
 

@@ -131,7 +131,8 @@ class Work:
         found = queries.find_prompt(self.ground.tables, prompt)
         if found is None:
             raise NotFound(
-                f"There is no question or review {prompt[:40]}.", "The first page lists everything that waits."
+                f"There is no question or review {prompt[:40]}.",
+                "The overview page lists everything that waits for an answer.",
             )
         return {**self.tasks.views.prompt(found), "title": self._row(found.task).title}
 
@@ -190,7 +191,7 @@ class Work:
     def act(self, task: str, action: str) -> dict[str, Any]:
         """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
         if action not in ACTIONS:
-            raise Usage(f"{action[:20]} is not done with tasks.", f"Known: {', '.join(ACTIONS)}.")
+            raise Usage(f"Unknown action {action[:20]}.", f"Use one of: {', '.join(ACTIONS)}.")
         done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
         return self.tasks.views.describe(done)
 
@@ -260,7 +261,7 @@ class Work:
     def _row(self, task: str) -> Task:
         row = queries.find_task(self.ground.tables, task)
         if row is None:
-            raise NotFound(f"There is no task {task[:40]}.", "The first page lists them all.")
+            raise NotFound(f"There is no task {task[:40]}.", "The overview page lists them all.")
         return row
 
     def _waiting(self, prompt: str, *kinds: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, close, read, stat
 from posix import open as open_fd
 
-from keepfast.fsutil.durable import FULL, READ_ONLY, Lock
+from keepfast.fsutil.durable import FULL, READ_ONLY, TRY_AGAIN, Lock, holder_of
+from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Busy, Damaged, DiskFull, Failed, KeepfastError, NewerFormat, OutOfMemory, Unreachable
 from keepfast.store.ledger.light_sqlite import sqlite3
 from keepfast.store.ledger.transaction import SCHEMA, SEALED_INDEX
@@ -19,6 +20,10 @@ VERSION = 1
 ANY_ROW = 32 << 20
 """Bytes that are more than any row of ours has."""
 PART = 1 << 20
+PRIMARY = 0xFF
+"""What of SQLite's code of an error is the kind of the error."""
+LONGEST = 120.0
+"""Seconds that work in the background waits for a transaction of another process."""
 CHECK_DISK = "Check the disk. On a sound one, `keepfast rebuild` makes the ledger anew from packs and logs."
 
 
@@ -80,9 +85,19 @@ class SqliteFile:
             raise self.explain(error) from None
 
     def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run one statement and return all its rows."""
+        """Run one statement and return all its rows.
+
+        What cannot be read is read once more, with a connection of its own: SQLite calls a read error of the disk damage.
+        """
+        is_writing = self._is_writing()
         try:
             return (self.connection or self._connect()).execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
+            if is_writing or not _is_misread(error):
+                raise self.explain(error) from None
+        self.close()
+        try:
+            return self._connect().execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
             raise self.explain(error) from None
 
@@ -100,13 +115,23 @@ class SqliteFile:
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             raise self.explain(error) from None
 
+    def _writer(self) -> str:
+        try:
+            fd = open_fd(self.lock, O_RDONLY | O_CLOEXEC)
+        except OSError:
+            return "another process"
+        try:
+            return holder_of(fd)
+        finally:
+            close(fd)
+
     def _connect(self) -> sqlite3.Connection:
         self.inode = self.current_inode()
         if self.inode < 0:
             raise Damaged(
                 f"The ledger {self.path} is missing.", "Run `keepfast rebuild` to rebuild it from packs and logs."
             )
-        db = sqlite3.connect(self.path, timeout=120, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self.path, timeout=_patience(), isolation_level=None, check_same_thread=False)
         try:
             # WAL would die with SIGBUS on a full disk, and NORMAL loses acknowledged rows at power loss.
             mode = db.execute("PRAGMA journal_mode=TRUNCATE").fetchone()[0]
@@ -134,7 +159,7 @@ class SqliteFile:
                 raise DiskFull(f"The disk is full; the ledger {self.path} was not made.") from None
             # SQLite says the rest better.
         try:
-            db = sqlite3.connect(self.path, timeout=120, isolation_level=None)
+            db = sqlite3.connect(self.path, timeout=_patience(), isolation_level=None)
             try:
                 db.execute("PRAGMA journal_mode=TRUNCATE")
                 db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
@@ -163,7 +188,7 @@ class SqliteFile:
         if isinstance(error, UnicodeEncodeError):
             return Failed(f"Invalid Unicode (lone surrogate \\u{ord(error.object[error.start]):04x}).")
         if "locked" in text or "busy" in text:
-            return Busy(f"The ledger {self.path} was busy for two minutes.")
+            return Busy(f"The ledger {self.path} is locked by {self._writer()}.", TRY_AGAIN)
         if "full" in text:
             return DiskFull(f"The disk is full; nothing was changed in the ledger {self.path}.")
         if "readonly" in text or "read-only" in text:
@@ -172,16 +197,34 @@ class SqliteFile:
             return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
         if "I/O error" in text:
             return Failed(f"The ledger {self.path} could not be read or written: {text}.", CHECK_DISK)
-        if not self._is_writing() and _is_unreadable(self.path):  # SQLite calls that malformed, too
+        is_read_error = self._is_sound() if self._is_writing() else _is_unreadable(self.path)
+        if is_read_error and _is_misread(error):
             return Failed(f"The disk reports a read error in the ledger {self.path}.", CHECK_DISK)
         return Damaged(
             f"The ledger {self.path} is damaged: {text}.",
             "Run `keepfast rebuild` to rebuild it from packs and logs.",
         )
 
+    def _is_sound(self) -> bool:
+        """Can all of it be read after all, in the transaction that is open?"""
+        assert self.connection is not None
+        try:
+            return str(self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+        except sqlite3.Error:
+            return False
+
     def _is_writing(self) -> bool:
         """Is a transaction open? Whoever closes the file then gives up SQLite's locks on it."""
         return self.connection is not None and self.connection.in_transaction
+
+
+def _is_misread(error: Exception) -> bool:
+    """Does SQLite say that it read nonsense, or nothing?"""
+    return getattr(error, "sqlite_errorcode", 0) & PRIMARY in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_IOERR,
+    )
 
 
 def _is_unreadable(path: str) -> bool:
@@ -216,3 +259,7 @@ def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:
         if all(len(column) == 1 for column in columns):
             return tuple([column.pop() for column in columns]) in types
     return {tuple(map(type, row)) for row in rows} <= types
+
+
+def _patience() -> float:
+    return LONGEST if WAITING.seconds is None else WAITING.seconds
