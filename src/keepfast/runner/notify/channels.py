@@ -1,4 +1,4 @@
-"""The ways to a person: a bell, a command, a webhook, ntfy with a button for each answer; and the answers that come back."""
+"""Channels to people: the terminal bell, a command, a webhook, ntfy with a button for each answer; and answers from ntfy."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 TIMEOUT = 10
 URGENT = frozenset(("question", "secret", "dependency", "approval", "failed", "budget", "denied", "stuck"))
 BUTTONS = 3
-"""So many ntfy shows."""
+"""Number of buttons that ntfy shows."""
 LABEL = 40
 PASSED = ("PATH", "HOME", "LANG", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 MOST = 1 << 20
 
 
 def ring(runtime: Runtime, kind: str) -> None:
-    """The terminal that the supervisor was started in, if there is one."""
+    """Ring the bell of the supervisor's terminal, if there is one."""
     if runtime.options.notify_bell and kind in URGENT and sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\a")
         sys.stderr.flush()
 
 
 class Body(NamedTuple):
-    """A notice as it is told outside; as JSON it has these names."""
+    """A notice as it is sent; its fields are keys in JSON."""
 
     id: str
     task: str
@@ -45,14 +45,14 @@ class Body(NamedTuple):
 
 
 def body(runtime: Runtime, notice: Notice) -> Body:
-    """A notice as it is told outside: what looks like a secret is redacted."""
+    """Return a notice as it is sent, redacted."""
     prompt = queries.find_prompt(runtime.tables, notice.prompt) if notice.prompt else None
     options = [clean_text(option) for option in prompt.options] if prompt is not None else []
     return Body(notice.id, notice.task, notice.kind, clean_text(notice.text), notice.prompt, options)
 
 
 def command(runtime: Runtime, notice: Body) -> str:
-    """Run the command with the notice on its standard input; return why it failed."""
+    """Run the command with the notice on its standard input; return why it failed, empty if it did not."""
     environment = {name: runtime.variables[name] for name in PASSED if name in runtime.variables}
     facts = {
         "KEEPFAST_NOTICE": notice.text.replace("\0", ""), "KEEPFAST_NOTICE_KIND": notice.kind,
@@ -95,13 +95,13 @@ def ntfy(runtime: Runtime, notice: Body) -> str:
 
 
 CHANNELS = {"notify_command": command, "notify_webhook": webhook, "notify_ntfy": ntfy}
-"""By the setting that switches it on."""
+"""Channels by the setting that enables them."""
 
 
 def answers(runtime: Runtime, since: str) -> Iterator[tuple[str, str, int]]:
-    """What came to the answer topic after a message or a moment: its id, the question's id, the number of the option.
+    """Yield the answers after a message or a moment: the message's id, the question's id, the number of the option.
 
-    Only what we offered on a button counts: each carries a code that nobody else can make. Raises `OSError`, `ValueError`.
+    Only answers with the code of one of our buttons count; nobody else can make one. Raises `OSError`, `ValueError`.
     """
     server, topic = _topic(runtime.options.notify_ntfy)
     url = f"{server}/{quote(topic)}-answers/json?poll=1&since={quote(since)}"
@@ -127,7 +127,7 @@ def _plain(prompt: str, number: int) -> bytes:
 
 
 def _topic(url: str) -> tuple[str, str]:
-    """`https://ntfy.sh/my-topic`: the server and the topic."""
+    """Split a URL such as `https://ntfy.sh/my-topic` into server and topic."""
     server, _, topic = url.rstrip("/").rpartition("/")
     return server, topic
 
@@ -145,7 +145,7 @@ def _post(runtime: Runtime, url: str, content: dict[str, Any]) -> str:
 
 
 def _opener(runtime: Runtime, url: str) -> OpenerDirector:
-    """Proxies as our own environment names them; never for this machine itself."""
+    """Return an opener with the proxies of our environment; without any for this machine itself."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return build_opener(ProxyHandler({}))

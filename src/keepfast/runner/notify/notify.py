@@ -1,4 +1,4 @@
-"""Telling people: at least once, not in quiet hours, again after a failure, and never at the expense of a task."""
+"""Notifications: sent at least once, not in quiet hours, retried after a failure, without delaying a task."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0)
-"""Seconds before each further try; after the last one the failure stays in the log."""
+"""Seconds before each retry; after the last one the failure is logged."""
 BATCH = 20
 FETCH_SECONDS = 10.0
-"""Seconds between two looks at the answers of ntfy's buttons, while a question is open."""
+"""Seconds between two polls for answers from ntfy's buttons, while a question is open."""
 CLOSE_SECONDS = 30.0
 
 
 class Notices:
-    """What is to be told and what came back. Slow ways are gone in a thread of their own; a tick only starts it."""
+    """Sends notices and fetches answers. Channels may be slow: they work in a thread, which a tick only starts."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -42,7 +42,7 @@ class Notices:
 
     @property
     def _channels(self) -> dict[str, Callable[[Runtime, channels.Body], str]]:
-        """The ways that the settings name now."""
+        """The channels in the current settings."""
         return {name: way for name, way in channels.CHANNELS.items() if getattr(self.runtime.options, name)}
 
     def tick(self) -> None:
@@ -64,7 +64,7 @@ class Notices:
                 self._thread.start()
 
     def close(self) -> None:
-        """Let what is being sent come to its end, but do not wait for ever."""
+        """Wait for notices that are being sent, for a limited time."""
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
 
@@ -137,7 +137,7 @@ class Notices:
         return queries.waiting_choices(self.runtime.tables)
 
     def _fetch(self) -> None:
-        """Answers that were given by a button. One that comes twice, or too late, changes nothing."""
+        """Fetch answers given by buttons. One that comes twice, or too late, changes nothing."""
         from keepfast.runner.actions.tasks import Tasks
 
         open_ones = {prompt.id: prompt for prompt in self._questions()}
@@ -150,6 +150,6 @@ class Notices:
                     try:
                         Tasks(self.runtime).answers.answer(id, prompt.options[number], by="ntfy")
                     except KeepfastError:
-                        continue  # somebody was faster
+                        continue  # it was answered already
         except (OSError, ValueError):
-            pass  # it is asked again
+            pass  # the next poll tries again

@@ -1,4 +1,4 @@
-"""Whoever carries out the steps of run attempts: the port, and threads that need no engine."""
+"""Execution of the steps of a run: the port `Workflows`, and `Threads`, which needs no workflow engine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Workflows(Protocol):
-    """Whoever carries out the steps of runs."""
+    """Carries out the steps of runs. See `Threads` here and `Durable` in `workflows.py`."""
 
     def start(self, run: str) -> None:
-        """Begin, or go on with, a run; at most one at a time for the same run."""
+        """Start or continue a run, at most once at the same time."""
 
     def is_busy(self, run: str) -> bool: ...
 
@@ -28,7 +28,7 @@ class Workflows(Protocol):
 
 
 def carry_out(runtime: Runtime, run: str, halt: Flag) -> None:
-    """All steps of a run attempt, in order; each skips itself if it was done."""
+    """Carry out all steps of a run in order; each skips itself if it was done before."""
     runs.baseline(runtime, run)
     step("run:baseline")
     runs.spawn(runtime, run)
@@ -38,7 +38,7 @@ def carry_out(runtime: Runtime, run: str, halt: Flag) -> None:
 
 
 class Threads:
-    """Workflows without any engine: a thread per run. What is cut off is found again by `reconcile`."""
+    """Workflows without an engine: a thread per run. `Supervisor.reconcile` takes over interrupted ones."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.halt = runtime, Flag()
@@ -71,11 +71,11 @@ class Threads:
 
 
 def log_trouble(runtime: Runtime, run: str, error: Exception) -> None:
-    """What a step could not do is kept in the log, a fault of ours with its name; reconcile tries again."""
+    """Log the error of a step, one that is a bug with its class; reconcile tries again."""
     expected = isinstance(error, KeepfastError | OSError)
     why = str(error) if expected else f"{type(error).__name__}: {error}"
     try:
         with runtime.tables.write() as tables:
             tables.log(tables.run(run).task, runtime.now(), "trouble", {"error": why}, run)
     except KeepfastError:
-        runtime.trouble = why  # there is no room even for that
+        runtime.trouble = why  # the disk may be full

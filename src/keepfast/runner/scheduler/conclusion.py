@@ -1,4 +1,4 @@
-"""The last step of a run attempt: judge how it ended, keep what there is, and write what follows, all at once."""
+"""The last step of a run: judge how it ended, save, verify, and write the outcome in one transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRIGGERS = {
 
 
 def settle(runtime: Runtime, id: str) -> None:
-    """Decide what follows from a run that has ended, and write it. Done twice, it does nothing the second time."""
+    """Decide what follows from an ended run, and write it. Repeating it changes nothing."""
     tables = runtime.tables
     run = tables.run(id)
     if run.state == ENDED:
@@ -46,7 +46,7 @@ def settle(runtime: Runtime, id: str) -> None:
             tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=runtime.now())
         return
     output = run_outputs.read(runtime, run)
-    # How an agent ends that is told to says nothing of its work.
+    # The exit code of an agent that we ended says nothing about its work.
     output.close(status.exit_code if run.request != verdict.LINGERING else None)
     rebooted = status.kind in (shims.LOST, shims.ABSENT) and run.boot != runtime.boot
     judged = _judge(task, run, status, output)
@@ -67,7 +67,7 @@ def settle(runtime: Runtime, id: str) -> None:
 
 
 def _reason(judged: Verdict) -> str:
-    """Why the checkpoint of a run that was judged so is taken."""
+    """Return the reason of the checkpoint after this verdict."""
     needs = [block for block in judged.blocks if block.name == "DEPENDENCY_REQUEST"]
     if judged.kind == verdict.NEEDS and not any(block.fields["type"] in VARIABLES for block in needs):
         return "dependency"
@@ -75,7 +75,7 @@ def _reason(judged: Verdict) -> str:
 
 
 def _is_last(runtime: Runtime, task: Task, judged: Verdict, passed: bool | None) -> bool:
-    """Does the task end with this phase?"""
+    """Return whether the task ends with this phase."""
     if judged.kind != verdict.PHASE:
         return False
     review, last = task.phases[task.phase - 1]["review"], task.phase >= len(task.phases)

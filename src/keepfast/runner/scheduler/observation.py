@@ -1,4 +1,4 @@
-"""A live run, followed until its process has ended: its output, its clocks, and what people want of it."""
+"""Observation of a live run until its process ends: output, time limits, budget, and requests of people."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AFTER_GRACE = 20.0
 
 
 def observe(runtime: Runtime, id: str, halt: Flag) -> bool:
-    """Follow a run until its process has ended; False if we were told to halt before."""
+    """Follow a run until its process has ended; return False if `halt` was set before."""
     run = runtime.tables.run(id)
     if run.state == ENDED:
         return True
@@ -46,7 +46,7 @@ def observe(runtime: Runtime, id: str, halt: Flag) -> bool:
 
 
 class _Observer:
-    """Follows one live run: its output, its clocks, and what people want of it."""
+    """Follows one live run: output, time limits, budget, and requests of people."""
 
     def __init__(self, runtime: Runtime, run: Run) -> None:
         self.runtime, self.run, self.folder = runtime, run, run.folder
@@ -62,7 +62,7 @@ class _Observer:
         self.pause_at = self.stop_at = 0.0
         self.silent = False
         self.frozen = 0
-        """The number of the wish whose freeze was kept last."""
+        """The number of the last freeze for which a checkpoint was made."""
         self.limit_near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
         self.progress_before = self._figures()
@@ -137,14 +137,14 @@ class _Observer:
         elif request in ("pause", "pause_now"):
             self._pause(now, at_once=request == "pause_now")
         elif shims.last_wish(self.folder) == "stop":
-            self.stop_at = now  # told before we were restarted
+            self.stop_at = now  # requested before this supervisor was restarted
         else:
             if self.run.request == "pause":
                 self._unpause()
             self._watch(now)
 
     def _freeze(self, now: float) -> None:
-        """Let everything stand still, and keep what there is once it does: once for each freeze, whoever sees it."""
+        """Stop all processes where they are, then make a checkpoint, once for each freeze."""
         if shims.last_wish(self.folder) != "freeze":
             shims.wish(self.folder, "freeze", "frozen by a person")
         state = shims.state(self.folder)
@@ -155,7 +155,7 @@ class _Observer:
             checkpoints.take(self.runtime, self.task, self.run, "user_pause", key, self.output)
 
     def _unpause(self) -> None:
-        """A pause was taken back before the agent was told to end. If a hook of its has told it, the next run goes on."""
+        """Withdraw a pause. If a hook has already told the agent, it ends, and the next run continues."""
         self.pause_at = 0.0
         with suppress(FileNotFoundError):
             os.unlink(f"{self.folder}/pause")
@@ -164,7 +164,7 @@ class _Observer:
             tables.change_run(self.run.id, request="", state=LIVE)
 
     def _pause(self, now: float, at_once: bool) -> None:
-        """At the next tool boundary; after that, or when none comes, by a signal."""
+        """End the agent at its next tool call; by a signal if it does not stop in time."""
         if not self.pause_at:
             self.pause_at = now
             self._request_stop("pause")
@@ -176,7 +176,7 @@ class _Observer:
             self._end("pause", now)
 
     def _watch(self, now: float) -> None:
-        """Budget, silence, interval: what concerns a run that nobody has asked anything of."""
+        """Check budget, silence and the checkpoint interval of a run without requests."""
         options = self.runtime.options
         budget = Budget.of(self.task.budget)
         spent = Spent(
@@ -211,7 +211,7 @@ class _Observer:
             checkpoints.take(self.runtime, self.task, self.run, "interval", key, self.output)
 
     def _is_lingering(self) -> bool:
-        """Has the agent said its last word, and is not in the middle of anything?"""
+        """Return whether the agent has finished its work and its turn but does not exit."""
         return self.output.is_over and has_final_block(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
@@ -222,7 +222,7 @@ class _Observer:
             tables.log(self.task.id, self.runtime.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
 
     def _tell_agent(self, text: str) -> None:
-        """Let the agent know, at its next tool."""
+        """Send the agent a message, which a hook delivers after its next tool call."""
         answer = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": text}}
         write_file(f"{self.folder}/nudge", answer, durable=False)
 
@@ -239,7 +239,7 @@ class _Observer:
                 tables.log(self.task.id, self.runtime.now(), "stopping", {"why": why}, self.run.id)
 
     def _write_progress(self, now: float) -> None:
-        """Write down that the run lives, what it says of its progress, and what it used."""
+        """Write that the run is live, its progress, and what it used."""
         if self.run.state == STARTING:
             pid = shims.agent(self.folder).pid
             if pid:
@@ -278,7 +278,7 @@ class _Observer:
                 self.figures = context_use.log_usage(self.runtime, self.run, self.output, self.figures)
 
     def _figures(self) -> tuple[object, ...]:
-        """What the agent has told of its progress and its use so far: a change is written down."""
+        """Return the agent's progress and use so far; a change is written."""
         output = self.output
         return output.step, output.fraction, output.tokens, output.retrying, len(output.figures), len(output.reports)
 
@@ -288,5 +288,5 @@ class _Observer:
 
     def _since_last_save(self) -> float:
         at = queries.last_saved(self.runtime.tables, self.run.id) or self.run.started_at
-        # A clock that was set in between must not make it wait for ever, nor save at once.
+        # If the clock was set in between, it must neither wait for ever nor save at once.
         return min(max((self.runtime.now() - at) / SECOND, 0.0), self.runtime.options.checkpoint_interval)

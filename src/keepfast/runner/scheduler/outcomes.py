@@ -1,4 +1,4 @@
-"""What follows from a run that was judged: the rows of every outcome, written in one transaction."""
+"""The consequences of a verdict: the rows for every outcome of a run, written in one transaction."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 LOGGED = 4_000
 COUNTED = 200
-"""So many crashes in a row are counted: more than `supervisor.max_attempts` can be."""
+"""Crashes in a row that are stored: more than `supervisor.max_attempts` can be."""
 ORDERLY = (verdict.PHASE, verdict.ASKED, verdict.NEEDS, verdict.DENIED)
-"""After one of these, crashes are counted anew."""
+"""Verdicts that reset the count of crashes."""
 QUESTIONS = ("USER_QUESTION", "DEPENDENCY_REQUEST")
 CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
 class Settlement:
-    """What follows from one judged run, written in one transaction."""
+    """Writes the consequences of the verdict on one run, in one transaction."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Settlement:
         self.now = runtime.now()
 
     def write(self) -> list[StagedDocument]:
-        """Write the rows, then the documents of the checkpoints, which tell what they say."""
+        """Write the rows, then the documents of the checkpoints, which describe them."""
         with self.runtime.tables.write() as tables:
             if tables.run(self.run.id).state == ENDED:
                 return []
@@ -98,7 +98,7 @@ class Settlement:
         goes_on = not self.task.request
         self._end_run(tables)
         if self.judged.kind == verdict.PAUSED and goes_on:
-            return  # whoever paused it has resumed it while the agent was still ending: it begins again at once
+            return  # a person resumed it while the agent was still ending: it starts again at once
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
         for block in (*self.output.stated, *self.judged.blocks):
@@ -130,7 +130,7 @@ class Settlement:
         remembers = output.began and driver(self.task.agent, self.runtime.options).can_resume
         remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
-            # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
+            # The agent never read its prompt, or cannot remember it: its answers are delivered again.
             changes.deliver_again(tables, run.id)
         elif self.task.next_prompt:
             tables.change(self.task.id, self.now, next_prompt="")
@@ -146,7 +146,7 @@ class Settlement:
         self.task = tables.task(self.task.id)
 
     def _log_start(self, tables: Tables) -> None:
-        """Say that the agent was started, if it had ended before anybody saw it live."""
+        """Log that the agent was started, if it ended before it was observed."""
         pid = shims.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
             at = run_outputs.began_at(self.runtime, self.run)
@@ -155,7 +155,7 @@ class Settlement:
             tables.log(self.task.id, at, "agent_started", facts, self.run.id)
 
     def _log_malformed(self, tables: Tables) -> None:
-        """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""
+        """Log blocks that could not be parsed; next to a valid question, also warn people that there was another one."""
         malformed = self.judged.malformed
         for one in malformed:
             tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
@@ -218,12 +218,12 @@ class Settlement:
         resets = int(limit.resets_at * SECOND)
         self._limit_account(tables, account, resets, limit)
         least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
-        # Seconds of a short limit are not made minutes.
+        # A short limit of seconds must not become minutes.
         wait = min(jitter(self.runtime.noise(), least, most), max(resets - self.now, SECOND))
         due = resets + wait
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
         if not verdict.counts_as_window(limit) and count > 1:
-            # A limit of seconds that is there again each time would start an agent every second.
+            # A limit of seconds that returns each time would start an agent every second.
             due = max(due, self.now + self._backoff_time(count - 1))
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
@@ -233,7 +233,7 @@ class Settlement:
         )
 
     def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
-        """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""
+        """Back off from a limit without a reset time, longer each time. An overload does not limit the account."""
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
         why = f"limit reached: {limit.raw}"
         if limit.scope == OVERLOAD:
@@ -249,7 +249,7 @@ class Settlement:
         changes.limit_account(tables, row)
 
     def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
-        """Hold the task for longer each time, one after another of the same account; return when it goes on."""
+        """Hold the task, longer each time, staggered among those of the same account; return when it resumes."""
         due = self.now + self._backoff_time(count)
         if account:
             due = stagger(self._resumes_of(tables, account), due, int(self.runtime.options.stagger * SECOND))
@@ -260,27 +260,27 @@ class Settlement:
         return (self._order(tables, account) if account else 0) or due
 
     def _order(self, tables: Tables, account: str) -> int:
-        """Let the tasks of an account go on by rank; return when this one does."""
+        """Order the tasks of an account by rank; return when this one resumes."""
         order_resumes(tables, account)
         hold = tables.hold(self.task.id)
         return (hold.due_at or 0) if hold is not None else 0
 
     def _backoff_time(self, count: int) -> int:
-        """Nanoseconds to wait before the next try after so many in a row."""
+        """Return the nanoseconds to wait after this many failures in a row."""
         options = self.runtime.options
         return backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
 
     def _resumes_of(self, tables: Tables, account: str) -> list[int]:
-        """When the other tasks of an account go on."""
+        """Return when the other tasks of an account resume."""
         holds = [hold for hold in tables.holds() if hold.account == account and hold.task != self.task.id]
         return [hold.due_at for hold in holds if hold.due_at]
 
     def _crashed(self, tables: Tables) -> None:
         task = self.task
         if self.rebooted:
-            return  # the machine went down, not the agent: it goes on as soon as there is room
+            return  # the machine went down, not the agent: the task starts again with the next free slot
         if restores.is_refused(tables.run(self.run.id)):
-            return  # the next run begins with what a checkpoint holds of the conversation, or anew
+            return  # the next run begins with the conversation of a checkpoint, or a fresh one
         crashes = [*task.crashes[-COUNTED:], self.now]
         tables.change(task.id, self.now, crashes=crashes)
         attempts = len(crashes) + task.idle
@@ -302,7 +302,7 @@ class Settlement:
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
 
     def _full(self, tables: Tables) -> None:
-        """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
+        """Continue in a fresh session, with a brief of the conversation that no longer fits the model."""
         if self.task.agent.get("resume_with", self.runtime.options.resume_with) == "history":
             self._failed(tables)
             return
@@ -315,7 +315,7 @@ class Settlement:
             if self.judged.malformed:
                 tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
             return
-        # Nobody need be asked: the agent wants what it has, and would want it for ever.
+        # The agent asks for values that it already has, and would ask for ever.
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
         self._count_idle_turn(tables, [f"{name} is already in your environment." for name in names])
 
@@ -334,12 +334,14 @@ class Settlement:
         self._count_idle_turn(tables, corrections)
 
     def _corrections(self) -> list[str]:
-        """What the agent is told of its blocks that were not understood."""
+        """Return the corrections for blocks that could not be parsed."""
         return [one.answer() for one in self.judged.malformed]
 
     def _count_idle_turn(self, tables: Tables, corrections: list[str]) -> None:
-        """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
-        for ever. The next one is told what was wrong, later each time; after the last one a person decides."""
+        """Count a turn without a result as a failed attempt, whatever files it changed: that could go on for ever.
+
+        The next run gets the `corrections`, after a back-off; after the last attempt a person decides.
+        """
         tree = self.reference.tree if self.reference is not None else self.task.tree
         idle = self.task.idle + 1
         attempts = idle + len(self.task.crashes)
@@ -396,7 +398,7 @@ class Settlement:
 
 
 def is_used_up(task: Task, output: Output | None = None) -> bool:
-    """Is the budget used up, by what is counted for the task and, where given, by what a run that is not counted yet used?"""
+    """Return whether the budget of tokens or money is used up, counting the `output` of a run that the task does not count yet."""
     tokens, money = (output.tokens, output.money) if output is not None else (0, 0.0)
     spent = Spent(task.tokens + tokens, task.money + money, int(task.seconds))
     return used(Budget.of(task.budget), spent)[0] >= 1.0

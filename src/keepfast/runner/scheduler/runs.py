@@ -1,4 +1,4 @@
-"""The first steps of a run attempt, baseline and spawn. Each can be cut off and done again."""
+"""The first steps of a run, baseline and spawn. Each can be interrupted and repeated."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 PROMPT_FILE = "KEEPFAST_PROMPT_FILE"
-"""Names the file with the whole prompt to an agent that is any command."""
+"""The variable that names the file with the whole prompt, for agents that are arbitrary commands."""
 ROOM = 1 << 20
-"""Free bytes with which an agent may begin."""
+"""Minimum free bytes on the disk for an agent to start."""
 
 
 def baseline(runtime: Runtime, id: str) -> None:
-    """Save the workspace as it was before the first run: whatever an agent does, that comes back."""
+    """Save the workspace before the first run, so that it can always be restored."""
     run = runtime.tables.run(id)
     if run.number == 1 and run.state == STARTING:
         checkpoints.take(runtime, runtime.tables.task(run.task), run, "start", f"{run.task}:start")
@@ -39,7 +39,7 @@ def baseline(runtime: Runtime, id: str) -> None:
 def spawn(runtime: Runtime, id: str) -> None:
     """Start the shim, unless the run's folder shows that it was started.
 
-    Raises what keeps the task's secrets from being opened now; the run stays as it is, and is tried again.
+    Raises the error that keeps the task's secrets from being decrypted for now; the run stays as it is for a retry.
     """
     run = runtime.tables.run(id)
     if run.state != STARTING or shims.status_of(run.folder, id).kind != shims.ABSENT:
@@ -64,8 +64,7 @@ def spawn(runtime: Runtime, id: str) -> None:
         _report_not_started(run, why)
         return
     launch = how.launch(task, run, runtime.variables, secrets, runtime.folders)
-    # Hooks that people installed believe that they are supervised where they have been given this run's token, and belong to
-    # the client that this run has a guard for.
+    # Hooks that people installed stand down only if they have this run's token and belong to the client that this run guards.
     run_files = {"prompt": run.prompt, "token": run.token, "client": how.client}
     for name, text in {**launch.files, **run_files}.items():
         _write(f"{run.folder}/{name}", text)
@@ -88,7 +87,7 @@ def spawn(runtime: Runtime, id: str) -> None:
 
 
 def why_not_runnable(task: Task) -> str:
-    """Why no agent can work in the workspace; empty if one can."""
+    """Return why no agent can work in the workspace; empty if one can."""
     if not os.path.isdir(task.workspace):
         return f"Workspace validation failed: there is no folder {task.workspace}."
     if _is_full(task.workspace):
@@ -97,7 +96,7 @@ def why_not_runnable(task: Task) -> str:
 
 
 def _is_full(folder: str) -> bool:
-    """Is there no room for what any agent writes? A disk that does not count its blocks or files is never full."""
+    """Return whether the disk has no space for an agent; one that does not count its blocks or files is never full."""
     disk = os.statvfs(folder)
     blocks = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
     files = disk.f_ffree if os.geteuid() == 0 else disk.f_favail
@@ -105,7 +104,7 @@ def _is_full(folder: str) -> bool:
 
 
 def _report_not_started(run: Run, why: str) -> None:
-    """Say in the shim's stead that the agent could not be started."""
+    """Write the exit report in place of the shim: the agent could not be started."""
     report = {"run": run.id, "exit": None, "signal": None, "reason": clean_text(why), "started": False}
     write_file(f"{run.folder}/exit.json", report)
 

@@ -1,4 +1,4 @@
-"""Starting the supervisor: its runtime, its lock, its workflows, its loop. What `serve` and `run` call."""
+"""Starting the supervisor: its runtime, lock, workflows and loop. `supervise`, `serve` and `run` call this."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = "/supervisor"
 RETRY_SECONDS = 3.0
-"""Seconds after which a supervisor in the background asks again whether another one has ended."""
+"""Seconds after which a supervisor in the background checks again whether another one has ended."""
 
 
 def make_runtime(
@@ -38,10 +38,10 @@ def make_runtime(
     folders: Sequence[str] = (),
     following: Following | None = None,
 ) -> Runtime:
-    """What every command about tasks stands on. Opens the tables, makes them if need be.
+    """Return the runtime of a command about tasks. Opens the task database, and creates it if need be.
 
-    `folders` are what the agents' hooks are told of the user's home, configuration and data. With `following`, a supervisor
-    goes by the settings as they are while it runs.
+    `folders` are the user's home, configuration and data, for the agents' hooks. With `following`, a supervisor takes over
+    changed settings while it runs.
     """
 
     def now() -> Settings:
@@ -62,7 +62,7 @@ def make_runtime(
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default callback."""
 
 
 def run(
@@ -75,10 +75,10 @@ def run(
     tell: OnEvent | None = None,
     begun: Callable[[], None] = _nothing,
 ) -> None:
-    """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
+    """Supervise until `stop` is set, or, with `until_idle`, no task continues by itself. Raises `Busy` if another supervisor runs.
 
-    Agents live on when it returns, and are found again by the next one. `tell` is given every event as it happens; `begun`
-    is called when no other supervisor is in the way.
+    Agents live on when it returns; the next supervisor takes them over. `tell` is called with every event; `begun` is called
+    once this supervisor has the lock.
     """
     with closing(Lock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
         begun()
@@ -95,9 +95,9 @@ def run(
 
 
 class Background:
-    """A supervisor in a thread of its own, for a process that has something else to do, as the page has.
+    """A supervisor in a thread, for a process such as the page's server.
 
-    While another one runs it waits, and takes over when that one ends; `say` is told who runs tasks, and what went wrong.
+    While another supervisor runs it waits, and takes over when that one ends; `say` gets messages about this, and errors.
     """
 
     def __init__(self, runtime: Runtime, say: Callable[[str], None] = lambda text: None) -> None:

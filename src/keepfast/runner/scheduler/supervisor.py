@@ -1,4 +1,4 @@
-"""The supervisor: what is due is started, what was lost is found again, over and over until told to stop."""
+"""The supervisor: in a loop, start what is due and take over runs that nobody follows, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECOND = 1_000_000_000
 
 
 class Supervisor:
-    """Tick and reconcile."""
+    """The loop of ticks and, less often, of reconciliation."""
 
     def __init__(self, runtime: Runtime, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
         self.runtime, self.tables, self.workflows = runtime, runtime.tables, workflows
@@ -41,18 +41,18 @@ class Supervisor:
         self.notices = Notices(runtime)
         self.timers, self.turns, self.events = Timers(runtime), Turns(runtime, only), EventCopies(runtime, only)
         self.only = only
-        """Look after this one task, not after all."""
+        """Supervise this one task, not all."""
         self.stop = Flag()
         self.trouble = ""
-        """Why something could not be done, the last time that this happened."""
+        """The last problem that kept the supervisor from its work."""
         self.note: Callable[[str], None] = lambda text: None
-        """Where it is said what cannot be done now; an empty text takes it back."""
+        """Is called with each new problem, and with an empty text when it is over."""
         self.news = News(runtime.tables, None)
         self._noted = ""
         self._reconciled = 0.0
 
     def run(self, until_idle: bool = False) -> None:
-        """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
+        """Run until `stop` is set; with `until_idle`, until no task can continue without a person."""
         listener = Listener(self.runtime.folder)
         try:
             if self.runtime.options.roots and not self.only:
@@ -73,7 +73,7 @@ class Supervisor:
                         return
                     pause, trouble = self._pause(), self.runtime.trouble or self.runtime.unread
                 except (Busy, DiskFull, Unreachable, OSError) as error:
-                    # Agents go on without us; what could not be written is written when there is room again.
+                    # Agents continue without us; a later tick writes what could not be written.
                     pause, trouble = self.runtime.options.tick, str(error)
                 self._say(trouble)
                 listener.wait(pause)
@@ -89,7 +89,7 @@ class Supervisor:
             self.note(trouble)
 
     def is_waiting(self) -> bool:
-        """Is there anything that goes on without a person?"""
+        """Return whether any task continues without a person."""
         if queries.open_runs(self.tables):
             return True
         return any(self._can_go_on(task) for task in queries.unfinished_tasks(self.tables))
@@ -101,7 +101,7 @@ class Supervisor:
         return all(self.tables.task(id).state not in ("failed", "cancelled") for id in task.after)
 
     def _pause(self) -> float:
-        """Until the next tick, or sooner if a hold ends before."""
+        """Return the seconds until the next tick; less if a hold ends before."""
         now = self.runtime.now()
         due = [(hold.due_at - now) / SECOND for hold in self.tables.holds() if hold.due_at and not hold.human]
         running = 0.5 if queries.open_runs(self.tables) else self.runtime.options.tick
@@ -110,7 +110,7 @@ class Supervisor:
     # The tick
 
     def tick(self) -> None:
-        """Lift what is due, expire what is late, start what can start, tell what is to be told, in workspaces too."""
+        """Lift holds, expire prompts, start runs, send notices, and update the copies in workspaces."""
         self.runtime.follow_settings()
         self.timers.follow_clock()
         self.timers.lift_due()
@@ -146,9 +146,9 @@ class Supervisor:
     # Finding again
 
     def reconcile(self) -> None:
-        """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
+        """Make sure that every open run is followed. Repeating it changes nothing."""
         first, self._reconciled = not self._reconciled, monotonic()
-        self.runtime.trouble = ""  # whatever could not be done is tried again now
+        self.runtime.trouble = ""  # everything that failed is tried again now
         if not self.only:
             recovery.stop_unknown_runs(self.runtime)
             if first:
@@ -164,21 +164,21 @@ class Supervisor:
             if first or rebooted:
                 with self.tables.write() as tables:
                     if rebooted:
-                        # It was never started before the machine went down: it begins now.
+                        # Its agent was not started before the reboot: it starts now.
                         tables.change_run(run.id, boot=self.runtime.boot)
                     tables.log(run.task, self.runtime.now(), "found", {"as": kind}, run.id)
             self.workflows.start(run.id)
         step("reconciled")
 
     def _is_of_another_host(self, run: Run) -> bool:
-        """Several hosts can only share a database of their own kind; a host keeps its name or its boot."""
+        """Return whether a run belongs to another host that shares the database; a host keeps its name or its boot id."""
         shared = bool(self.runtime.options.database)
         return (
             shared and run.host != self.runtime.host and run.boot != self.runtime.boot and not os.path.isdir(run.folder)
         )
 
     def _lose(self, run: Run) -> None:
-        """A run of a host whose supervisor is gone: its agent may live there, so a person decides."""
+        """End a run of a host whose supervisor is gone: its agent may still live there, so a person decides."""
         why = f"It ran on {run.host}, whose supervisor is gone. Resume it here when the agent there has ended."
         with self.tables.write() as tables:
             now, task = self.runtime.now(), tables.task(run.task)

@@ -1,4 +1,4 @@
-"""What comes with time alone: holds that end, questions that expire, reviews that are overdue, clocks that were set."""
+"""Timers: holds that end, questions that expire, reviews that are overdue, and clocks that were set."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 JUMP = 60 * SECOND
-"""A clock that moves by more than that against the one since boot was set."""
+"""A clock that differs by more than this from the clock since boot was set."""
 
 
 class Timers:
-    """Looked at with every tick; each row is changed once, however often that is."""
+    """Timers, checked with every tick; each row is changed once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.tables = runtime, runtime.tables
         self._offset = 0
 
     def follow_clock(self) -> None:
-        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
+        """Move the time-outs of prompts along with a clock that was set; resets of limits stay at their calendar time."""
         offset = self.runtime.now() - self.runtime.since_boot()
         jump, self._offset = offset - (self._offset or offset), offset
 
@@ -40,7 +40,7 @@ class Timers:
         now, timeout = self.runtime.now(), int(self.runtime.options.question_timeout * SECOND)
 
         if queries.prompts_ahead(self.tables, now + JUMP):
-            # It was set back while nobody looked.
+            # The clock was set back while no supervisor ran.
             with self.tables.write() as tables:
                 changes.begin_prompts_ahead_anew(tables, now, timeout, now + JUMP)
 
@@ -55,7 +55,7 @@ class Timers:
                     hold_for_open_prompts(self.tables, hold.task, now, "timer")
 
     def save_again(self) -> None:
-        """Tasks whose work is complete and whose last state could not be saved: once an interval."""
+        """Retry saving, once an interval, for tasks whose work is complete but not saved."""
         for hold in self.tables.holds():
             if hold.kind == UNSAVED and hold.due_at is not None and self.is_due(hold):
                 finals.retry(self.runtime, hold.task)
@@ -88,7 +88,7 @@ class Timers:
                     hold_for_open_prompts(self.tables, prompt.task, now, "timeout")
 
     def remind(self) -> None:
-        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
+        """Remind people of reviews, say when they are overdue, and approve them if the settings allow it."""
         now = self.runtime.now()
         for prompt in queries.waiting_reviews(self.tables):
             passes_after = int(self.runtime.options.auto_approve_after * SECOND)
@@ -105,7 +105,7 @@ class Timers:
                     self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
 
     def _passes(self, prompt: Prompt) -> bool:
-        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        """Approve by policy; return False if that is refused, as when the workspace changed since the review began."""
         try:
             Tasks(self.runtime).answers.approve(prompt.id, by="policy")
         except KeepfastError:

@@ -1,4 +1,4 @@
-"""Whose turn it is: which task may start, what holds one back, and the row of its next attempt."""
+"""Scheduling: which task may start next, what holds it back, and the row of its next run."""
 
 from __future__ import annotations
 
@@ -25,15 +25,12 @@ SECOND = 1_000_000_000
 
 
 def rank(task: Task) -> tuple[int, bool]:
-    """Whose turn it is, smallest first: by priority, and then whoever has begun goes on before anybody else begins."""
+    """Return the sort key of a task, smallest first: by priority, then tasks that have begun before those that have not."""
     return -questions.TASK_WEIGHT[task.priority], task.state == QUEUED
 
 
 def order_resumes(tables: Tables, account: str) -> None:
-    """Let the tasks that wait for an account's limit exchange their moments, so that they go on by rank.
-
-    Inside a transaction.
-    """
+    """Exchange the due times of tasks that wait for the same account, so that they resume by rank. Inside a transaction."""
     holds = [hold for hold in tables.holds() if hold.account == account and hold.due_at and not hold.human]
     moments = sorted(holds, key=lambda hold: hold.due_at or 0)
     waiting = sorted(moments, key=lambda hold: rank(tables.task(hold.task)))
@@ -43,7 +40,7 @@ def order_resumes(tables: Tables, account: str) -> None:
 
 
 class Turns:
-    """Of all tasks, or of one alone."""
+    """Chooses among all tasks, or looks at one alone (`only`)."""
 
     def __init__(self, runtime: Runtime, only: str) -> None:
         self.runtime, self.tables, self.only = runtime, runtime.tables, only
@@ -55,7 +52,7 @@ class Turns:
         return sorted(ready, key=lambda task: (*rank(task), task.updated_at))
 
     def is_held_back(self, task: Task) -> bool:
-        """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
+        """Hold a task that runs away, or that its workspace, budget, secrets or account keep from starting; return whether."""
         now = self.runtime.now()
         why = runs.why_not_runnable(task)
         if why:
@@ -65,7 +62,7 @@ class Turns:
             return True
         part, what = used(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
         if part >= 1.0:
-            # The last run may have used it up with its last words; not even a request more is made.
+            # The last run may have used it up at its very end: not even one more request is made.
             why = f"The budget of {what} is used up."
             with self.tables.write():
                 self.tables.move(task.id, "hold", now, trigger="budget", hold=BUDGET, why=why, human=1)
@@ -91,8 +88,8 @@ class Turns:
         for limit in accounts.limits(self.runtime, task):
             holds = [hold for hold in self.tables.holds() if hold.account == limit.account and hold.due_at]
             others = [hold.due_at for hold in holds if hold.due_at]
-            # Whoever has met the limit goes on before anybody begins who is not more urgent. Those who only queue up behind it
-            # wait for nobody else.
+            # A task that reached the limit resumes before a less urgent one begins. A task that only queues behind the limit
+            # waits for no other.
             others_rank = [(rank(self.tables.task(hold.task)), hold.due_at) for hold in holds if hold.due_at]
             begun = [due for (weight, queued), due in others_rank if not queued and weight <= rank(task)[0]]
             first = min(begun, default=0) if task.state == QUEUED else 0
@@ -111,10 +108,10 @@ class Turns:
         return False
 
     def _is_running_away(self, task: Task, now: int) -> bool:
-        """Hold a task whose phase was begun again and again within an hour, and nobody had a hand in it.
+        """Hold a task whose phase was started too often within an hour without a person; return whether.
 
-        Each way in which a run can end has a bound of its own; this one holds for all of them together. Runs that a limit
-        ended are waited for by the clock.
+        Each kind of outcome has a bound of its own; this one is for all of them together. Runs that a limit ended do not
+        count.
         """
         since = max(now - HOUR, queries.last_hand(self.tables, task.id))
         begun = queries.counted_runs(self.tables, task, since)
@@ -127,7 +124,7 @@ class Turns:
         return True
 
     def begin(self, task: Task) -> Run | None:
-        """Make the row of the next attempt, with everything that it needs; None if it cannot begin now."""
+        """Create the row of the next run, with all that it needs; None if it cannot begin now."""
         how = driver(vault.agent_of(self.runtime, task), self.runtime.options)
         started = self.runtime.since_boot()
         start = memory.plan_start(self.runtime, task, self.tables.last_run(task.id))
@@ -184,7 +181,7 @@ class Turns:
             return tables.run(id)
 
     def _put_off(self, task: Task, why: str) -> None:
-        """Hold a task that cannot begin without the store; it is tried again, later each time, and people are told once."""
+        """Hold a task that cannot begin without the store, longer each time; people are notified once."""
         options = self.runtime.options
         with self.tables.write() as tables:
             now, last = self.runtime.now(), tables.last_run(task.id)
@@ -200,20 +197,20 @@ class Turns:
                 tables.notify(task.id, now, "error", f"{task.title}: {why}")
 
     def _prompt(self, tables: Tables, task: Task, last: Run | None, start: Start, run: str, now: int) -> str:
-        """Compose what the agent is told, and note which answers are delivered with it."""
+        """Return the prompt of the run, and record which answers it delivers."""
         settled = queries.settled_prompts(tables, task.id)
         answers = [prompt_row for prompt_row in settled if not prompt_row.delivered]
-        # A session that goes on has what was delivered in its history.
+        # A resumed session has delivered answers in its history.
         earlier = [prompt_row for prompt_row in settled if prompt_row.delivered and not start.resumes]
         left = last.left if last is not None and last.outcome != "phase" else []
         prompt = prompts.compose(task, last, start.resumes, answers, left, start.brief, start.missing, earlier)
         for prompt_row in answers:
             changes.deliver(tables, prompt_row.id, run)
-        # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
+        # A secret that only the words around it give away is sealed here: if it were redacted, the agent would never get it.
         return str(vault.store(tables, task.id, vault.mark(self.runtime, prompt), now))
 
 
 def _is_free(tables: Tables, task: Task) -> bool:
-    """May a run of this task begin?"""
+    """Return whether a run of this task may begin."""
     is_busy = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
     return task.state in (QUEUED, ACTIVE) and not is_busy

@@ -1,6 +1,6 @@
 """The steps of a run made durable by DBOS: one short workflow per attempt. Only the supervisor imports this.
 
-What DBOS keeps may be thrown away: every step asks our own rows whether it was done.
+The rows of DBOS can be lost without harm: every step checks our own rows for whether it was done.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
 
 VERSION = "1"
-"""Of the workflow's steps. Workflows of another version are cancelled and begun again from their rows."""
+"""The version of the workflow's steps. Workflows of another version are cancelled and started again from our rows."""
 THREADS = 256
 NAME = "keepfast-supervisor"
 
 
 class _Here:
-    """The one supervisor of this process: DBOS knows functions, not objects."""
+    """The state of the one supervisor of this process: DBOS registers functions, not objects."""
 
     runtime: Runtime | None = None
     halt = Flag()
@@ -45,12 +45,12 @@ def _ground() -> Runtime:
 
 
 class Stopped(Exception):
-    """A step could not be done; why is in our own log."""
+    """A step failed; the reason is in the task's log."""
 
 
 @contextmanager
 def _logged(run: str) -> Iterator[None]:
-    """What stops a step is logged by us, redacted; DBOS, which keeps what is raised as it is, learns nothing of it."""
+    """Log the error of a step ourselves, redacted, and hide it from DBOS, which would store it unredacted."""
     try:
         yield
     except Exception as error:
@@ -87,7 +87,7 @@ def _settle(run: str) -> None:
 
 @DBOS.workflow(name="run", max_recovery_attempts=None)
 def _run(run: str) -> str:
-    # DBOS recovers a workflow at launch while reconcile may have begun another for the same run: one of them is enough.
+    # DBOS may recover a workflow at launch while reconcile has started another for the same run: one of them is enough.
     with _Here.lock:
         if run in _Here.active:
             return "elsewhere"
@@ -139,7 +139,7 @@ class Durable:
     def start(self, run: str) -> None:
         if self.is_busy(run):
             return
-        # A workflow that was cut off keeps its id: going on with the same run is a new one, of the same steps.
+        # An interrupted workflow keeps its id: the same run continues in a new one, with the same steps.
         with SetWorkflowID(f"run:{run}:{os.urandom(4).hex()}"):
             DBOS.start_workflow(_run, run)
 
@@ -153,14 +153,14 @@ class Durable:
         _Here.runtime = None
 
     def _cancel_foreign(self) -> None:
-        """Workflows of another version would stay pending for ever; their runs are found again by reconcile."""
+        """Cancel workflows of another version, which would stay pending for ever; reconcile takes over their runs."""
         for status in DBOS.list_workflows(status=["PENDING", "ENQUEUED"], load_input=False, load_output=False):
             if status.app_version != VERSION:
                 DBOS.cancel_workflow(status.workflow_id)
 
 
 def _engine(path: str) -> Any:
-    """SQLite as our own tables use it: DBOS' default journal loses acknowledged rows at a power cut."""
+    """Open SQLite with the settings of our own tables: DBOS' default journal loses acknowledged rows at a power cut."""
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")
