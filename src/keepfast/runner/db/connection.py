@@ -1,4 +1,4 @@
-"""Which database an address means."""
+"""Choose the database by its address: a path or a PostgreSQL URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keepfast.runner.db.sqlite import Sqlite
 
 
 def connect(address: str, version: int, tables: str) -> Database:
-    """Open the database at a path or at `postgresql://…`, and make its tables if there are none."""
+    """Open the database at a path or at `postgresql://…`, and create its tables if there are none."""
     if address.startswith(("postgresql://", "postgres://")):
         try:
             from keepfast.runner.db.postgres import Postgres

@@ -1,4 +1,4 @@
-"""The task database in a file of its own: SQLite."""
+"""SQLite as the task database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REBUILD = "Move it away and run `keepfast rebuild`: workspaces contain copies of
 
 
 class Alone:
-    """The claim on a file: the lock of the folder that it lies in says it all."""
+    """The claim on a file: the lock of its folder is enough."""
 
     def check(self) -> None:
         pass
@@ -24,7 +24,7 @@ class Alone:
 
 
 class Sqlite:
-    """A file: rollback journal, full syncs, and writers one after another."""
+    """A database file: rollback journal, full syncs, one writer at a time."""
 
     def __init__(self, path: str, version: int, tables: str) -> None:
         self.path = path

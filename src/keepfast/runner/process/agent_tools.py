@@ -1,8 +1,8 @@
-"""The tools of a supervised agent, over MCP on standard streams: what the blocks in its text say, as calls.
+"""The MCP server for a supervised agent: its tools do the same as the blocks in its text.
 
 Run as `python -I -m keepfast.runner.process.agent_tools FOLDER NAME…`. A call is checked, appended to the run's journal and
-answered; the supervisor reads the journal. Nothing else is touched: no database, no network. With `--failure` it notes what
-the client's hook of a failed stop is given. The values of the named variables, and whatever looks like a secret, are left out.
+answered; the supervisor reads the journal. Nothing else is touched: no database, no network. With `--failure` it records the
+input of the client's StopFailure hook. The values of the named variables, and everything that looks like a secret, are redacted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _tool(description: str, required: list[str], /, **properties: Any) -> dict[s
 
 
 class Tool(NamedTuple):
-    """A tool: the block that a call of it stands for, its fields by argument, the answer, and how it is listed."""
+    """A tool: the block that a call stands for, the block's fields by argument, the answer, and its entry in `tools/list`."""
 
     block: str
     names: dict[str, str]
@@ -76,7 +76,7 @@ DEFAULTS = {"DEPENDENCY_REQUEST": {"type": "env_variable"}}
 
 
 def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] | None = None) -> tuple[str, bool]:
-    """Record a call; return what the agent is told, and whether it was refused."""
+    """Record a call; return the answer for the agent, and whether the call was refused."""
     if name not in TOOLS:
         return f"There is no tool {name!r}.", True
     block, names, answer, _ = TOOLS[name]
@@ -99,7 +99,7 @@ def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] 
 
 
 def note_failure(folder: str, source: IO[bytes], hidden: list[bytes]) -> None:
-    """Note what the client says of a turn that failed."""
+    """Record what the client reports about a failed turn."""
     try:
         facts = json.loads(source.read(MOST))
     except (ValueError, RecursionError):
@@ -109,7 +109,7 @@ def note_failure(folder: str, source: IO[bytes], hidden: list[bytes]) -> None:
 
 
 def values_of(names: list[str]) -> list[bytes]:
-    """Every spelling of what these variables hold in our environment, or in that of the client, which may keep it from us."""
+    """Return every spelling of these variables' values, from our environment and from the client's, which may not pass them on."""
     environment: dict[str, str] = {}
     for process in ("self", str(os.getppid())):
         try:
@@ -129,7 +129,7 @@ def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
     try:
         line = json.dumps(clean(json.loads(line)), ensure_ascii=False).encode("utf-8", "replace")
     except ValueError:
-        line = b"{}"  # a value that is a part of JSON itself
+        line = b"{}"  # the replaced value was a part of the JSON syntax
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(fd, line + b"\n")

@@ -113,7 +113,7 @@ class Turns:
         Each kind of outcome has a bound of its own; this one is for all of them together. Runs that a limit ended do not
         count.
         """
-        since = max(now - HOUR, queries.last_hand(self.tables, task.id))
+        since = max(now - HOUR, queries.last_lifted_by_person(self.tables, task.id))
         begun = queries.counted_runs(self.tables, task, since)
         if len(begun) < FUSE * self.runtime.options.max_attempts:
             return False
