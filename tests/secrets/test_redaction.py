@@ -278,8 +278,8 @@ def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
 def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
     ready = pytest.importorskip("keepfast.secrets._ready")
     assert ready.MADE_BY == light_re.THIS_PYTHON
-    assert {*readying.written()} == {*ready.PATTERNS}
-    for pattern in readying.written():
+    assert {*readying.pattern_sources()} == {*ready.PATTERNS}
+    for pattern in readying.pattern_sources():
         assert ready.PATTERNS[pattern] == readying.compiled(pattern)
         assert light_re.compile(pattern) == re.compile(pattern)
 
@@ -287,7 +287,7 @@ def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -
 def test_without_readied_patterns_of_this_python_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(light_re, "THIS_PYTHON", ())
     monkeypatch.setattr(light_re, "_ready", None)
-    assert light_re.compile(ASSIGNED.written)  # type: ignore[attr-defined]
+    assert light_re.compile(ASSIGNED.source)  # type: ignore[attr-defined]
     assert light_re._ready == {}
 
 

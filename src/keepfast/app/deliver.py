@@ -244,7 +244,7 @@ class Delivery:
 
     @property
     def _client(self) -> int:
-        return self.event.client or self.event.near
+        return self.event.client or self.event.likely_client
 
     def _clear(self) -> dict[str, Any]:
         """What is known of the clear that this session begins after; nothing if there is none."""

@@ -9,7 +9,7 @@ from keepfast.agents.claude.usage import tokens
 from keepfast.app.checkpoint_header import MOST_ACTIVE
 from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
-from keepfast.model.policy import rest_of, taken_before
+from keepfast.model.policy import failed_trigger_time, rest_period
 from keepfast.state import brief_parts as parts
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions, workers
@@ -143,10 +143,10 @@ def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kep
 
 def _ease(engine: Engine, folder: str, told: PendingEvent) -> None:
     """The next event of this kind tries again soon: only a checkpoint that exists claims a long rest."""
-    if not rest_of(told.trigger):
+    if not rest_period(told.trigger):
         return
     try:
-        sessions.ease(folder, told.session, told.trigger, taken_before(told.trigger, engine.clock()))
+        sessions.ease(folder, told.session, told.trigger, failed_trigger_time(told.trigger, engine.clock()))
     except OSError:
         pass  # then it rests for as long as others
 
@@ -330,11 +330,11 @@ def _hasty(folder: str, told: PendingEvent, settings: Settings) -> tuple[dict[st
 
 def _leave_out(notes: dict[str, Any], patterns: list[str]) -> None:
     """Name no folders and documents that the patterns exclude, or that a tool can make again."""
-    from keepfast.model.artefacts import is_made
+    from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
     def is_wanted(path: str) -> bool:
-        return not excluded_by(path, patterns) and not is_made(path.encode("utf-8", "replace"))
+        return not excluded_by(path, patterns) and not is_in_always_generated_folder(path.encode("utf-8", "replace"))
 
     packages, documents = notes["context"]["relevant_packages"], notes["analysis"]["relevant_docs"]
     notes["context"]["relevant_packages"] = [folder for folder in packages if is_wanted(f"{folder}/*")]
@@ -408,12 +408,16 @@ def _active(folder: str, told: PendingEvent, root: bytes, patterns: list[str]) -
     found = [line[len(start) :] for line in sessions.touched(folder, told.session) if line.startswith(start)]
     if not found:
         return ()
-    from keepfast.model.artefacts import is_made
+    from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
     # A name that is not UTF-8 has no place in a JSON header.
     names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in found]
-    names = [name for name in names if not excluded_by(name, patterns) and not is_made(name.encode("utf-8"))]
+    names = [
+        name
+        for name in names
+        if not excluded_by(name, patterns) and not is_in_always_generated_folder(name.encode("utf-8"))
+    ]
     return tuple(names[:MOST_ACTIVE])
 
 

@@ -26,10 +26,10 @@ ENDINGS = (
     b".env", b".kdbx", b".kdb", b".ppk", b".p12", b".pfx", b".pkcs12", b".jks", b".jceks", b".bks", b".keystore", b".tfvars",
     b".tfvars.json", b".tfstate", b".tfstate.backup", b".ovpn", b".agekey", b".pgpass", b".netrc", b".htpasswd",
 )  # fmt: skip
-OPENLY = (b"example", b"sample", b"template", b"dist", b"defaults", b"schema", b"tmpl")
+EXAMPLE_ENDINGS = (b"example", b"sample", b"template", b"dist", b"defaults", b"schema", b"tmpl")
 """`.env.example` and the like are there to be read; their contents are judged all the same."""
 KEYS = (b".pem", b".key", b".p8", b".der")
-LAST = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
+LAST_ENDINGS = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
 """What comes behind the last dot of them."""
 OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
 _BACKUPS = b"bak backup old orig save swp swo swn tmp copy".split()
@@ -54,27 +54,27 @@ _CONFIG_ENDINGS = """
 """
 CONFIG_ENDINGS = frozenset(_CONFIG_ENDINGS.encode("ascii").split())
 
-TOLD = """
+LABELS = """
     password passwd passphrase passcode secret token credential api_key app_key access_key account_key private_key signing_key
     encryption_key session_key master_key client_key service_key license_key shared_key connection_string webhook_url
 """
 """Words beside which a value is likely to be a secret, in any case of their letters; `_` stands for what joins two of them."""
 JOINTS = b"", b"_", b"-", b"."
-TOLD_SHORTLY = "pass pwd dsn sas auth bearer"
+SHORT_LABELS = "pass pwd dsn sas auth bearer"
 """The same, where they stand by themselves."""
-SIGNED = b"=", b":", b" =", b" :", b'"', b"'", b"`", b">", b"<", b"\t"
+AFTER_SHORT_LABEL = b"=", b":", b" =", b" :", b'"', b"'", b"`", b">", b"<", b"\t"
 """What is behind such a short word where a value follows."""
-TOLD_OTHERWISE = (
+OTHER_LABELS = (
     b"authorization", b"cookie:", b"auth_key", b"auth-key", b"authkey", b"signature=", b"?sig=", b"&sig=", b"bearer ", b"sshpass ",
     b"redis-cli", b"curl -u", b"--user ",
 )  # fmt: skip
 """What stands before values in headers, addresses and commands."""
 SCHEMES = "tp ps es ql db rv is ss qp sh ap er it ts ka se ch tt s5 s4 g2 s3 h2 b2 4j"
 """How schemes of addresses with passwords end: http, https, postgres, mysql, mongodb, …+srv, redis, amqp, ssh, ldap and so on."""
-INSIDE = tuple(
+BASE64_MARKS = tuple(
     [
         word.encode("ascii")
-        for word in (*TOLD.split(), *TOLD.upper().split(), "Password", *[f"{end}://" for end in SCHEMES.split()])
+        for word in (*LABELS.split(), *LABELS.upper().split(), "Password", *[f"{end}://" for end in SCHEMES.split()])
     ]
 )
 """Words, and addresses, that count inside of base64."""
@@ -100,15 +100,15 @@ ENTITIES = (
 """The signs within keys and addresses, as HTML and XML may write them."""
 CODED_ADDRESSES = (b"%3a//", b"%3A//")
 """An address of which all is percent-encoded except its slashes."""
-CERTAIN = 5
-SHORT = 3
+CERTAIN_BYTES = 5
+SHORT_SIGN = 3
 """So few letters do not show in base64; what is text in base64 is decoded, and looked at as such."""
 LEAST_CODED, MOST_STRANGE = 24, 4
 """Base64 counts as text from so many letters on, if no more of the bytes that these stand for are none of a text."""
 STANDARD = bytes.maketrans(b"-_", b"+/")
 """From the alphabet of addresses to the usual one."""
 PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
-DECODED = (
+DECODED_BEHIND = (
     b"-enc ",
     b"-Enc ",
     b"-ec ",
@@ -129,7 +129,7 @@ SLASHED = "_-.~:=+$!"
 """Signs within keys that may have a backslash before them."""
 RESERVED, UNRESERVED = ":=+$!/", "_-.~"
 """Those that addresses always have percent-encoded, and those that they may have so."""
-SIGN, WORD, ADDRESS, CHANCE, CODED, BOUND = 1, 2, 4, 8, 16, 32
+SIGN, WORD, ADDRESS, SIGN_BEFORE_KEY, IN_BASE64, AT_WORD_START = 1, 2, 4, 8, 16, 32
 """Kinds of marks: a sign; a word, in any case of its letters; the beginning of an address, which counts where a password stands
 in front of the host; a sign that counts where a key could follow. Besides, or alone: as it looks inside of base64. Besides: it
 does not count inside of a longer word."""
@@ -139,12 +139,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def by_name(path: bytes) -> bool:
+def is_secret_by_name(path: bytes) -> bool:
     """Is the file secret by its name, if need be until its content is seen?"""
-    return bool(named(path) & (SECRET | KEY))
+    return bool(kind_by_name(path) & (SECRET | KEY))
 
 
-def named(path: bytes) -> int:
+def kind_by_name(path: bytes) -> int:
     """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key.
 
     `SETTINGS`: it is of the kind in which people put passwords. Then words are looked for, not only well-known keys.
@@ -157,32 +157,32 @@ def named(path: bytes) -> int:
     if name[-3:] in BACKUP_TAILS or name[-1:] in b"0123456789~#":
         original = _without_backup(name)
         if original != name:
-            return _named_as_backup(path, name, original, otherwise)
+            return _kind_of_backup(path, name, original, otherwise)
     # This is asked of every file that is saved: nearly all of them are let go here.
-    if name not in NAMES and ending not in LAST and b"/." not in path and path[:1] != b".":
+    if name not in NAMES and ending not in LAST_ENDINGS and b"/." not in path and path[:1] != b".":
         return otherwise
     if name in NAMES or name.endswith(ENDINGS):
         return SECRET
     if name.endswith(KEYS):
         return KEY
-    if name.startswith((b".env.", b".env-")) and not name.endswith(OPENLY):
+    if name.startswith((b".env.", b".env-")) and not name.endswith(EXAMPLE_ENDINGS):
         return SECRET
-    if _lies_among_secrets(path):
+    if _is_in_secret_folder(path):
         return otherwise if name.endswith(OPEN_ENDINGS) or name in OPEN_NAMES else SECRET
     return otherwise
 
 
-def _named_as_backup(path: bytes, name: bytes, original: bytes, otherwise: int) -> int:
+def _kind_of_backup(path: bytes, name: bytes, original: bytes, otherwise: int) -> int:
     """What `named` says of the file whose backup this is; of swap files the dot in front may be their own."""
     folder = path[: path.rfind(b"/") + 1]
-    kind = named(folder + original)
+    kind = kind_by_name(folder + original)
     if not kind & (SECRET | KEY) and original[:1] == b"." and name.endswith(SWAPS):
-        kind = named(folder + original[1:])
+        kind = kind_by_name(folder + original[1:])
     # Without an ending it need not be one of settings: `ls.1` is a page of the manual.
     return kind if kind & (SECRET | KEY) or b"." in original[1:] else otherwise
 
 
-def _lies_among_secrets(path: bytes) -> bool:
+def _is_in_secret_folder(path: bytes) -> bool:
     """Is it in a folder such as `.ssh`, or in one that lies there?"""
     folder = path.rpartition(b"/")[0]
     return (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:])
@@ -211,16 +211,16 @@ def marks() -> Iterator[tuple[bytes, int]]:
 
     for signs, *_ in BEGINNINGS.values():
         for sign in signs.split():
-            kind = BOUND | (SIGN if len(sign) >= CERTAIN and sign not in FREQUENT else CHANCE)
-            yield sign.encode("ascii"), kind | (CODED if len(sign) > SHORT else 0)
-            yield from _escaped(sign, kind, RESERVED)
-    for decoded in DECODED:
-        yield decoded, CHANCE
-    for name, (found, _) in OTHERS.items():
-        for sign in found if name != "url-password" else ():
-            kind = SIGN if len(sign) > 3 and sign not in FREQUENT else CHANCE
-            yield sign.encode("ascii"), CODED | kind
-            yield from _escaped(sign, kind, RESERVED + UNRESERVED)
+            kind = AT_WORD_START | (SIGN if len(sign) >= CERTAIN_BYTES and sign not in FREQUENT else SIGN_BEFORE_KEY)
+            yield sign.encode("ascii"), kind | (IN_BASE64 if len(sign) > SHORT_SIGN else 0)
+            yield from _escaped_forms(sign, kind, RESERVED)
+    for decoded in DECODED_BEHIND:
+        yield decoded, SIGN_BEFORE_KEY
+    for name, (beginnings, _) in OTHERS.items():
+        for sign in beginnings if name != "url-password" else ():
+            kind = SIGN if len(sign) > 3 and sign not in FREQUENT else SIGN_BEFORE_KEY
+            yield sign.encode("ascii"), IN_BASE64 | kind
+            yield from _escaped_forms(sign, kind, RESERVED + UNRESERVED)
     for letter in b"abcdefghijklmnopqrstuvwxyz0123456789\\":
         yield bytes([letter]) + b"://", ADDRESS
     yield rb":\/\/", ADDRESS
@@ -228,17 +228,17 @@ def marks() -> Iterator[tuple[bytes, int]]:
         yield coded, ADDRESS
     for coded in (b"%3A%2F%2F", b"%3a%2f%2f"):
         yield coded, SIGN
-    for word in words():
+    for word in label_marks():
         yield word, WORD
-    for inside in INSIDE:
-        yield inside, CODED
+    for inside in BASE64_MARKS:
+        yield inside, IN_BASE64
     for escape in (*ESCAPES, *ENTITIES, *QUOTED_PRINTABLE):
         yield escape, SIGN
     for escape in PERCENT:
-        yield escape, CHANCE
+        yield escape, SIGN_BEFORE_KEY
 
 
-def _escaped(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
+def _escaped_forms(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
     """How a file of Java's properties, Markdown, a shell and an address write it, if otherwise."""
     ways = (
         [f"\\{letter}" if letter in ":=" else letter for letter in sign],
@@ -252,36 +252,36 @@ def _escaped(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
             yield written.encode("ascii"), kind
 
 
-def words() -> list[bytes]:
+def label_marks() -> list[bytes]:
     """The words that stand beside secrets, in small letters."""
-    parts = [word.encode("ascii").split(b"_") for word in TOLD.split()]
+    parts = [word.encode("ascii").split(b"_") for word in LABELS.split()]
     joined = [joint.join(part) for part in parts for joint in JOINTS[: 4 if len(part) > 1 else 1]]
-    short = [word.encode("ascii") for word in TOLD_SHORTLY.split()]
+    short = [word.encode("ascii") for word in SHORT_LABELS.split()]
     return [
         *joined,
-        *[word + sign for word in short for sign in SIGNED],
+        *[word + sign for word in short for sign in AFTER_SHORT_LABEL],
         *[b"_" + word for word in short],
-        *TOLD_OTHERWISE,
+        *OTHER_LABELS,
     ]
 
 
-def packed() -> bytes:
+def packed_marks() -> bytes:
     """The marks for the compiled search: per mark its length, its kind, and its bytes."""
     return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks()])
 
 
-def in_base64(sign: bytes) -> list[tuple[bytes, int]]:
+def base64_forms(sign: bytes) -> list[tuple[bytes, int]]:
     """What of a text shows in base64 at each of the three places where it can begin, if that is enough to go by."""
     from binascii import b2a_base64
 
-    found = []
+    pieces = []
     for shift in range(3):
         coded = b2a_base64(bytes(shift) + sign, newline=False).rstrip(b"=")
         # The first characters hold bits of what comes before, the last one may hold bits of what comes after.
         first = (0, 2, 3)[shift]
         last = len(coded) - (1 if (shift + len(sign)) % 3 else 0)
         if last - first >= 5:
-            found.append((coded[first:last], SIGN))
+            pieces.append((coded[first:last], SIGN))
         elif last - first == 4:  # few letters count where they begin what is coded, or where a key could follow
-            found.append((coded[first:last], CHANCE | BOUND if shift == 0 else CHANCE))
-    return found
+            pieces.append((coded[first:last], SIGN_BEFORE_KEY | AT_WORD_START if shift == 0 else SIGN_BEFORE_KEY))
+    return pieces

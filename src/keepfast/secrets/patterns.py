@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from keepfast.secrets import services
 from keepfast.secrets.light_re import lazy
+from keepfast.secrets.marks import LABELS, SHORT_LABELS
 from keepfast.secrets.marks import SLASHED as SIGNS
-from keepfast.secrets.marks import TOLD, TOLD_SHORTLY
 
-LOGIN_BEHIND = lazy(services.LOGIN_BEHIND)
+LOGIN_BEHIND = lazy(services.URL_LOGIN_REST)
 
-_WHOLE = "|".join([word.replace("_", "[_.-]?") for word in TOLD.split()])
-_SHORT = TOLD_SHORTLY.replace("auth", "auth(?!or(?!iz))(?:[_.-]?key)?").replace(" ", "|")
+_WHOLE = "|".join([word.replace("_", "[_.-]?") for word in LABELS.split()])
+_SHORT = SHORT_LABELS.replace("auth", "auth(?!or(?!iz))(?:[_.-]?key)?").replace(" ", "|")
 _NAME = rf"(?:{_WHOLE}|(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:{_SHORT}))"
 BEGINNINGS = tuple(
-    {word.partition("_")[0]: 0 for word in (*TOLD.split(), *TOLD_SHORTLY.split()) if not word.startswith("passw")}
+    {word.partition("_")[0]: 0 for word in (*LABELS.split(), *SHORT_LABELS.split()) if not word.startswith("passw")}
 )
 """How every name in `_NAME` begins, in small letters."""
 _QUOTE = r"(?:\\{0,3}[\"'`])"
-_TOLD = rf"(?P<name>{_NAME}(?:[_.-]?[a-z0-9]{{1,12}}){{0,2}})"
+_LABEL = rf"(?P<name>{_NAME}(?:[_.-]?[a-z0-9]{{1,12}}){{0,2}})"
 _QUOTED = r"(?P<quote>\\{0,3}[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n]){1,4096})(?P=quote)"
 _BARE = r"(?P<bare>[^\s\"'`<>,;&|(){}\[\]]{3,4096})"
 # `"db_password": "…"`, `PASSWORD=…`, `password: …`, `--token …`, `<password>…</password>`, `password("…")`, `password,…`, also
 # inside escaped JSON, and with the value on the next line.
 ASSIGNED = lazy(
-    rf"(?i){_TOLD}(?:{_QUOTE}|\*\*|__)?\]?(?:[ \t]{{5,40}}(?=[:=])|[ \t]{{0,4}})"
+    rf"(?i){_LABEL}(?:{_QUOTE}|\*\*|__)?\]?(?:[ \t]{{5,40}}(?=[:=])|[ \t]{{0,4}})"
     rf"(?P<sign>:=|=>|==?|:|>|,|\((?=[\"'`])|[ \t]is:?(?=[ \t])|[ \t])(?:\*\*)?(?:(?<=[:=])[ \t]{{5,40}}|[ \t]{{0,4}})"
     rf"(?:\|[-+]?\s{{1,8}}|>[-+]?[ \t]{{0,4}}\r?\n[ \t]{{1,60}}|[brfu](?=[\"'])"
     rf"|(?<=[:=>(])(?P<line>\\?\r?\n[ \t]{{0,60}}(?:-[ \t])?))?(?:{_QUOTED}|{_BARE})"
@@ -36,7 +36,7 @@ _FIELD = (
 _VALUE = r"(?:value|string|data|default|content)(?:\\{0,3}[\"'`])?\s{0,4}"
 # `name: DB_PASSWORD` and `value: …`, in YAML, in JSON, as attributes, or as `<key>` and `<string>`.
 PAIRED = lazy(
-    rf"(?i){_TOLD}{_BETWEEN}(?:(?!{_VALUE}[:=]){_FIELD}){{0,3}}{_VALUE}[:=>](?![:=])\s{{0,4}}(?:{_QUOTED}|{_BARE})"
+    rf"(?i){_LABEL}{_BETWEEN}(?:(?!{_VALUE}[:=]){_FIELD}){{0,3}}{_VALUE}[:=>](?![:=])\s{{0,4}}(?:{_QUOTED}|{_BARE})"
 )
 # The value first: what stands before the name.
 VALUED = lazy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keepfast.secrets.light_re import lazy
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.secrets.patterns import NAMED, PLACEHOLDER, PROSE
 from keepfast.secrets.prose import TRODDEN, is_public
 from keepfast.secrets.redaction import WORDS, find
@@ -32,7 +32,7 @@ def values_of(path: bytes, content: bytes) -> set[str]:
     text = content.decode("utf-8", "replace")
     spans = [(text[start:end].strip(), kind) for start, end, kind in find(text)]
     found = {value for value, kind in spans if kind != "secret" or _is_own("password", value)}
-    if by_name(path) and not path.endswith(HISTORY):  # a history is full of words that are in every command
+    if is_secret_by_name(path) and not path.endswith(HISTORY):  # a history is full of words that are in every command
         found.update(_values(text))
     return {value for value in found if SHORTEST <= len(value) <= LONGEST and "\n" not in value}
 

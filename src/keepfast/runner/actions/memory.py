@@ -18,7 +18,7 @@ from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
 from keepfast.secrets.cuts import head
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
     result: list[tuple[str, int, int]] = []
     for excerpt in brief.excerpts:
         name = excerpt.path.removeprefix(root.rstrip("/") + "/")
-        if name.startswith("/") or by_name(os.fsencode(name)) or REDACTED in excerpt.text:
+        if name.startswith("/") or is_secret_by_name(os.fsencode(name)) or REDACTED in excerpt.text:
             continue  # the client would read what we redact
         if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= APART:
             result[-1] = (name, result[-1][1], max(result[-1][2], excerpt.end))
