@@ -51,7 +51,7 @@ MUTANTS = (
            "return HERE if is_same_folder(folder, where) else ELSEWHERE", "return HERE",
            "tests/cli/test_markers.py tests/hook/test_markers.py"),
     Mutant("an unknown marker counts for nothing", "settings/ownership.py",
-           "elif verdict != UNKNOWN or is_vouched(said, store, stores):", "else:",
+           "elif verdict != UNKNOWN or names_known_store(found_marker, store, stores):", "else:",
            "tests/cli/test_markers.py tests/hook/test_markers.py"),
     Mutant("an agent does not say that a folder moved", "cli/init.py",
            "if moved and session.around.is_agents():", "if False:", "tests/cli/test_markers.py"),

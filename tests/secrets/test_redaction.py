@@ -18,7 +18,7 @@ from keepfast.secrets import light_re, services
 from keepfast.secrets import precompiled as readying
 from keepfast.secrets.light_redaction import without_secrets
 from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
-from keepfast.secrets.redaction import _beginnings, _tried, find, holds_key, redact
+from keepfast.secrets.redaction import _label_places, _matches_at, find, holds_key, redact
 
 from .planted_secrets import Secret, secrets
 
@@ -260,7 +260,7 @@ def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
     ).map("".join)
 )  # fmt: skip
 def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str) -> None:
-    assert [match.span() for match in _tried(ASSIGNED, text, _beginnings(text))] == [
+    assert [match.span() for match in _matches_at(ASSIGNED, text, _label_places(text))] == [
         match.span() for match in ASSIGNED.finditer(text)
     ]
 

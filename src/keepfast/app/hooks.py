@@ -323,9 +323,9 @@ class Attending:
     def _settle_question(self) -> None:
         """Work went on: what a clear asked about is kept."""
         if self.event.client:
-            sessions.settle(self.folder, self.event.client)
+            sessions.close_question(self.folder, self.event.client)
         elif self.event.session:
-            sessions.settle_asked(self.folder, self.event.session)
+            sessions.close_question_of(self.folder, self.event.session)
 
     def _note_cleared(self, status: str, ask: bool) -> None:
         """What the session that begins next is told of this clear, and of no earlier one. It precedes the worker's note."""
@@ -336,7 +336,7 @@ class Attending:
     def _cut_off(self) -> list[PendingEvent]:
         """What sessions that crashed leave to be kept, before the new one begins."""
         event = self.event
-        found = sessions.cut_off(self.folder, event.session, event.client, event.reason in ("", "startup"))
+        found = sessions.crashed_sessions(self.folder, event.session, event.client, event.reason in ("", "startup"))
         root = self.root.decode("utf-8", "surrogateescape")
         return [
             pending.PendingEvent(
@@ -696,9 +696,9 @@ class Attending:
 
     def _put_aside(self, named: tuple[bytes, ...]) -> Aside | None:
         """Read what the command names while somebody else saves this folder: the scan of a large tree takes its time."""
-        from keepfast.state.workers import HOOKS, living
+        from keepfast.state.workers import HOOKS, running_worker
 
-        if living(self.folder, HOOKS) is None and living(self.folder, "/lock") is None:
+        if running_worker(self.folder, HOOKS) is None and running_worker(self.folder, "/lock") is None:
             return None
         from keepfast.app.checkpoint_save import put_aside
 
@@ -826,7 +826,7 @@ class Attending:
         from keepfast.model.budget import highest_announced_band
 
         found = highest_announced_band(usage.percent)
-        if found is None or sessions.taken(self.folder, self.event.session).get(found.trigger):
+        if found is None or sessions.trigger_times(self.folder, self.event.session).get(found.trigger):
             return None
         sessions.claim(self.folder, self.event.session, found.trigger, self.clock(), 0)
         return found
@@ -844,14 +844,14 @@ class Attending:
         if not waiting:
             return
         now, session = self.clock(), self.event.session
-        if 0 <= now - sessions.taken(self.folder, session).get("late", -MINUTE) < MINUTE:
+        if 0 <= now - sessions.trigger_times(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # a first scan of a large tree takes its time; its session waits once
         from time import monotonic
 
         from keepfast.model.age import amount
-        from keepfast.state.workers import HOOKS, living
+        from keepfast.state.workers import HOOKS, running_worker
 
-        if living(self.folder, HOOKS) is None:
+        if running_worker(self.folder, HOOKS) is None:
             self.background.detach(self._work)
         end = monotonic() + PATIENCE
         while monotonic() < end:
@@ -887,7 +887,9 @@ class Attending:
         if not rest_period(trigger):
             return
         try:
-            sessions.ease(self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock()))
+            sessions.set_trigger_time(
+                self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock())
+            )
         except OSError:
             pass  # then it rests for as long as others
 
@@ -902,7 +904,7 @@ class _Taken:
         self.folder, self.session = folder, session
 
     def get(self, trigger: str, otherwise: int) -> int:
-        return sessions.taken(self.folder, self.session).get(trigger, otherwise)
+        return sessions.trigger_times(self.folder, self.session).get(trigger, otherwise)
 
 
 def _told_of(losses: Losses) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def finish(
     """
     folder = engine.place.folder(workspace)
     while pending.names(folder):
-        lock = workers.begin(folder, engine.clock())
+        lock = workers.try_to_become_worker(folder, engine.clock())
         if lock < 0:
             return False
         try:
@@ -75,7 +75,7 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
 
     folder = engine.place.folder(workspace)
     waiting, end = set(pending.names(folder)), monotonic() + seconds
-    while waiting and any(workers.living(folder, name) is not None for name in (workers.HOOKS, "/lock")):
+    while waiting and any(workers.running_worker(folder, name) is not None for name in (workers.HOOKS, "/lock")):
         if monotonic() >= end:
             return
         sleep(STEP)
@@ -146,7 +146,7 @@ def _ease(engine: Engine, folder: str, told: PendingEvent) -> None:
     if not rest_period(told.trigger):
         return
     try:
-        sessions.ease(folder, told.session, told.trigger, failed_trigger_time(told.trigger, engine.clock()))
+        sessions.set_trigger_time(folder, told.session, told.trigger, failed_trigger_time(told.trigger, engine.clock()))
     except OSError:
         pass  # then it rests for as long as others
 
@@ -236,7 +236,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> bo
     repository = engine.repository()
     rows = repository.find(Query(workspace=found[1], session=session, limit=1))
     heard = sessions.facts(folder, session).get("heard")
-    times = [heard if isinstance(heard, int) else 0, told.at if told.said else 0]
+    times = [heard if isinstance(heard, int) else 0, told.at if told.conversed else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
     kept = latest_conversation(repository, found[1], session)
@@ -262,7 +262,7 @@ def _says_more(path: str, agent: str, start: int) -> bool:
 
 def _let_write(engine: Engine, told: PendingEvent) -> None:
     """Give another session's client time to write down what it said last: its own worker would wait for that, too."""
-    if told.trigger != "turn" or not told.said:
+    if told.trigger != "turn" or not told.conversed:
         return
     from time import sleep
 

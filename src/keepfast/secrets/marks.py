@@ -1,4 +1,4 @@
-"""Which files are secret by their name, and which marks in a content call for a closer look (docs/guides/secrets.md)."""
+"""Which files are secret by their name, and which byte strings in a content call for a closer look (docs/guides/secrets.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES = """
 """
 _STEMS = "credentials", "secrets", "secret"
 _TELLING_ENDINGS = "json jsonc json5 yaml yml toml ini cfg conf config cnf properties xml plist csv tsv txt db"
-"""So called, a file is secret with these endings. Sources (`secrets.py`) and documents (`secrets.md`) only speak of secrets."""
+"""A file named by one of `_STEMS` is secret with these extensions; sources (`secrets.py`) and documents (`secrets.md`) are not."""
 NAMES = frozenset(
     [
         *_NAMES.encode("ascii").split(),
@@ -27,17 +27,17 @@ ENDINGS = (
     b".tfvars.json", b".tfstate", b".tfstate.backup", b".ovpn", b".agekey", b".pgpass", b".netrc", b".htpasswd",
 )  # fmt: skip
 EXAMPLE_ENDINGS = (b"example", b"sample", b"template", b"dist", b"defaults", b"schema", b"tmpl")
-"""`.env.example` and the like are there to be read; their contents are judged all the same."""
+"""`.env.example` and the like are not secret by their name; their contents are checked all the same."""
 KEYS = (b".pem", b".key", b".p8", b".der")
 LAST_ENDINGS = frozenset(ending.rpartition(b".")[2] for ending in (*ENDINGS, *KEYS))
-"""What comes behind the last dot of them."""
+"""The last extensions of `ENDINGS` and `KEYS`."""
 OPEN_ENDINGS, OPEN_NAMES = (b".pub", b".md", b".lock"), (b"known_hosts", b"authorized_keys")
 _BACKUPS = b"bak backup old orig save swp swo swn tmp copy".split()
 BACKUPS = tuple([joint + word for word in _BACKUPS for joint in (b".", b"-", b"_", b" ")])
-"""How the name of a backup ends that an editor, a tool or a person made beside a file; numbers and `~` may follow."""
+"""Endings of backups that editors, tools or people make beside a file; numbers and `~` may follow."""
 BACKUP_TAILS = frozenset([word[-3:] for word in _BACKUPS])
 SWAPS = (b".swp", b".swo", b".swn")
-"""These have a dot in front, too."""
+"""Vim's swap files; their names also begin with a dot."""
 NUMBERS, MOST_BACKUPS = b"0123456789", 4
 SECRET, KEY, SETTINGS = 1, 2, 4
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
@@ -58,55 +58,55 @@ LABELS = """
     password passwd passphrase passcode secret token credential api_key app_key access_key account_key private_key signing_key
     encryption_key session_key master_key client_key service_key license_key shared_key connection_string webhook_url
 """
-"""Words beside which a value is likely to be a secret, in any case of their letters; `_` stands for what joins two of them."""
+"""Labels beside which a value is likely to be a secret, in any case; `_` stands for any of `JOINTS`."""
 JOINTS = b"", b"_", b"-", b"."
 SHORT_LABELS = "pass pwd dsn sas auth bearer"
-"""The same, where they stand by themselves."""
+"""Labels that count only as whole words."""
 AFTER_SHORT_LABEL = b"=", b":", b" =", b" :", b'"', b"'", b"`", b">", b"<", b"\t"
-"""What is behind such a short word where a value follows."""
+"""What follows a short label if a value comes next."""
 OTHER_LABELS = (
     b"authorization", b"cookie:", b"auth_key", b"auth-key", b"authkey", b"signature=", b"?sig=", b"&sig=", b"bearer ", b"sshpass ",
     b"redis-cli", b"curl -u", b"--user ",
 )  # fmt: skip
-"""What stands before values in headers, addresses and commands."""
+"""What stands before secret values in headers, URLs and commands."""
 SCHEMES = "tp ps es ql db rv is ss qp sh ap er it ts ka se ch tt s5 s4 g2 s3 h2 b2 4j"
-"""How schemes of addresses with passwords end: http, https, postgres, mysql, mongodb, …+srv, redis, amqp, ssh, ldap and so on."""
+"""Last two letters of URL schemes with passwords: http, https, postgres, mysql, mongodb, …+srv, redis, amqp, ssh, ldap …"""
 BASE64_MARKS = tuple(
     [
         word.encode("ascii")
         for word in (*LABELS.split(), *LABELS.upper().split(), "Password", *[f"{end}://" for end in SCHEMES.split()])
     ]
 )
-"""Words, and addresses, that count inside of base64."""
+"""Labels and URLs that are searched for inside base64."""
 ESCAPES = tuple(rb"\u00" + bytes([digit]) for digit in b"234567")
-"""Letters that stand there as escapes: what they are is seen by a closer look only."""
+"""Beginnings of escapes (`\\u0041`): only a closer look decodes them."""
 QUOTED_PRINTABLE = (
     b"-Encoding: quoted-printable", b"-encoding: quoted-printable", b"-Encoding: Quoted-Printable", b"ENCODING=QUOTED-PRINTABLE",
 )  # fmt: skip
-"""How mails and cards say that their lines may end anywhere."""
+"""How mails and vCards declare quoted-printable, in which a line may break anywhere."""
 _CODES = {
     f"{code:02{case}}"
     for code in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~"
     for case in "xX"
 }
 PERCENT = tuple([f"%{code}".encode("ascii") for code in sorted(_CODES)])
-"""The same, percent-encoded. Signs are left out that most addresses have so: of those, each key's own are looked for."""
+"""Percent-encoded letters. Signs that are encoded in most URLs are left out: those are searched for within key prefixes."""
 ENTITIES = (
     b"&#95;", b"&#x5f;", b"&#x5F;", b"&lowbar;", b"&#45;", b"&#x2d;", b"&#x2D;", b"&#46;", b"&#x2e;", b"&#x2E;", b"&period;",
     b"&#58;", b"&#x3a;", b"&#x3A;", b"&colon;", b":&#47;&#47;", b":&#x2f;&#x2f;", b":&#x2F;&#x2F;",
     b"&#126;", b"&#x7e;", b"&#x7E;", b"&#61;", b"&#x3d;", b"&#x3D;", b"&equals;", b"&#43;", b"&#x2b;", b"&#x2B;", b"&plus;",
     b"&#36;", b"&#x24;", b"&dollar;",
 )  # fmt: skip
-"""The signs within keys and addresses, as HTML and XML may write them."""
+"""The signs within keys and URLs, as entities of HTML and XML."""
 CODED_ADDRESSES = (b"%3a//", b"%3A//")
-"""An address of which all is percent-encoded except its slashes."""
+"""A URL that is percent-encoded except its slashes."""
 CERTAIN_BYTES = 5
 SHORT_SIGN = 3
-"""So few letters do not show in base64; what is text in base64 is decoded, and looked at as such."""
+"""Signs up to this length are not searched for in base64; base64 that decodes to text is searched in decoded form."""
 LEAST_CODED, MOST_STRANGE = 24, 4
-"""Base64 counts as text from so many letters on, if no more of the bytes that these stand for are none of a text."""
+"""Base64 counts as text from `LEAST_CODED` letters on, if at most `MOST_STRANGE` of their bytes are not printable."""
 STANDARD = bytes.maketrans(b"-_", b"+/")
-"""From the alphabet of addresses to the usual one."""
+"""Translates URL-safe base64 to the standard alphabet."""
 PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 DECODED_BEHIND = (
     b"-enc ",
@@ -118,17 +118,17 @@ DECODED_BEHIND = (
     b"Basic ",
     b"basic ",
 )
-"""Base64 follows these, and is decoded whatever it shows."""
+"""Base64 that follows one of these is always decoded."""
 FREQUENT = "secret_", "napi_", "secret-", "live_", "sig=", "oauth:"
-"""How a key begins is enough to look closer from so many bytes on; a shorter or frequent one counts where the rest of a key could
-follow."""
+"""A key prefix of at least `CERTAIN_BYTES` bytes calls for a closer look; a shorter one, or one of `FREQUENT`, only if the rest
+of a key could follow."""
 REST = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.~/+=%:&#;\\"
-"""What is in keys, and in the entities and escapes that may stand for their letters."""
+"""Characters of keys, and of the entities and escapes that may stand for them."""
 REST_LENGTH = 16
 SLASHED = "_-.~:=+$!"
-"""Signs within keys that may have a backslash before them."""
+"""Signs within keys that may be escaped with a backslash."""
 RESERVED, UNRESERVED = ":=+$!/", "_-.~"
-"""Those that addresses always have percent-encoded, and those that they may have so."""
+"""Signs that URLs always percent-encode, and those that they may."""
 SIGN, WORD, ADDRESS, SIGN_BEFORE_KEY, IN_BASE64, AT_WORD_START = 1, 2, 4, 8, 16, 32
 """Kinds of marks: a sign; a word, in any case of its letters; the beginning of an address, which counts where a password stands
 in front of the host; a sign that counts where a key could follow. Besides, or alone: as it looks inside of base64. Besides: it
@@ -140,15 +140,15 @@ if TYPE_CHECKING:
 
 
 def is_secret_by_name(path: bytes) -> bool:
-    """Is the file secret by its name, if need be until its content is seen?"""
+    """Is the file secret by its name (a key file at least until its content was checked)?"""
     return bool(kind_by_name(path) & (SECRET | KEY))
 
 
 def kind_by_name(path: bytes) -> int:
-    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is unless it shows that it holds no key.
+    """Return `SECRET` if the file is secret whatever it holds, `KEY` if it is secret unless its content shows otherwise.
 
-    `SETTINGS`: it is of the kind in which people put passwords. Then words are looked for, not only well-known keys.
-    A backup (`id_rsa.bak`, `.env.old.2`, `.netrc~`) is what the file is of which it is one.
+    `SETTINGS`: a kind of file in which people put passwords; it is searched for labels too, not only for well-known keys.
+    0: none of these. A backup (`id_rsa.bak`, `.env.old.2`, `.netrc~`) is of the same kind as its original.
     """
     name = path[path.rfind(b"/") + 1 :].lower()
     dot = name.rfind(b".")
@@ -158,7 +158,7 @@ def kind_by_name(path: bytes) -> int:
         original = _without_backup(name)
         if original != name:
             return _kind_of_backup(path, name, original, otherwise)
-    # This is asked of every file that is saved: nearly all of them are let go here.
+    # Called for every saved file: nearly all return here.
     if name not in NAMES and ending not in LAST_ENDINGS and b"/." not in path and path[:1] != b".":
         return otherwise
     if name in NAMES or name.endswith(ENDINGS):
@@ -173,23 +173,23 @@ def kind_by_name(path: bytes) -> int:
 
 
 def _kind_of_backup(path: bytes, name: bytes, original: bytes, otherwise: int) -> int:
-    """What `named` says of the file whose backup this is; of swap files the dot in front may be their own."""
+    """Return the kind of the file of which this is a backup; the dot before a swap file may be its own."""
     folder = path[: path.rfind(b"/") + 1]
     kind = kind_by_name(folder + original)
     if not kind & (SECRET | KEY) and original[:1] == b"." and name.endswith(SWAPS):
         kind = kind_by_name(folder + original[1:])
-    # Without an ending it need not be one of settings: `ls.1` is a page of the manual.
+    # A backup of a file without an extension need not be one of settings: `ls.1` is a manual page.
     return kind if kind & (SECRET | KEY) or b"." in original[1:] else otherwise
 
 
 def _is_in_secret_folder(path: bytes) -> bool:
-    """Is it in a folder such as `.ssh`, or in one that lies there?"""
+    """Is the file in a folder such as `.ssh`, or in a subfolder of one?"""
     folder = path.rpartition(b"/")[0]
     return (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:])
 
 
 def _without_backup(name: bytes) -> bytes:
-    """The name of the file of which this one is a backup, or the same if it is none."""
+    """Return the name of the file of which this is a backup; the same name if it is none."""
     for _ in range(MOST_BACKUPS):
         base = name.rstrip(b"~")
         if base[:1] == b"#" == base[-1:]:
@@ -206,7 +206,7 @@ def _without_backup(name: bytes) -> bytes:
 
 
 def marks() -> Iterator[tuple[bytes, int]]:
-    """What a content is searched for, each with its kind: all that is known of keys, and the words that stand beside secrets."""
+    """Yield the byte strings that contents are searched for, each with its kind: key prefixes, labels, URLs, encoded forms."""
     from keepfast.secrets.services import BEGINNINGS, OTHERS
 
     for signs, *_ in BEGINNINGS.values():
@@ -239,7 +239,7 @@ def marks() -> Iterator[tuple[bytes, int]]:
 
 
 def _escaped_forms(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, int]]:
-    """How a file of Java's properties, Markdown, a shell and an address write it, if otherwise."""
+    """Yield how Java's properties, Markdown, a shell and a URL write a sign, if they write it differently."""
     ways = (
         [f"\\{letter}" if letter in ":=" else letter for letter in sign],
         [f"\\{letter}" if letter in SLASHED else letter for letter in sign],
@@ -253,7 +253,7 @@ def _escaped_forms(sign: str, kind: int, coded: str) -> Iterator[tuple[bytes, in
 
 
 def label_marks() -> list[bytes]:
-    """The words that stand beside secrets, in small letters."""
+    """Return the labels beside secrets, in lower case."""
     parts = [word.encode("ascii").split(b"_") for word in LABELS.split()]
     joined = [joint.join(part) for part in parts for joint in JOINTS[: 4 if len(part) > 1 else 1]]
     short = [word.encode("ascii") for word in SHORT_LABELS.split()]
@@ -266,12 +266,12 @@ def label_marks() -> list[bytes]:
 
 
 def packed_marks() -> bytes:
-    """The marks for the compiled search: per mark its length, its kind, and its bytes."""
+    """Return the marks for the compiled search: length, kind and bytes of each."""
     return b"".join([bytes([len(mark), kind]) + mark for mark, kind in marks()])
 
 
 def base64_forms(sign: bytes) -> list[tuple[bytes, int]]:
-    """What of a text shows in base64 at each of the three places where it can begin, if that is enough to go by."""
+    """Return the base64 forms of a text at each of its three alignments, without those that are too short to tell."""
     from binascii import b2a_base64
 
     pieces = []

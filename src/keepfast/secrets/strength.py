@@ -33,8 +33,8 @@ def require_strong(passphrase: str) -> None:
     bits = strength(passphrase)
     if bits < LEAST:
         raise Usage(
-            f"This passphrase is too weak: about {bits} bits of {LEAST} that are needed.",
-            "Take four or more unrelated words, or 14 or more mixed characters; well-known passwords and sentences hardly count.",
+            f"This passphrase is too weak: about {bits} bits, but {LEAST} are needed.",
+            "Use four or more unrelated words, or 14 or more mixed characters; well-known passwords and sentences hardly count.",
         )
 
 

@@ -224,7 +224,7 @@ class Bundle:
         while length > 0:
             part = pread(self.fd, min(length, PART), offset)
             if not part:
-                raise self.damaged_error("it became shorter while it was read")
+                raise self.damaged_error("it was truncated while it was read")
             parts.append(part)
             offset += len(part)
             length -= len(part)

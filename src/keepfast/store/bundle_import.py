@@ -123,9 +123,9 @@ class _Importer:
             self.saving._state = None
         row = self.saving.row
         result = ImportResult(self.target, is_new)
-        new_versions = [one for one in self.bundle.versions if not self._is_present(one, is_new)]
-        new_ids = {one.id for one in new_versions}
-        result.skipped = [one.id for one in self.bundle.versions if one.id not in new_ids]
+        new_versions = [bundled for bundled in self.bundle.versions if not self._is_present(bundled, is_new)]
+        new_ids = {bundled.id for bundled in new_versions}
+        result.skipped = [bundled.id for bundled in self.bundle.versions if bundled.id not in new_ids]
         if not new_versions:
             self.saving.abort()
             return result
@@ -138,16 +138,16 @@ class _Importer:
         self._commit(records, is_new)
         return result
 
-    def _is_present(self, one: BundledVersion, is_new: bool) -> bool:
+    def _is_present(self, bundled: BundledVersion, is_new: bool) -> bool:
         find = self.repository.ledger.find
         if is_new:  # it keeps its id, and no id is twice in a store
-            return bool(find(Query(id_prefix=one.id, limit=1, forgotten=True)))
-        if find(Query(workspace=self.target, id_prefix=one.id, limit=1)):
+            return bool(find(Query(id_prefix=bundled.id, limit=1, forgotten=True)))
+        if find(Query(workspace=self.target, id_prefix=bundled.id, limit=1)):
             return True
-        return bool(find(Query(workspace=self.target, tag=TAG + one.id, limit=1)))
+        return bool(find(Query(workspace=self.target, tag=TAG + bundled.id, limit=1)))
 
     def _numbers(self, new_versions: list[BundledVersion], is_new: bool) -> list[int]:
-        versions = [one.version for one in new_versions]
+        versions = [bundled.version for bundled in new_versions]
         if is_new and versions == list(range(versions[0], versions[0] + len(versions))):
             return versions  # they keep their numbers
         first = self.saving.row.version + 1
@@ -161,9 +161,9 @@ class _Importer:
         state, whole = dict(saving.state()), saving.whole
         parent, left, number = row.document.hex() or None, set(new_versions), iter(numbers)
         touched, counts = set(state), _Counts(state.values())
-        for one, header, rows, state_there in self.checked.versions():
+        for bundled, header, rows, state_there in self.checked.versions():
             touched.update([entry.path for entry in rows])
-            if one not in left:
+            if bundled not in left:
                 continue
             changed = []
             for path in sorted(touched):
@@ -178,7 +178,7 @@ class _Importer:
                     del state[path]
             touched.clear()
             header = header.with_members(
-                **({} if is_new else self._members_of_import(one, header)),
+                **({} if is_new else self._members_of_import(bundled, header)),
                 workspace=self.target, version=next(number), parent=parent, keyframe=whole, counts=counts.to_json(),
             )  # fmt: skip
             data = document.encode(header, changed)
@@ -187,17 +187,17 @@ class _Importer:
             parent, whole = key.hex(), False
             yield header, key
 
-    def _members_of_import(self, one: BundledVersion, header: document.Header) -> dict[str, Any]:
+    def _members_of_import(self, bundled: BundledVersion, header: document.Header) -> dict[str, Any]:
         """Return the header members of a version that is imported into an existing workspace."""
         return {
             "id": self.new_id(),
             "created_at": self.now,
             "trigger": TRIGGER,
-            "tags": [*header.tags, TAG + one.id],
+            "tags": [*header.tags, TAG + bundled.id],
             # A checkpoint that retention did not drop must not be dropped after an import.
             "pinned": header.pinned or header.trigger in KEPT,
             "origin": {
-                "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": one.id, "version": one.version,
+                "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": bundled.id, "version": bundled.version,
                 "trigger": header.trigger, "created_at": header.created_at,
             },
         }  # fmt: skip

@@ -62,13 +62,13 @@ class CheckedBundle:
         bundle = self.bundle
         state: dict[bytes, Entry] = {}
         total, parent, tags = 0, None, 0
-        for one in bundle.versions:
-            if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
-                raise bundle.damaged_error(f"it lacks the document of v{one.version}")
-            header, rows = self._decode(one)
+        for bundled in bundle.versions:
+            if bundled.doc not in bundle.places or bundle.places[bundled.doc].kind != DOCUMENT:
+                raise bundle.damaged_error(f"it lacks the document of v{bundled.version}")
+            header, rows = self._decode(bundled)
             claims = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
-            if claims != (bundle.workspace, one.id, one.tree, parent is None, parent):
-                raise bundle.damaged_error(f"the document of v{one.version} is a different one")
+            if claims != (bundle.workspace, bundled.id, bundled.tree, parent is None, parent):
+                raise bundle.damaged_error(f"the document of v{bundled.version} is a different one")
             tags += len(header.tags)
             if tags > MOST_TAGS:
                 raise bundle.damaged_error("its versions have more tags than a bundle may")
@@ -79,13 +79,13 @@ class CheckedBundle:
                 if row.kind != GONE:
                     state[row.path] = row
                     total = add(total, plus=weight(row))
-            if f"{total:064x}" != one.tree:
-                raise bundle.damaged_error(f"the state of v{one.version} is inconsistent")
-            parent = one.doc.hex()
-            yield one, header, rows, state
+            if f"{total:064x}" != bundled.tree:
+                raise bundle.damaged_error(f"the state of v{bundled.version} is inconsistent")
+            parent = bundled.doc.hex()
+            yield bundled, header, rows, state
 
-    def _decode(self, one: BundledVersion) -> tuple[Header, list[Entry]]:
-        bundle, data = self.bundle, self.bundle.blob(one.doc)
+    def _decode(self, bundled: BundledVersion) -> tuple[Header, list[Entry]]:
+        bundle, data = self.bundle, self.bundle.blob(bundled.doc)
         if int.from_bytes(data[8:16], "little") > MOST_HEADER:
             raise bundle.damaged_error(
                 "a header exceeds the size limit"
@@ -102,7 +102,7 @@ class CheckedBundle:
         if conversation is None and header.conversation not in ({}, {"left_out": True}):
             raise bundle.damaged_error("a header has an invalid conversation")
         if conversation is not None:
-            self.conversations.update({one.id: one.size for one in conversation.transcripts()})
+            self.conversations.update({transcript.id: transcript.size for transcript in conversation.transcripts()})
         for row in rows:
             if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
                 raise bundle.damaged_error("one content has two sizes")

@@ -78,7 +78,7 @@ class Conversation:
         """Return the JSON of the header's member `conversation` (docs/format/checkpoint.md)."""
         about = {"agent": self.agent, "session": self.session, "path": self.path, "root": self.root, "last": self.last}
         whole = {**about, **self.transcript.to_json()}
-        return {**whole, "beside": [one.to_json() for one in self.side_files]} if self.side_files else whole
+        return {**whole, "beside": [file.to_json() for file in self.side_files]} if self.side_files else whole
 
 
 def store_transcript(
@@ -122,7 +122,7 @@ def store_side_files(
     saving: CheckpointWriter, folder: str, before: list[StoredTranscript], most_new: int
 ) -> list[StoredTranscript]:
     """Store the side files of a transcript: transcripts of subagents, and long outputs."""
-    previous_by_name = {one.name: one for one in before}
+    previous_by_name = {file.name: file for file in before}
     transcripts, size = list[StoredTranscript](), 0
     for name in _side_file_names(folder):
         try:
@@ -155,7 +155,7 @@ def conversation_from_json(value: Any) -> Conversation | None:
         return None
     beside = value.get("beside", [])
     if not isinstance(beside, list) or not all(
-        _is_transcript_json(one) and _is_side_file_name(one.get("name")) for one in beside
+        _is_transcript_json(file) and _is_side_file_name(file.get("name")) for file in beside
     ):
         return None
     agent, path, root, last = [
@@ -168,7 +168,7 @@ def conversation_from_json(value: Any) -> Conversation | None:
         root,
         last,
         _transcript_from_json(value),
-        [_transcript_from_json(one) for one in beside],
+        [_transcript_from_json(file) for file in beside],
     )
 
 
@@ -181,7 +181,7 @@ def _transcript_from_json(value: dict[str, Any]) -> StoredTranscript:
 def attachment_ids(header: Header) -> list[bytes]:
     """Return the ids of contents that a checkpoint needs besides those of its files."""
     conversation = conversation_from_json(header.conversation)
-    return [one.id for one in conversation.transcripts()] if conversation is not None else []
+    return [transcript.id for transcript in conversation.transcripts()] if conversation is not None else []
 
 
 def load_transcript(repository: Repository, transcript: StoredTranscript) -> Iterator[bytes]:
@@ -315,7 +315,7 @@ def _read_at(fd: int, offset: int, length: int) -> bytes:
     while length > 0:
         part = pread(fd, min(length, PART), offset)
         if not part:
-            raise Failed("it became shorter while it was read")
+            raise Failed("it was truncated while it was read")
         parts.append(part)
         offset += len(part)
         length -= len(part)

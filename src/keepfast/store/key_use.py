@@ -29,4 +29,4 @@ def use_of_keys(repository: Repository) -> list[KeySet]:
         name = repository.contents.sealed_head(place)[5:13].hex()
         if name:
             numbers[name] = numbers.get(name, 0) + 1
-    return [KeySet(one, opens.get(one, False), one == current, number) for one, number in numbers.items()]
+    return [KeySet(name, opens.get(name, False), name == current, number) for name, number in numbers.items()]

@@ -35,7 +35,7 @@ def write_keyframe(
     for row in rows:
         tree = add(tree, plus=weight(row))
     if f"{tree:064x}" != header.tree:
-        raise Damaged(f"The stored state of v{version} is inconsistent; no keyframe was made.")
+        raise Damaged(f"The stored state of v{version} is inconsistent; no keyframe was written.")
     keyframe_header = header.with_members(version=version, keyframe=True, changed=checkpoint.changed)
     data = document.encode(keyframe_header, rows)
     key = digest(data)

@@ -97,10 +97,10 @@ class Keys:
     def is_backed_up(self) -> bool:
         """Does a backup include every present key set?"""
         text = _read(self._backup_note) or b""
-        return {one.encode("ascii") for one, _ in self.sets()} <= set(text.split())
+        return {set_id.encode("ascii") for set_id, _ in self.sets()} <= set(text.split())
 
     def note_backup(self) -> None:
-        text = " ".join(one for one, opens in self.sets() if opens) + "\n"
+        text = " ".join(set_id for set_id, opens in self.sets() if opens) + "\n"
         replace(self._backup_note, text.encode("ascii"), durable=False)
 
     def problem(self) -> str:
@@ -186,7 +186,7 @@ class Keys:
                     if self._current is None:
                         self._make_key()
             except OSError as error:
-                raise explain(error, "Making a key", self.folder) from None
+                raise explain(error, "Creating a key", self.folder) from None
         assert self._current is not None
         return self._current
 
@@ -240,12 +240,12 @@ class Keys:
             wrapping = _key_in(_read(path))
             opened = _unwrapped(wrapping, entries) if wrapping is not None else []
             if path in own or opened:
-                files[path] = [one.id.hex() for one in opened]
-            for one in opened:
-                sets.setdefault(one.id, one)
-                keys.setdefault(one.id, (path, wrapping or b""))
+                files[path] = [key_set.id.hex() for key_set in opened]
+            for key_set in opened:
+                sets.setdefault(key_set.id, key_set)
+                keys.setdefault(key_set.id, (path, wrapping or b""))
         ids = [bytes.fromhex(entry["id"]) for entry in entries if entry.get("seals", True)]
-        current = next((sets[one] for one in ids if one in sets), None)
+        current = next((sets[set_id] for set_id in ids if set_id in sets), None)
         self._entries = _without_stale_wraps(
             entries, texts[0] if texts else [], [wrapping for _, wrapping in keys.values()]
         )

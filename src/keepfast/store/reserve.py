@@ -108,7 +108,7 @@ def ensure_reserve(folder: str) -> None:
             raise DiskFull(
                 f"The disk is full: no space for the reserve of the store {folder}.", disk_full_hint(folder)
             ) from None
-        raise explain(error, "Making the store's reserve", folder) from None
+        raise explain(error, "Creating the store's reserve", folder) from None
 
 
 def try_ensure_reserve(folder: str) -> None:

@@ -125,9 +125,9 @@ class Sealer:
                 sealed = _seal(keys, RAW, part, len(part))
                 ids.append(digest(sealed))
                 take(ids[-1], sealed, False)
-            now = [ids[-1] for ids in every]
+            forms = [ids[-1] for ids in every]
             chosen.append(
-                next((one for one in now if len(now) > 1 and is_stored is not None and is_stored(one)), now[0])
+                next((form for form in forms if len(forms) > 1 and is_stored is not None and is_stored(form)), forms[0])
             )
         if len(chosen) == 1:
             return list(dict.fromkeys([*chosen, *[ids[0] for ids in every]]))

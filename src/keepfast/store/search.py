@@ -343,5 +343,5 @@ class _Index:
         )
         progress = self._progress_of(workspace)
         if progress is None:
-            raise Damaged("The search index does not take a workspace.")
+            raise Damaged("The search index did not store a workspace.")
         return progress

@@ -141,7 +141,7 @@ class Desk:
 
     def status(self, workspace: str) -> dict[str, Any]:
         """What changed since the newest checkpoint, and what went wrong."""
-        from keepfast.state.workers import living
+        from keepfast.state.workers import running_worker
 
         row = self.row(workspace)
         changes: list[Any] = []
@@ -151,7 +151,7 @@ class Desk:
             changes, remarks = pending(self.engine, row.path, row)
         except KeepfastError as error:
             remarks = [f"Unsaved changes are unknown: {error}"]
-        worker = living(self.engine.place.folder(row.id))
+        worker = running_worker(self.engine.place.folder(row.id))
         return {
             "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
             "changed": len(changes),

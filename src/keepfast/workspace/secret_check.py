@@ -127,7 +127,7 @@ def _holds_key(content: bytes) -> bool:
 
 
 def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
-    from keepfast.secrets.redaction import holds_key, holds_told, unwrapped
+    from keepfast.secrets.redaction import holds_key, holds_labelled_value, unwrapped
 
     if marks & SIGN and _holds_key(content):
         return True
@@ -135,7 +135,7 @@ def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
         return False
     parts = [content] if len(content) <= WHOLE else _around(content, WORD)
     for text in (part.decode("utf-8", "replace") for part in parts):
-        if holds_told(text):
+        if holds_labelled_value(text):
             return True
         # A line may end within the few letters that a key is known by.
         if not marks & SIGN and scan(unwrapped(text).encode("utf-8", "replace"), SIGN) and holds_key(text):

@@ -21,7 +21,7 @@ from keepfast.runner.scheduler.supervisor import Supervisor
 if TYPE_CHECKING:
     from keepfast.runner.actions.news import OnEvent
     from keepfast.settings import Settings
-    from keepfast.settings.live import Following
+    from keepfast.settings.live import LiveSettings
 
 FOLDER = "/supervisor"
 RETRY_SECONDS = 3.0
@@ -36,7 +36,7 @@ def make_runtime(
     variables: Mapping[str, str],
     options: Options | None = None,
     folders: Sequence[str] = (),
-    following: Following | None = None,
+    following: LiveSettings | None = None,
 ) -> Runtime:
     """Return the runtime of a command about tasks. Opens the task database, and creates it if need be.
 
@@ -48,7 +48,7 @@ def make_runtime(
         return following.now() if following is not None else settings
 
     def follow() -> tuple[Options, str]:
-        return Options.read(now()), following.trouble if following is not None else ""
+        return Options.read(now()), following.problem if following is not None else ""
 
     return Runtime(
         data + FOLDER,

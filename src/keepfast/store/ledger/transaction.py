@@ -212,7 +212,7 @@ class SqliteTransaction:
     def set_attachments(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
         key = f"kept {workspace} {version}"
         if ids:
-            self.set_meta(key, " ".join([one.hex() for one in ids]))
+            self.set_meta(key, " ".join([digest.hex() for digest in ids]))
         else:
             self.ledger.file.fetch("DELETE FROM meta WHERE key = ?", (key,))
 

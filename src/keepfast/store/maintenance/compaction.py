@@ -87,14 +87,14 @@ class Compactor:
         self.living = self._mark()
         step("compact:marked")
         while True:
-            waste = self._measure_packs()
-            chosen = self._choose(waste)
-            self.bytes_left = sum([one.unneeded for one in waste.values() if one.name not in chosen])
+            usage = self._measure_packs()
+            chosen = self._choose(usage)
+            self.bytes_left = sum([pack.unneeded for pack in usage.values() if pack.name not in chosen])
             if not chosen:
                 return True
             try:
-                if sum([waste[name].needed for name in chosen]) > self._free_space():
-                    return self._one_by_one(waste)
+                if sum([usage[name].needed for name in chosen]) > self._free_space():
+                    return self._one_by_one(usage)
                 writers, moved = self._copy(chosen)
                 return self._swap(chosen, writers, moved)
             except _DamagedPack as damaged:
@@ -102,37 +102,37 @@ class Compactor:
             except (DiskFull, OSError) as error:
                 if not is_full(error) or isinstance(error, NoRoom):
                     raise
-                return self._one_by_one(waste)
+                return self._one_by_one(usage)
 
-    def _one_by_one(self, waste: dict[str, PackUsage]) -> bool:
+    def _one_by_one(self, usage: dict[str, PackUsage]) -> bool:
         """Rewrite one pack at a time, for lack of space; each removed pack makes space for the next. Packs are not merged.
 
         Of the packs for which there is space, the one with the largest unneeded share comes first.
         """
-        due = [one for one in waste.values() if self._is_due(one) and one.name not in self.damaged_packs]
+        due = [pack for pack in usage.values() if self._is_due(pack) and pack.name not in self.damaged_packs]
         stuck: list[PackUsage] = []
         while due:
             room = self._free_space()
-            due.sort(key=lambda one: (one.needed > room, -one.share, one.name))
-            one = due.pop(0)
+            due.sort(key=lambda pack: (pack.needed > room, -pack.share, pack.name))
+            pack = due.pop(0)
             try:
-                if one.needed > room:
+                if pack.needed > room:
                     raise DiskFull("There is no space for the pack's needed contents.")
-                if not self._swap({one.name}, *self._copy({one.name})):
+                if not self._swap({pack.name}, *self._copy({pack.name})):
                     return False
             except _DamagedPack:
-                self.damaged_packs.add(one.name)
+                self.damaged_packs.add(pack.name)
             except (DiskFull, OSError) as error:
                 if not is_full(error):
                     raise
-                stuck.append(one)
+                stuck.append(pack)
             else:
                 due, stuck = due + stuck, []
         if stuck:
-            missing = min([one.needed for one in stuck]) - self._free_space()
-            raise NoRoom(sum([one.unneeded for one in stuck]), max(missing, LEAST_MISSING))
+            missing = min([pack.needed for pack in stuck]) - self._free_space()
+            raise NoRoom(sum([pack.unneeded for pack in stuck]), max(missing, LEAST_MISSING))
         self.bytes_left = sum(
-            [one.unneeded for one in waste.values() if not self._is_due(one) or one.name in self.damaged_packs]
+            [pack.unneeded for pack in usage.values() if not self._is_due(pack) or pack.name in self.damaged_packs]
         )
         return True
 
@@ -168,35 +168,35 @@ class Compactor:
 
     def _measure_packs(self) -> dict[str, PackUsage]:
         """Return how much of every pack is needed. A pack that a save adds meanwhile is left for the next compaction."""
-        waste = {pack.name: PackUsage(pack) for pack in self.repository.ledger.packs()}
+        usage = {pack.name: PackUsage(pack) for pack in self.repository.ledger.packs()}
         for key, place in self.repository.ledger.locations():
-            one = waste.get(place.pack)
-            if one is None:
+            pack_usage = usage.get(place.pack)
+            if pack_usage is None:
                 continue
-            one.total += place.length
+            pack_usage.total += place.length
             if key not in self.living:
-                one.dead += place.length
-        return waste
+                pack_usage.dead += place.length
+        return usage
 
-    def _is_due(self, one: PackUsage) -> bool:
-        return one.share >= self.least or (self.everything and one.dead > 0)
+    def _is_due(self, pack: PackUsage) -> bool:
+        return pack.share >= self.least or (self.everything and pack.dead > 0)
 
-    def _choose(self, waste: dict[str, PackUsage]) -> set[str]:
-        small, wasteful, hurried, dense = set(), set(), [], self._packs_of_compactions()
-        few = min(SMALL_PACK, self.most_pack // 2)
-        packs = [one for one in waste.values() if one.name not in self.damaged_packs]
-        for one in packs:
-            if self._is_due(one):
-                wasteful.add(one.name)
-            elif one.size < few:
-                small.add(one.name)
-            elif one.name not in dense and one.size < INCOMPRESSIBLE_SHARE * one.total:
-                hurried.append(one)  # compressed at a low level, because a user waited for the save
-        wasteful |= self._to_recompress(hurried)
+    def _choose(self, usage: dict[str, PackUsage]) -> set[str]:
+        small, wasteful, quickly_compressed, dense = set(), set(), [], self._packs_of_compactions()
+        small_size = min(SMALL_PACK, self.most_pack // 2)
+        packs = [pack for pack in usage.values() if pack.name not in self.damaged_packs]
+        for pack in packs:
+            if self._is_due(pack):
+                wasteful.add(pack.name)
+            elif pack.size < small_size:
+                small.add(pack.name)
+            elif pack.name not in dense and pack.size < INCOMPRESSIBLE_SHARE * pack.total:
+                quickly_compressed.append(pack)  # compressed at a low level, because a user waited for the save
+        wasteful |= self._to_recompress(quickly_compressed)
         chosen = wasteful
         if len(small) >= (2 if self.everything else MERGE_SMALL_PACKS) or (small and wasteful):
             chosen = small | wasteful
-        return self._with_packs_worth_joining(chosen, {one.name: one.size for one in packs})
+        return self._with_packs_worth_joining(chosen, {pack.name: pack.size for pack in packs})
 
     def _to_recompress(self, packs: list[PackUsage]) -> set[str]:
         """Return as many of these packs as are recompressed at a time, the smallest first."""

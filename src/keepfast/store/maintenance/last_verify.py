@@ -36,7 +36,10 @@ class LastVerify(NamedTuple):
 
 def write_last_verify(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
     """Write the result; `checkpoints` is None if they were not counted. In a read-only store nothing is written."""
-    findings = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
+    findings = [
+        {"text": problem.text[:LONGEST], "checkpoints": problem.checkpoints[:CHECKPOINTS]}
+        for problem in problems[:NAMED]
+    ]
     document = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": findings}
     try:
         replace(store + NAME, json.dumps(document).encode())
@@ -50,7 +53,10 @@ def read_last_verify(store: str) -> LastVerify | None:
         with open(store + NAME, "rb") as file:
             document = json.loads(file.read(MOST))
         counted = document["checkpoints"]
-        findings = [Finding(str(one["text"]), [str(name) for name in one["checkpoints"]]) for one in document["found"]]
+        findings = [
+            Finding(str(problem["text"]), [str(label) for label in problem["checkpoints"]])
+            for problem in document["found"]
+        ]
         checkpoints = int(counted) if counted is not None else None
         return LastVerify(
             int(document["at"]), bool(document["quick"]), int(document["problems"]), checkpoints, findings

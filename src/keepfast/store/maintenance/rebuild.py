@@ -243,7 +243,7 @@ class _LedgerBuilder:
         chain = Chain(data)
         state = self.result.logs[log] = LogState(len(data), 0, ZERO)
         if not chain.records or chain.records[0].get("r") != "workspace" or chain.records[0].get("id") != log:
-            self.result.notices.append(f"The log {log} has no readable beginning.")
+            self.result.notices.append(f"The log {log} has no readable first line.")
             return
         keyframes = {
             record["v"]: record

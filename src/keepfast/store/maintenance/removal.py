@@ -45,7 +45,7 @@ def remove_workspaces(repository: Repository, place: Place, workspaces: Sequence
     for workspace in workspaces:
         versions = [row.version for row in repository.ledger.find(Query(workspace=workspace))]
         forget(repository, workspace, versions, "purged", place.path)
-        with_reserve(place.path, "Removing its rows", partial(_remove_rows, repository, workspace))
+        with_reserve(place.path, "Removing the workspace", partial(_remove_rows, repository, workspace))
         rmtree(place.folder(workspace), ignore_errors=True)
     try:
         place.list_paths([(row.id, row.path) for row in repository.ledger.workspaces()])

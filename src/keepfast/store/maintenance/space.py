@@ -81,7 +81,7 @@ def bytes_freed_by(repository: Repository, workspace: str, versions: Sequence[in
     if row is None or not versions:
         return 0
     forgotten = set(versions)
-    left = {one.version for one in repository.ledger.find(Query(workspace=workspace))} - forgotten
+    left = {row.version for row in repository.ledger.find(Query(workspace=workspace))} - forgotten
     living = sorted(left if with_newest and row.version in forgotten else left | {row.version})
     freed: dict[bytes, int] = {}
     needed: set[bytes] = set()
