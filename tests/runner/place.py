@@ -68,6 +68,10 @@ class Place:
     def close(self) -> None:
         self.runtime.close()
 
+    def shown(self, task: Task) -> Any:
+        """Return everything about a task as JSON."""
+        return self.tasks.views.show(task.id)
+
     def lose_database(self) -> None:
         """The database is gone, and another is made; what lies in the workspaces stays."""
         self.close()

@@ -148,7 +148,7 @@ def test_an_agent_that_prints_garbage_waits_for_a_person(place: Place) -> None:
     assert "No progress in 3 runs" in reason(place, task)
     assert reason(place, task).isprintable()
     assert {"resume", "cancel"} <= set(actions(place, task))
-    json.dumps(place.tasks.views.show(task.id))
+    json.dumps(place.shown(task))
 
 
 def test_a_line_of_100_megabytes_is_cut_while_others_go_on(place: Place) -> None:
@@ -234,7 +234,7 @@ def test_a_workspace_whose_disk_is_full_waits_for_room(place: Place, kind: str, 
             f"No space left on the disk of {place.base / 'one'}: free some space, then resume the task."
         )
         assert "resume" in actions(place, task)
-        assert place.tasks.views.describe(place.runtime.tables.task(task.id))["hold"]["needs_you"]
+        assert place.shown(task)["hold"]["needs_you"]
         place.tasks.resume(task.id)
         place.supervise()
         assert place.state(task) == ("active", "crashed"), "there still is no room"

@@ -1,9 +1,9 @@
-"""What the commands about tasks share: their ground, how a task is named, and how they answer."""
+"""What the commands about tasks share: their runtime, how a task is named, and how they answer."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from keepfast.cli.session import Session, write_json
 if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.actions.tasks import Tasks
+    from keepfast.runner.actions.view_types import TaskView
     from keepfast.runner.domain.records import Task
 
 REF = click.argument("ref", metavar="TASK")
@@ -61,7 +62,7 @@ def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
         session.say(text)
 
 
-def goes_on(shown: dict[str, Any]) -> str:
+def goes_on(shown: TaskView) -> str:
     """What a task does once it was told something: it goes on, or what it still waits for."""
     if shown["asks"]:
         return "still waits for " + "; ".join([f"{asked(one, shown['id'])} ({one['id']})" for one in shown["asks"]])
@@ -72,11 +73,11 @@ def goes_on(shown: dict[str, Any]) -> str:
     if limit is not None:
         return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
-        return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
+        return f"still waits: {hold['kind'].replace('_', ' ')}, {hold['reason'] or ''}".rstrip(", ")
     return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
 
 
-def asked(one: dict[str, Any], task: str) -> str:
+def asked(one: Mapping[str, Any], task: str) -> str:
     """What a person is asked; of a value that is needed, its name and the command that takes it."""
     text, name = str(one["text"]), one.get("name")
     named = text if not name or name in text else f"{name}: {text}"

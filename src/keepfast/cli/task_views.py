@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.cli.task_session import REF, asked, clock, remark_unsupervised, tasks_of, trouble
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.terminal import SECOND, age
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.view_types import TaskDetails, TaskView
 
 SHOWN = 10
 LABEL = 9
@@ -49,7 +53,7 @@ def list_(session: Session, state: str, archived: bool) -> None:
             session.warn(f"The supervisor cannot work: {why}")
 
 
-def _goes_on(one: dict[str, Any]) -> bool:
+def _goes_on(one: TaskView) -> bool:
     """Would a supervisor do something for this task, without a person?"""
     return one["state"] in ("queued", "active") and not (one["hold"] and one["hold"]["needs_you"])
 
@@ -70,11 +74,11 @@ def _say_lost(session: Session) -> None:
             )
 
 
-def _phase(one: dict[str, Any]) -> str:
+def _phase(one: TaskView) -> str:
     return f"{one['phase']}/{len(one['phases'])}" if one["phase"] else ""
 
 
-def _why(one: dict[str, Any]) -> str:
+def _why(one: TaskView) -> str:
     hold = one["hold"]
     if one["frozen"]:
         return "frozen (you)"
@@ -114,7 +118,7 @@ def show(session: Session, ref: str) -> None:
     session.print(f"you can: {', '.join(one['actions'])}")
 
 
-def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(one: TaskDetails) -> list[tuple[str, str]]:
     """What a task is at, a line each: a label and its text."""
     hold, used, found = one["hold"], one["used"], []
     if one["frozen"]:
@@ -142,7 +146,7 @@ def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _asked(one: dict[str, Any]) -> str:
+def _asked(one: Mapping[str, Any]) -> str:
     """What a person is asked or told, and what can be answered or done."""
     choices = one["options"] or one.get("actions") or []
     return asked(one, one["task"]) + (f" [{' | '.join(choices)}]" if choices else "")

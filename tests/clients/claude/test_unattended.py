@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_a_subscription_limit_is_waited_for_and_the_history_goes_on(here: Client
     here.bench.script(bash("echo begun > begun.txt"), limited, DONE)
     task = here.ask()
     here.supervise(until=here.holds(task, "rate_limit"))
-    hold = here.tasks.views.show(task.id)["hold"]
+    hold: Any = here.tasks.views.show(task.id)["hold"]
     assert hold["until"] and hold["seconds_left"] <= 8, hold
 
     here.supervise()

@@ -318,7 +318,7 @@ def claim_provided_at(story: Story, name: str, task: Task, document: dict[str, A
 def claim_pending(field: str) -> Claim:
     def claim(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
         found = document["protocols"][field]
-        prompts = {prompt["id"]: prompt for prompt in story.place.tasks.views.show(task.id)["prompts"]}
+        prompts = {prompt["id"]: prompt for prompt in story.place.shown(task)["prompts"]}
         assert [prompts[one["id"]]["created_at"] for one in found] == [one["createdAt"] for one in found]
         assert [{key: one[key] for key in one if key not in ("id", "createdAt")} for one in found] == expected
 
@@ -363,7 +363,7 @@ def test_the_state_in_a_document_is_the_one_that_was_logged(story: Story, name: 
     """The newest document of a task that has come to rest says what `task show` says."""
     task = story.task[name]
     newest = json.loads((story.place.workspace(name) / ".checkpoints/latest.json").read_text())
-    shown = story.place.tasks.views.show(task.id)
+    shown = story.place.shown(task)
 
     assert newest["id"] == shown["checkpoints"][0]["id"]
     assert newest["task"]["status"] == shown["status"]
@@ -379,7 +379,7 @@ def test_the_incremental_form_gives_what_came_since(story: Story, name: str) -> 
         "SELECT file FROM checkpoint WHERE task = ? ORDER BY version DESC LIMIT 2", task.id)]  # fmt: skip
     newest, base = [documents.load(place.runtime, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
 
-    found = place.tasks.views.show(task.id)["incremental"]
+    found = place.shown(task)["incremental"]
 
     history = newest["conversationHistory"]
     start = base["conversationHistory"]["lastMessageIndex"] + 1
@@ -401,7 +401,7 @@ def test_the_incremental_form_tells_new_and_modified_files(place: Place) -> None
     place.supervise()
     (place.workspace() / "same.txt").write_text("changed after the checkpoint")
 
-    found = place.tasks.views.show(task.id)["incremental"]
+    found = place.shown(task)["incremental"]
 
     assert found["changes"]["workspace"] == {"newFiles": ["b.txt"], "modifiedFiles": ["a.txt"]}
 
@@ -414,7 +414,7 @@ def test_messages_beyond_the_bound_are_counted_and_the_newest_given(place: Place
     place.supervise()
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())["conversationHistory"]
 
-    found = place.tasks.views.show(task.id)["incremental"]["changes"]["conversationHistory"]
+    found = place.shown(task)["incremental"]["changes"]["conversationHistory"]
 
     first = 1 + 8  # the first run's prompt, and its question line by line
     assert latest["lastMessageIndex"] + 1 == first + 1 + 250 + 8
@@ -446,7 +446,7 @@ def test_a_phase_whose_verification_fails_counts_for_nothing(place: Place, phase
     assert place.state(task) == ("review", "approval"), place
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
     assert latest["protocols"]["completedPhases"] == []
-    assert latest["task"]["progress"] == place.tasks.views.show(task.id)["progress"] == 0
+    assert latest["task"]["progress"] == place.shown(task)["progress"] == 0
 
 
 def test_turns_of_words_alone_end_with_a_document_that_tells_the_hold(place: Place) -> None:
@@ -494,11 +494,11 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
 def test_a_restored_task_begins_its_phase_anew(place: Place) -> None:
     task = place.task([*BEGIN, ASK])
     place.supervise()
-    assert place.tasks.views.show(task.id)["progress"] == 35
+    assert place.shown(task)["progress"] == 35
 
     place.tasks.restore(task.id, "v1")
 
-    shown = place.tasks.views.show(task.id)
+    shown = place.shown(task)
     assert (shown["progress"], shown["step"]) == (0, None)
 
 

@@ -115,7 +115,7 @@ def test_the_incremental_form(place: Place) -> None:
     place.tasks.answers.answer(task.id, "a")
     place.supervise()
 
-    found = place.tasks.views.show(task.id)["incremental"]
+    found = place.shown(task)["incremental"]
 
     assert set(found) == {"baseCheckpointId", "changes"}
     assert found["changes"]["workspace"]["newFiles"] == ["b.txt"]
@@ -134,8 +134,8 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
 
     assert {one.outcome for one in found} == {"rebuilt"}
     assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
-    assert place.tasks.views.show(task.id)["phase"] == 1
-    assert place.tasks.views.show(asked.id)["secrets"] == ["TOKEN"]
+    assert place.shown(task)["phase"] == 1
+    assert place.shown(asked)["secrets"] == ["TOKEN"]
     waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.views.inbox()]
     assert sorted(waiting) == sorted([(task.id, "user_pause"), (asked.id, "user_pause"), (asked.id, "Which one?")])
     assert recovery.rebuild(place.runtime, [str(place.base)])[0].outcome == "there"
@@ -152,14 +152,14 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     change(place, max_attempts=20)
     task = place.task(*turns, [ASK], [DONE])
     place.supervise()
-    before = place.tasks.views.show(task.id)["checkpoints"]
+    before = place.shown(task)["checkpoints"]
     index = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]["lastMessageIndex"]
     assert len(before) == 7 and index > 10
     assert list(folder(place).glob("*.gz")), "compressed ones count as well"
     place.lose_database()
     recovery.rebuild(place.runtime, [str(place.base)])
 
-    assert place.tasks.views.show(task.id)["checkpoints"] == before
+    assert place.shown(task)["checkpoints"] == before
     place.tasks.answers.answer(task.id, "a")
     place.tasks.resume(task.id)
     place.supervise()
@@ -174,11 +174,11 @@ def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: 
     place.supervise()
     two = place.task([ASK])
     place.supervise()
-    shown = place.tasks.views.show(two.id)["checkpoints"]
+    shown = place.shown(two)["checkpoints"]
     place.lose_database()
     recovery.rebuild(place.runtime, [str(place.base)])
 
-    assert place.tasks.views.show(two.id)["checkpoints"] == shown
+    assert place.shown(two)["checkpoints"] == shown
     assert [task["id"] for task in place.tasks.views.listing()] == [two.id] != [one.id]
 
 
@@ -196,7 +196,7 @@ def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
     [found] = recovery.rebuild(place.runtime, [str(place.base)])
 
     assert found.outcome == "cold start"
-    assert place.tasks.views.show(task.id)["phase"] == 2
+    assert place.shown(task)["phase"] == 2
 
 
 def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:

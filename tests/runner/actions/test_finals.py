@@ -43,7 +43,7 @@ def test_a_task_whose_last_state_is_not_saved_is_held_and_told_of_everywhere(pla
     task = end(place, DONE)
 
     assert place.state(task) == ("active", "unsaved")
-    shown = place.tasks.views.show(task.id)
+    shown = place.shown(task)
     assert shown["status"] != "completed" and shown["ended_at"] is None
     assert shown["hold"]["needs_you"] and shown["hold"]["until"] and shown["hold"]["reason"]
     assert shown["save_failed"]["error"] in shown["hold"]["reason"]
@@ -69,7 +69,7 @@ def test_it_is_saved_again_at_the_next_interval_and_then_done(place: Place) -> N
         place.ahead += 11 * 60 * 1_000_000_000
         _tick(place)
         assert place.state(task) == ("active", "unsaved")
-        until = place.tasks.views.show(task.id)["hold"]["seconds_left"]
+        until = place.shown(task)["hold"]["seconds_left"]
     assert until > 0, "tried, and put off again"
 
     place.ahead += 11 * 60 * 1_000_000_000
@@ -77,7 +77,7 @@ def test_it_is_saved_again_at_the_next_interval_and_then_done(place: Place) -> N
 
     assert place.state(task) == ("done", "")
     assert place.reasons(task) == ["start", "final"]
-    assert place.tasks.views.show(task.id)["save_failed"] is None
+    assert place.shown(task)["save_failed"] is None
     assert place.tasks.views.inbox() == []
 
 
@@ -106,7 +106,7 @@ def test_a_person_accepts_it_as_it_is(place: Place) -> None:
         done = place.tasks.accept(task.id)
 
         assert done.state == "done"
-        shown = place.tasks.views.show(task.id)
+        shown = place.shown(task)
     assert shown["save_failed"]["error"], "whoever looks later sees that it is not saved"
     assert place.tasks.views.inbox() == []
     place.supervise()  # the store is back, and nothing saves what was accepted

@@ -127,11 +127,11 @@ def test_the_time_of_a_live_run_is_counted_as_used(place: Place) -> None:
     begin = time.monotonic()
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists() and time.monotonic() - begin > 2.5)
 
-    live = place.tasks.views.show(task.id)["used"]["seconds"]
+    live = place.shown(task)["used"]["seconds"]
     assert 1 <= live <= 60
     go.touch()
     place.supervise()
-    assert live <= place.tasks.views.show(task.id)["used"]["seconds"] <= 60
+    assert live <= place.shown(task)["used"]["seconds"] <= 60
 
 
 def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: Place) -> None:
@@ -284,7 +284,7 @@ def test_a_limit_without_a_reset_time_is_a_limit_of_the_account(place: Place, wo
     place.supervise(until=place.holds(second, "rate_limit"))
 
     assert place.state(first) == ("active", "rate_limit"), place
-    shown = place.tasks.views.show(first.id)
+    shown = place.shown(first)
     assert shown["status"] == shown["agent_status"] == "waiting_rate_limit"
     assert 0 < shown["hold"]["seconds_left"] <= HOUR and not shown["hold"]["needs_you"]
     document = json.loads((place.base / "one/.checkpoints/latest.json").read_text())
@@ -343,7 +343,7 @@ def test_a_denied_tool_is_a_question_and_may_be_allowed(place: Place) -> None:
     place.supervise()
     assert place.state(task) == ("active", "approval")
     assert "was not allowed to use Bash" in place.runtime.tables.task(task.id).reason
-    assert "resume" in place.tasks.views.show(task.id)["actions"]
+    assert "resume" in place.shown(task)["actions"]
 
     place.tasks.resume(task.id, allow=["Bash(make test)"])
     place.supervise()

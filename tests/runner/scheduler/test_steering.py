@@ -55,7 +55,7 @@ def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -
     place.supervise(until=lambda: time.monotonic() - begin > 1)
     assert shims.state(last(place, task).folder).frozen
     assert place.journal() == ["begin 0"]
-    assert place.tasks.views.show(task.id)["frozen"]
+    assert place.shown(task)["frozen"]
     place.tasks.resume(task.id)
     place.supervise()
 
@@ -98,7 +98,7 @@ def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
     assert document["task"]["status"] == document["agent"]["status"] == "paused"
     assert document["agent"]["blockedBy"] == "user_pause"
     assert json.loads((place.workspace() / ".metadata" / "task.json").read_text())["status"] == "paused"
-    [listed], [waiting] = place.tasks.views.listing(), place.tasks.views.inbox()
+    listed, [waiting] = place.shown(task), place.tasks.views.inbox()
     assert listed["frozen"] and (listed["status"], listed["agent_status"]) == ("paused", "paused")
     assert (listed["hold"]["kind"], listed["hold"]["needs_you"]) == ("user_pause", True)
     assert listed["actions"] == waiting["actions"] == ["resume", "pause", "cancel"]
@@ -183,7 +183,7 @@ def test_what_is_decided_about_a_task_that_waits_is_in_its_newest_document(
     expected = {"pause": ("user_pause", "paused"), "cancel": ("cancel", "cancelled")}[what]
     assert (document["reason"], document["task"]["status"]) == expected
     assert document["createdBy"] == "user"
-    assert place.tasks.views.show(task.id)["status"] == expected[1]
+    assert place.shown(task)["status"] == expected[1]
 
 
 def test_a_task_that_never_ran_leaves_no_document_when_it_is_cancelled(place: Place) -> None:
@@ -242,10 +242,7 @@ def test_tasks_behind_a_limit_go_on_by_their_priority(place: Place) -> None:
         place.supervise(until=place.holds(tasks[priority], "rate_limit"))
     wanted = ["critical", "high", "normal, begun", "normal", "low"]
 
-    due = {
-        name: place.tasks.views.describe(place.runtime.tables.task(task.id))["hold"]["until"]
-        for name, task in tasks.items()
-    }
+    due = {name: place.shown(task)["hold"]["until"] for name, task in tasks.items()}
     assert sorted(due, key=lambda name: due[name]) == wanted
     place.supervise()
     started = {name: last(place, task).started_at for name, task in tasks.items()}

@@ -67,7 +67,7 @@ def test_a_question_waits_for_its_answer(place: Place) -> None:
     place.supervise()
     [prompt] = place.tasks.views.inbox()
     assert place.state(task) == ("active", "question")
-    assert place.tasks.views.show(task.id)["status"] == "waiting_question"
+    assert place.shown(task)["status"] == "waiting_question"
 
     place.tasks.answers.answer(prompt["id"], "sqlite")
     place.supervise()
@@ -108,7 +108,7 @@ def test_a_choice_takes_words_of_ones_own(place: Place, text: str, exactly: bool
 
     assert warning, "it is said that this was none of the options"
     assert place.state(task) == ("done", "")
-    assert place.tasks.views.show(task.id)["prompts"][0]["answer"] == text
+    assert place.shown(task)["prompts"][0]["answer"] == text
     assert text in place.told()[1]
 
 
@@ -146,7 +146,7 @@ def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) 
 def test_a_limit_is_waited_for_and_the_task_goes_on(place: Place) -> None:
     task = place.task([{"limited": 1}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(task, "rate_limit"))
-    hold = place.tasks.views.describe(place.runtime.tables.task(task.id))["hold"]
+    hold = place.shown(task)["hold"]
     assert hold["until"]
     assert hold["seconds_left"] <= 1
 
@@ -401,7 +401,7 @@ def test_a_malformed_question_beside_a_valid_one_is_told_and_the_valid_one_count
     assert place.state(task) == ("active", "question")
     [refused] = [event for event in place.tasks.views.log(task.id) if event["type"] == "block_refused"]
     assert (refused["block"], refused["why"]) == ("USER_QUESTION", "the field question is missing")
-    [warning] = place.tasks.views.show(task.id)["warnings"]
+    [warning] = place.shown(task)["warnings"]
     assert "the field question is missing" in warning["message"]
     log = (place.workspace() / ".logs/agent.log").read_text()
     assert " block_refused " in log and " warning " in log

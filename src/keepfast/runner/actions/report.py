@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 def report(runtime: Runtime, since: int) -> dict[str, Any]:
     """Return the report on everything after `since`, as JSON."""
     tasks, tables, now = Tasks(runtime), runtime.tables, runtime.now()
-    tasks_found = []
+    tasks_found: list[dict[str, Any]] = []
     for task in queries.tasks_since(tables, since):
         runs = queries.runs_since(tables, task.id, since)
         waited: dict[str, float] = {}

@@ -10,6 +10,18 @@ from keepfast.model.errors import KeepfastError, NotFound, Usage
 from keepfast.runner.actions import accounts, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
+from keepfast.runner.actions.view_types import (
+    CommentView,
+    HoldView,
+    LimitView,
+    PromptView,
+    RunView,
+    SpentView,
+    TaskDetails,
+    TaskView,
+    UsedView,
+    WarningView,
+)
 from keepfast.runner.db import queries
 from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
@@ -48,7 +60,7 @@ class Views:
             )
         return rows[0]
 
-    def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
+    def listing(self, *, state: str = "", archived: bool = False) -> list[TaskView]:
         tasks = queries.current_tasks(self.tables) if not archived else self.tables.tasks()
         descriptions = [self.describe(task) for task in tasks]
         return [
@@ -61,7 +73,7 @@ class Views:
         """Return whether there is any task, archived ones too."""
         return queries.is_any_task(self.tables)
 
-    def describe(self, task: Task) -> dict[str, Any]:
+    def describe(self, task: Task) -> TaskView:
         """Return a task as JSON, with `status` next to our own `state` and `hold`."""
         hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
         is_frozen = task.request == machine.FROZEN
@@ -103,7 +115,7 @@ class Views:
             "ended_at": moment(task.ended_at) if task.ended_at else None,
         }
 
-    def show(self, ref: str) -> dict[str, Any]:
+    def show(self, ref: str) -> TaskDetails:
         """Return everything about a task as JSON: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = queries.newest_checkpoints(self.tables, task.id, 50)
@@ -125,12 +137,12 @@ class Views:
             "checkpoints_total": queries.count_checkpoints(self.tables, task.id),
             "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
-            "save_failed": failed._asdict() if failed is not None else None,
+            "save_failed": {"reason": failed.reason, "error": failed.error, "since": failed.since} if failed is not None else None,
             "missing_keys": missing_keys(self.runtime),
             "warnings": self.warnings(task.id),
         }  # fmt: skip
 
-    def warnings(self, task: str, since: int = 0) -> list[dict[str, Any]]:
+    def warnings(self, task: str, since: int = 0) -> list[WarningView]:
         """Return the warnings of a task, oldest first, each with `message` and `at`."""
         events = queries.events_of_type(self.tables, task, "warning", since)
         return [{"message": one.read()["message"], "at": moment(one.at)} for one in events]
@@ -167,17 +179,17 @@ class Views:
             "priority": questions.priority(task.priority, "", self.runtime.now() - hold.since),
         }  # fmt: skip
 
-    def _spent(self, task: Task) -> dict[str, Any]:
+    def _spent(self, task: Task) -> SpentView:
         """Return what a task has used, including its live run, and its budget."""
         tokens, money, seconds = task.tokens, task.money, task.seconds
         run = self.tables.open_run(task.id)
         if run is not None:
             tokens, money = tokens + run.tokens, money + run.money
             seconds += run_outputs.duration(self.runtime, run, shims.status_of(run.folder, run.id))
-        used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
+        used: UsedView = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
-    def prompt(self, prompt: Prompt) -> dict[str, Any]:
+    def prompt(self, prompt: Prompt) -> PromptView:
         task = self.tables.task(prompt.task)
         return {
             "id": prompt.id,
@@ -199,7 +211,7 @@ class Views:
             "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
 
-    def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
+    def comments(self, prompt: Prompt) -> list[CommentView]:
         """Return the comments on a waiting review, oldest first, each with `comments`, `remarks` and `by`."""
         notes = [note.read() for note in queries.events_of_type(self.tables, prompt.task, "review_comment")]
         return [
@@ -208,7 +220,7 @@ class Views:
             if note["id"] == prompt.id
         ]
 
-    def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
+    def _hold(self, hold: Hold | None) -> HoldView | None:
         if hold is None:
             return None
         left = max(hold.due_at - self.runtime.now(), 0) // SECOND if hold.due_at else None
@@ -218,7 +230,7 @@ class Views:
             "needs_you": bool(hold.human), "prompt": hold.prompt or None,
         }  # fmt: skip
 
-    def _limit(self, task: Task, hold: Hold | None) -> dict[str, Any] | None:
+    def _limit(self, task: Task, hold: Hold | None) -> LimitView | None:
         """Return the limit that a task without a hold waits for; None if there is none."""
         if hold is not None or task.state not in (machine.QUEUED, machine.ACTIVE) or self.tables.open_run(task.id):
             return None
@@ -233,7 +245,7 @@ class Views:
             return []
         return [id for id in task.after if self.tables.task(id).state != machine.DONE]
 
-    def _run(self, task: Task, run: Run) -> dict[str, Any]:
+    def _run(self, task: Task, run: Run) -> RunView:
         return {
             "id": run.id, "state": run.state, "phase": _phase(task, run.phase), "session": run.session,
             "resumed": bool(run.resume),
