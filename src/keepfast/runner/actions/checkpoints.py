@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import pending
-from keepfast.app.worker import SUMMARY, event_of
+from keepfast.app.worker import MAX_SUMMARY_CHARS, event_of
 from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
@@ -252,7 +252,7 @@ def _event(
     # The agent ended its turn, or a person decided something: the document has to be written even if no file changed.
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
-        event.summary = head(task.title.split("\n")[0], SUMMARY)
+        event.summary = head(task.title.split("\n")[0], MAX_SUMMARY_CHARS)
         event.notes = json.loads(strike_out(json.dumps(event.notes), secret_values(runtime, task)))
     return event
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.agents.claude.usage import last_usage
-from keepfast.app.resume import Resuming, Told
-from keepfast.app.worker import SUMMARY
+from keepfast.app.resume import Resumer, SavedWork
+from keepfast.app.worker import MAX_SUMMARY_CHARS
 from keepfast.model.budget import NOTICE, Usage, usage
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, restores, rollback
@@ -162,11 +162,11 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     try:
         with runtime.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
-            resuming = Resuming(engine, root, row.id)
-            source = _source_of_brief(runtime, task, resuming, bool(how.client))
+            resumer = Resumer(engine, root, row.id)
+            source = _source_of_brief(runtime, task, resumer, bool(how.client))
             if source is None:
                 return ""
-            brief = resuming.brief(source, exact=True)
+            brief = resumer.brief(source, exact=True)
         secrets = secret_values(runtime, task)
     except (KeepfastError, OSError):
         return ""  # without a brief the task continues all the same
@@ -177,21 +177,21 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     return strike_out(text, secrets)
 
 
-def _source_of_brief(runtime: Runtime, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
+def _source_of_brief(runtime: Runtime, task: Task, resumer: Resumer, has_conversation: bool) -> SavedWork | None:
     """Return the newest checkpoint whose session did something: a run that was cut off at once gives no brief."""
     newest, seen = None, set()
-    repository = resuming.engine.repository()
+    repository = resumer.engine.repository()
     for reference in checkpoints.lineage(runtime, task.id):
-        row = checkpoints.row_of(repository, resuming.workspace, reference)
-        source = resuming.tell(row) if row is not None and not row.forgotten else None
+        row = checkpoints.row_of(repository, resumer.workspace, reference)
+        source = resumer.work_at(row) if row is not None and not row.forgotten else None
         if source is None or not source.session or source.session in seen:
             continue
         if has_conversation and not source.header.conversation:
             continue
         seen.add(source.session)
         if not has_conversation:
-            if resuming.settled(source, exact=True)[1]:
-                return source._replace(summary=head(task.title.split("\n")[0], SUMMARY))
+            if resumer.notes_and_files(source, exact=True)[1]:
+                return source._replace(summary=head(task.title.split("\n")[0], MAX_SUMMARY_CHARS))
             if len(seen) >= SESSIONS:
                 break
             continue

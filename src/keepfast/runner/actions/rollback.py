@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from keepfast.app.conversation import Conversing
-from keepfast.app.fork import Forking
+from keepfast.app.conversation import ConversationRestorer
+from keepfast.app.fork import Forker
 from keepfast.app.restore import Restorer
 from keepfast.model.errors import NotFound
 from keepfast.model.event import Event
@@ -58,7 +58,7 @@ def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str
         root, row = engine.root(os.fsencode(task.workspace))
         checkpoint = resolve(engine.repository(), row.id, "@", runtime.now())
         git = Git(runtime.variables.get("PATH", os.defpath), root) if with_git else None
-        Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
+        Forker(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
         newest = queries.newest_checkpoint(runtime.tables, task.id)
         source = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
         if source is None or source.forgotten:
@@ -68,7 +68,7 @@ def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str
 
 def read_conversation(
     runtime: Runtime, engine: Engine, task: Task, target: CheckpointRow, root: bytes
-) -> Conversing | None:
+) -> ConversationRestorer | None:
     """Read the whole conversation of a checkpoint; None if it has none, or the agent cannot resume one."""
     agent = agent_of(runtime, task)
     how = driver(agent, runtime.options)
@@ -76,14 +76,16 @@ def read_conversation(
         return None
     variables = {**runtime.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
     try:
-        conversation = Conversing(engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables)
+        conversation = ConversationRestorer(
+            engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables
+        )
     except NotFound:
         return None
     conversation.read()  # before any file is touched: what cannot be read must not leave the files without it
     return conversation
 
 
-def write_session(conversation: Conversing | None) -> tuple[str, int]:
+def write_session(conversation: ConversationRestorer | None) -> tuple[str, int]:
     """Write a conversation as a new session of the client; return its id and its number of messages."""
     if conversation is None:
         return "", 0
