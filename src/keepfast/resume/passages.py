@@ -92,15 +92,15 @@ def around_words(lines: list[str], words: list[str]) -> list[Passage]:
     return passages
 
 
-def told(lines: list[str], first: int, last: int, around: int = STRUCK_AROUND) -> list[str]:
+def told(lines: list[str], first: int, last: int, environment: int = STRUCK_AROUND) -> list[str]:
     """Lines `first` to `last` as they may be told: secrets struck out, endless lines cut, hidden characters as escapes.
 
     Bytes that are no UTF-8 stand in `lines` as surrogates; as escapes they would hide a secret that follows.
     Lines stay lines, so that their numbers stay right. `around`: how many lines before and behind are looked at with them.
     """
     # A secret can span lines and the place of a cut, and a table says at its top what stands in its columns.
-    start = max(0, first - 1 - around)
-    seen = [line[: MOST_LINE + MORE] for line in lines[start : last + around]]
+    start = max(0, first - 1 - environment)
+    seen = [line[: MOST_LINE + MORE] for line in lines[start : last + environment]]
     struck = _struck("\n".join(seen)).split("\n")[first - 1 - start : last - start]
     return [
         visible(escaped(_cut(line, len(whole)))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)
