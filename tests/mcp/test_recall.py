@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.resume.passages import around_words, definitions, told, visible, with_range
+from keepfast.resume.passages import around_words, definitions, quotable_lines, visible, with_range
 from tests.equipment.box import Box
 
 from .agent import Answer, call
@@ -138,7 +138,7 @@ def test_ranges_and_odd_characters() -> None:
     assert with_range("a/b.py:7") == ("a/b.py", 7, 7)
     assert with_range("a/b.py") == ("a/b.py", 0, 0)
     assert visible("a\u202eb\x1b[0m\u200bc\U000e0041\t한\ud800") == "a\\u202eb\\x1b[0m\\u200bc\\U000e0041\t한\\ud800"
-    assert told(["x" * 5_000_000], 1, 1)[0].endswith("x… [4,998,000 more characters in this line]")
+    assert quotable_lines(["x" * 5_000_000], 1, 1)[0].endswith("x… [4,998,000 more characters in this line]")
 
 
 def texts(answer: Answer) -> list[tuple[str, str, str, str]]:

@@ -14,7 +14,7 @@ from keepfast.model.entry import SEALED
 from keepfast.model.errors import NotFound, Usage
 from keepfast.present.patches import patch, without_implied
 from keepfast.present.terminal import age_in_words
-from keepfast.resume.passages import MOST_LINE, told
+from keepfast.resume.passages import MOST_LINE, quotable_lines
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.bases import previous_version
@@ -274,4 +274,4 @@ def _lines(change: Change, room: int) -> list[str] | None:
         room -= min(len(escaped(lines[-1])), MOST_LINE) + 1
         if room < 0:
             return None
-    return told(lines, 1, len(lines))
+    return quotable_lines(lines, 1, len(lines))
