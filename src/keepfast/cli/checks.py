@@ -183,10 +183,10 @@ def _keys(session: Session) -> Found:
     if find_spec("cryptography") is None:
         yield PROBLEM, "The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
     from keepfast.present.terminal import plural
-    from keepfast.store.key_use import use_of_keys
+    from keepfast.store.key_use import count_key_use
 
     listed = [one for one, _ in sealer.keys.sets()]
-    closed = [one for one in use_of_keys(session.repository) if not one.opens]
+    closed = [one for one in count_key_use(session.repository) if not one.opens]
     if sealer.keys.problem():
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for one in closed:
