@@ -224,7 +224,7 @@ def test_a_store_that_takes_nothing_is_named_at_the_start_and_at_the_end_of_a_tu
         said = told(started.hook(name, session_id="s2", **fields))
         from .ground import wait
 
-        wait(lambda: workers.living(folder, workers.HOOKS) is None)
+        wait(lambda: workers.running_worker(folder, workers.HOOKS) is None)
         return said
 
     at("SessionStart", source="startup")
@@ -270,7 +270,7 @@ def test_a_command_in_a_large_tree_that_was_never_saved_waits_for_no_count(
     monkeypatch.setattr(checkpoint_save, "scan_changes", refuse)
     monkeypatch.setattr(scan, "count", refuse)
 
-    reply = attending(ground.engine, event).attend()
+    reply = attending(ground.engine, event).answer()
 
     (row,) = ground.checkpoints()
     assert ground.header(row)["partial"] == ["one"]

@@ -36,21 +36,21 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
     With REFERENCE, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
     automatically; this command is for other agents and for people.
     """
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
     from keepfast.model.age import ago
 
     if copy and launch:
         raise Usage("--copy and --launch cannot be combined.")
     root, row = session.workspace()
-    resuming = Resuming(session.engine, root, row.id)
-    told = resuming.tell(session.resolve(row, reference)) if reference is not None else resuming.newest()
+    resumer = Resumer(session.engine, root, row.id)
+    told = resumer.work_at(session.resolve(row, reference)) if reference is not None else resumer.newest()
     if told is None:
         raise NotFound("No checkpoint to resume from.", "Run `keepfast save` first.")
     if reference is not None:
-        built, of = resuming.own(told, tokens=tokens)
+        built, of = resumer.moment_brief(told, tokens=tokens)
         sources = {"conversation": of or None, "files": f"v{told.row.version}"}
     else:
-        built, sources = resuming.brief(told, tokens=tokens), {"conversation": "live", "files": "disk"}
+        built, sources = resumer.brief(told, tokens=tokens), {"conversation": "live", "files": "disk"}
     said = f'Resumed from checkpoint: "{told.summary}" (saved {ago(session.now() - told.row.created_at)})'
     if session.json:
         shown = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
@@ -71,7 +71,7 @@ def keep(session: Session) -> None:
     """Keep the checkpoint made by the last clear. It is also kept if you do not answer."""
     row = _left(session)
     for client, _ in _questions(session, row.workspace):
-        sessions.settle(session.engine.place.folder(row.workspace), client)
+        sessions.close_question(session.engine.place.folder(row.workspace), client)
     if session.json:
         write_json({"kept": f"v{row.version}"})
     session.say(f"Kept v{row.version}.")
@@ -95,7 +95,7 @@ def drop(session: Session) -> None:
         )
     client, row = found[0]
     forget(session.repository, row.workspace, [row.version], "dropped", session.engine.place.path)
-    sessions.settle(folder, client)
+    sessions.close_question(folder, client)
     if session.json:
         write_json({"dropped": f"v{row.version}"})
     session.say(f"Dropped v{row.version}.")
@@ -104,7 +104,7 @@ def drop(session: Session) -> None:
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
     """The open questions of the client around us, or of all."""
     around = session.around.text("CLAUDE_PID")
-    found = sessions.questions(session.engine.place.folder(workspace))
+    found = sessions.open_questions(session.engine.place.folder(workspace))
     return [(client, known) for client, known in found.items() if around in ("", str(client))]
 
 
