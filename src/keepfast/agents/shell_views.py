@@ -203,16 +203,15 @@ def _judged(
     """Yield each simple command, whether the exit code covers it, and the programs behind it in its pipes."""
     pipelines = _pipelines(nodes)
     passed_over = _passed_over(pipelines)
-    depth, before = 0, ""
+    depth, before, has_trap = 0, "", False
     for at, pipeline in enumerate(pipelines):
         leading = [word for node in pipeline for word in node.leading()]
         opened = sum([word in OPENING for word in leading])
-        is_plain = not depth and not opened and "!" not in leading
+        has_trap |= _sets_exit_trap(pipeline[0])
+        is_plain = not (depth or opened or has_trap or "!" in leading)
         depth = max(0, depth + opened - sum([word in CLOSING for word in leading]))
         if pipeline[0].name() == "set":
             strictness = strictness.after([word.text for word in pipeline[0].words[1:]])
-        if pipeline[0].name() == "trap" and not END_SIGNALS.isdisjoint([word.text for word in pipeline[0].words[2:]]):
-            is_told = False  # the handler may exit with 0
         is_seen = passed_over[at] or (strictness.errexit and pipeline[-1].after in (";", "\n"))
         is_seen = is_seen and is_told and is_plain and before != "||"
         for node, behind in zip(pipeline, _behind(pipeline, into), strict=True):
@@ -221,6 +220,11 @@ def _judged(
                 yield node, is_covered, behind
             yield from _judged(node.group, is_covered, strictness, behind)
         before = pipeline[-1].after
+
+
+def _sets_exit_trap(node: _Node) -> bool:
+    """Whether it is a trap whose handler may end the shell with 0."""
+    return node.name() == "trap" and not END_SIGNALS.isdisjoint([word.text for word in node.words[2:]])
 
 
 def _pipelines(nodes: list[_Node]) -> list[list[_Node]]:
