@@ -534,7 +534,7 @@ def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> Non
     from keepfast.model.errors import Conflict
     from keepfast.present.environment import Surroundings
     from keepfast.settings import Settings
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
     other = kept.home / "other"
     other.mkdir()
@@ -544,20 +544,20 @@ def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> Non
     kept.project.rename(kept.home / "away")
     other.rename(kept.project)
     around = Surroundings({name.encode(): value.encode() for name, value in kept.variables.items()})
-    desk = Desk(build(Settings(), around.data, around.home, lambda: kept.now), lambda: kept.now)
+    backend = Backend(build(Settings(), around.data, around.home, lambda: kept.now), lambda: kept.now)
     try:
         with pytest.raises(Conflict):
-            desk.refuse_another(desk.row(workspace))
+            backend.refuse_another(backend.row(workspace))
         with pytest.raises(Conflict):
-            desk.bring.preview(workspace, "v1", [])
+            backend.restores.preview(workspace, "v1", [])
         with pytest.raises(Conflict):
-            desk.bring.restore(workspace, "v1", [], "overwrite", "")
-        assert desk.status(workspace)["changed"] == 0, "what lies there says nothing of this workspace"
+            backend.restores.restore(workspace, "v1", [], "overwrite", "")
+        assert backend.status(workspace)["changed"] == 0, "what lies there says nothing of this workspace"
         assert kept.call("init", "--moved").code == 0
         with pytest.raises(Conflict):
-            desk.refuse_another(desk.row(workspace))
+            backend.refuse_another(backend.row(workspace))
     finally:
-        desk.close()
+        backend.close()
     assert sorted(path.name for path in kept.project.iterdir()) == [".keepfast", "theirs"]
 
 

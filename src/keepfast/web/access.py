@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from keepfast.web.local_users import users
-from keepfast.web.sessions import Book, Visitor, joined
+from keepfast.web.sessions import Visitor, WebDatabase, join_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ HEADERS = {
 }
 
 
-WAY_IN = "The page has its own address. `keepfast serve` prints it at start; `keepfast serve --link` prints a new link."
+WHERE_THE_PAGE_IS = (
+    "The page has its own address. `keepfast serve` prints it at start; `keepfast serve --link` prints a new link."
+)
 
 
 class Refusal(Exception):
@@ -80,17 +82,17 @@ class Gate:
     def __init__(
         self,
         app: ASGIApp,
-        book: Book,
+        database: WebDatabase,
         origins: dict[str, str],
         refuse: Callable[[Scope, Refusal], ASGIApp],
         clock: Callable[[], float],
         proxy: Proxy | None = None,
     ) -> None:
-        self.app, self.book, self.origins, self.refuse, self.clock, self.proxy = (
-            app, book, origins, refuse, clock, proxy,
+        self.app, self.database, self.origins, self.refuse, self.clock, self.proxy = (
+            app, database, origins, refuse, clock, proxy,
         )  # fmt: skip
-        self.at_once = 0
-        self.doing = Counter[str]()
+        self.requests_at_once = 0
+        self.requests_of_visitor = Counter[str]()
         """How many requests of each visitor there are, from the end of their head on."""
         self.buckets: dict[str, tuple[float, float]] = {}
         self.wrong: dict[str, list[float]] = {}
@@ -106,67 +108,67 @@ class Gate:
         try:
             await self._pass(scope, receive, send)
         finally:
-            self._uncount(scope)
+            self._release(scope)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["keepfast.folder"], scope["path"] = _without_folder(scope["path"])
         static = scope["path"].startswith("/static/")
-        dressed = _dressed(scope, send, static)
+        send_with_headers = _with_our_headers(scope, send, static)
         try:
             headers = _headers(scope, ONCE | {self.proxy.header} if self.proxy is not None else ONCE)
             if _names_loopback(headers.get("host", "")) and scope["method"] in READING:
-                self._lead_home(scope, headers)
+                self._redirect_to_own_host(scope, headers)
             self._check_place(scope["method"], headers)
             scope["keepfast.secure"] = self.origins[headers["host"]].startswith("https:")
             self._check_lengths(scope["method"], headers)
             if not static or scope["method"] in CHANGING:
-                self._recognise(scope, headers)
+                self._authenticate(scope, headers)
             if scope["method"] in CHANGING:
                 receive = await self._body(scope, headers, receive)
                 self._check_form(scope, headers)
-            if self.at_once >= MOST_AT_ONCE:
+            if self.requests_at_once >= MOST_AT_ONCE:
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once.", {"retry-after": "1"})
         except Refusal as refusal:
             # What else lies on the connection was sent by somebody who was refused: it is not even read.
             refusal.headers["connection"] = "close"
-            await self.refuse(scope, refusal)(scope, receive, dressed)
+            await self.refuse(scope, refusal)(scope, receive, send_with_headers)
             return
-        await self._serve(scope, receive, dressed)
+        await self._serve(scope, receive, send_with_headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have it done. Requests that are still on their way cost next to nothing, and count for their visitor alone."""
-        self.at_once += 1
+        self.requests_at_once += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self.at_once -= 1
+            self.requests_at_once -= 1
 
-    def _uncount(self, scope: Scope) -> None:
+    def _release(self, scope: Scope) -> None:
         owner = scope.get("keepfast.counted")
         if owner is not None:
-            self.doing[owner] -= 1
-            self.doing += Counter()  # without those who have nothing done
+            self.requests_of_visitor[owner] -= 1
+            self.requests_of_visitor += Counter()  # without those who have nothing done
 
-    def _lead_home(self, scope: Scope, headers: dict[str, str]) -> None:
+    def _redirect_to_own_host(self, scope: Scope, headers: dict[str, str]) -> None:
         """Send whoever came by a name that all of this machine shares to the page's own name, if they may know it.
 
         The name keeps others who use this machine out of what browsers tell our page: only a session or a ticket gets it, and
         neither does for another user of this machine.
         """
         if users.is_another(scope.get("client")):
-            raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
+            raise Refusal(HTTPStatus.UNAUTHORIZED, WHERE_THE_PAGE_IS)
         home = next(iter(self.origins.values()))
         fields = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         ticket = fields.pop("ticket", "")
-        if ticket and not self.book.knows(ticket):
-            self.guessed_wrong(scope)
+        if ticket and not self.database.has_ticket(ticket):
+            self.count_wrong_guess(scope)
             ticket = ""
         if ticket or self._visitor(scope, _session(scope, headers, home.startswith("https:"))) is not None:
             query = urlencode(fields)
             place = quote(scope["keepfast.folder"] + scope["path"], safe="/~") + (f"?{query}" if query else "")
             place += f"#{ticket}" if ticket else ""
             raise Refusal(HTTPStatus.TEMPORARY_REDIRECT, "This page has its own host name.", {"location": home + place})
-        raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
+        raise Refusal(HTTPStatus.UNAUTHORIZED, WHERE_THE_PAGE_IS)
 
     def _check_place(self, method: str, headers: Mapping[str, str]) -> None:
         """Is it for us, and does our own page ask, or nobody's page at all?"""
@@ -196,7 +198,7 @@ class Gate:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _whole(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
+                body = await _read_body(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
         except TimeoutError:
             raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request body took too long to arrive.") from None
         if body and kind not in (FORM, JSON):
@@ -214,7 +216,7 @@ class Gate:
 
         return nothing_more
 
-    def _recognise(self, scope: Scope, headers: dict[str, str]) -> None:
+    def _authenticate(self, scope: Scope, headers: dict[str, str]) -> None:
         """Who asks? A stranger is told so before anything of the body is read.
 
         Visitors are limited each for themselves. Strangers are not: what they get costs no more than a refusal, and
@@ -227,11 +229,11 @@ class Gate:
         scope["keepfast.visitor"] = visitor
         if visitor is not None:
             self._limit(visitor.hash)
-            if self.doing[visitor.hash] >= MOST_OF_ONE:
+            if self.requests_of_visitor[visitor.hash] >= MOST_OF_ONE:
                 raise Refusal(
                     HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests of this session at once.", {"retry-after": "1"}
                 )
-            self.doing[visitor.hash] += 1
+            self.requests_of_visitor[visitor.hash] += 1
             scope["keepfast.counted"] = visitor.hash
         elif scope["method"] in CHANGING and scope["path"] != "/session":
             raise Refusal(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.")
@@ -244,15 +246,15 @@ class Gate:
         if "origin" not in headers:
             raise Refusal(HTTPStatus.FORBIDDEN, "The Origin header is missing.")
         sent = headers.get(TOKEN_HEADER) or scope["keepfast.form"].get(TOKEN_FIELD, "")
-        if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):
+        if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.database.form_token(visitor).encode()):
             raise Refusal(HTTPStatus.FORBIDDEN, "The form is not from this page, or is outdated. Reload the page.")
 
     def _visitor(self, scope: Scope, session: str) -> Visitor | None:
         """Whose session it is. One that another user of this machine got hold of is worth nothing to them."""
-        visitor = self.book.visitor(session) if session else None
+        visitor = self.database.visitor(session) if session else None
         if visitor is None or visitor.user is None or visitor.user == users.of(scope.get("client")):
             return visitor
-        self.book.audit(None, scope["method"], scope["path"], "refused: another user's session")
+        self.database.audit(None, scope["method"], scope["path"], "refused: another user's session")
         return None
 
     def _limit(self, key: str) -> None:
@@ -268,10 +270,12 @@ class Gate:
     def may_guess(self, scope: Scope) -> bool:
         """May this peer be told whether a password is right? A ticket cannot be guessed, and is always looked at."""
         since = self.clock() - 60
-        self.wrong = {peer: kept for peer, times in self.wrong.items() if (kept := [at for at in times if at > since])}
+        self.wrong = {
+            peer: recent for peer, times in self.wrong.items() if (recent := [at for at in times if at > since])
+        }
         return len(self.wrong.get(peer_of(scope), ())) < WRONG_PER_MINUTE
 
-    def guessed_wrong(self, scope: Scope) -> None:
+    def count_wrong_guess(self, scope: Scope) -> None:
         """Count a wrong ticket or password of this peer. Raises `Refusal` if there were too many."""
         if not self.may_guess(scope):
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tickets; wait a minute.", {"retry-after": "60"})
@@ -289,21 +293,21 @@ def peer_of(scope: Scope) -> str:
 
 def peer_at(address: str) -> str:
     try:
-        found = ip_address(plain_address(address))
+        host = ip_address(plain_address(address))
     except ValueError:
         return address
-    if found.is_loopback:  # whoever is on this machine has millions of them
+    if host.is_loopback:  # whoever is on this machine has millions of them
         return "loopback"
-    return str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found)
+    return str(ip_network((host, 64), strict=False)) if isinstance(host, IPv6Address) else str(host)
 
 
 def plain_address(text: str) -> str:
     """An address in its one form: an IPv4 address within IPv6 is the IPv4 address."""
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return ""
-    return str(found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped is not None else found)
+    return str(address.ipv4_mapped if isinstance(address, IPv6Address) and address.ipv4_mapped is not None else address)
 
 
 def _names_loopback(host: str) -> bool:
@@ -323,24 +327,24 @@ def cookie_path(secure: bool, folder: str) -> str:
 
 def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
     """The headers by name; a browser may send its cookies in several."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1"), value.decode("latin-1")
         if key == "host":
             text = text.lower()  # names of hosts are the same in any case
-        if key in found and key in once:
+        if key in headers and key in once:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"Duplicate header {key}.")
-        found[key] = found[key] + "; " + text if key in found and key == "cookie" else text
-    if "transfer-encoding" in found and "content-length" in found:
+        headers[key] = headers[key] + "; " + text if key in headers and key == "cookie" else text
+    if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(HTTPStatus.BAD_REQUEST, "Both Content-Length and Transfer-Encoding are set.")
-    return found
+    return headers
 
 
 def _too_large(most: int) -> Refusal:
     return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request body is larger than {most:,} bytes.")
 
 
-async def _whole(receive: Receive, most: int) -> bytes:
+async def _read_body(receive: Receive, most: int) -> bytes:
     body, more = b"", True
     while more:
         message = await receive()
@@ -360,7 +364,7 @@ def _bearer(headers: dict[str, str]) -> str:
 
 def _session(scope: Scope, headers: dict[str, str], secure: bool) -> str:
     """What was sent as a session: whole in a header, or one half as a cookie and the other in the address."""
-    return _bearer(headers) or joined(scope["keepfast.folder"], _cookie(headers, secure))
+    return _bearer(headers) or join_session(scope["keepfast.folder"], _cookie(headers, secure))
 
 
 def _cookie(headers: dict[str, str], secure: bool) -> str:
@@ -380,18 +384,20 @@ def _without_folder(path: str) -> tuple[str, str]:
     return f"/{first}", f"/{rest}"
 
 
-def _dressed(scope: Scope, send: Send, static: bool) -> Send:
+def _with_our_headers(scope: Scope, send: Send, static: bool) -> Send:
     """The same `send`, with our headers on every answer; one that refuses a stranger is the last on its connection."""
     ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
     ours.append((b"cache-control", b"max-age=300" if static else b"no-store"))
 
-    async def dressed(message: Any) -> None:
+    async def send_with_headers(message: Any) -> None:
         if message["type"] == "http.response.start":
-            known = {name for name, _ in ours}
-            message["headers"] = [pair for pair in message.get("headers", []) if pair[0].lower() not in known] + ours
+            our_names = {name for name, _ in ours}
+            message["headers"] = [
+                pair for pair in message.get("headers", []) if pair[0].lower() not in our_names
+            ] + ours
             refused = message["status"] >= HTTPStatus.BAD_REQUEST and scope.get("keepfast.visitor") is None
             if refused and (b"connection", b"close") not in message["headers"]:
                 message["headers"].append((b"connection", b"close"))
         await send(message)
 
-    return dressed
+    return send_with_headers

@@ -13,7 +13,7 @@ from keepfast import __version__
 from keepfast.model.errors import Usage
 
 if TYPE_CHECKING:
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
     Values = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
     id: str
     summary: str
     role: str
-    run: Callable[[Desk, Values], Any]
+    run: Callable[[Backend, Values], Any]
     query: Mapping[str, Any] = {}
     body: Mapping[str, Any] = {}
     needed: tuple[str, ...] = ()
@@ -48,8 +48,8 @@ class Operation(NamedTuple):
 def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, body: bytes) -> Values:
     """Everything the caller gave, checked. Raises `Usage` with the name of what is wrong."""
     values: dict[str, Any] = dict(parts)
-    given = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
-    for name, text in given.items():
+    parameters = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
+    for name, text in parameters.items():
         if name not in operation.query:
             raise Usage(f"Unknown parameter {name[:40]}.", f"Allowed: {', '.join(operation.query) or 'none'}.")
         values[name] = READ.get(operation.query[name]["type"], str)(text)
@@ -68,8 +68,8 @@ def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, bo
 
 
 def checked(operation: Operation, values: Values) -> Values:
-    known = {**_of_path(operation.path), **operation.query, **operation.body}
-    for name, schema in known.items():
+    schemas = {**_of_path(operation.path), **operation.query, **operation.body}
+    for name, schema in schemas.items():
         if name in values:
             _check(name, values[name], schema)
         elif "default" in schema:

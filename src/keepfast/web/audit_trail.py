@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from keepfast.present.terminal import rfc3339
-from keepfast.web.sessions import OPENED, Audited
+from keepfast.web.sessions import OPENED, AuditRow
 
 DEEDS = {
     "session": "sign in", "leave": "sign out", "language": "change language", "restore": "restore", "save": "save",
@@ -29,12 +29,12 @@ class Deed(NamedTuple):
     subject: str
 
 
-def said(row: Audited, names: Mapping[str, str]) -> Deed:
+def describe(row: AuditRow, names: Mapping[str, str]) -> Deed:
     """The row in words; `names` are those of workspaces and tasks, by their ids."""
     return Deed(rfc3339(row.at), *row[1:], *_words(row, names))
 
 
-def _words(row: Audited, names: Mapping[str, str]) -> tuple[str, str]:
+def _words(row: AuditRow, names: Mapping[str, str]) -> tuple[str, str]:
     """What was done, and to what."""
     if row.action == OPENED:
         return "open sealed contents", row.target.partition("?path=")[2]
@@ -42,6 +42,6 @@ def _words(row: Audited, names: Mapping[str, str]) -> tuple[str, str]:
     if parts[0] == "api":
         return f"{row.action} {row.target}", ""
     deed = "answer" if parts[0] == "p" else DEEDS.get(parts[-1], f"{row.action} {row.target}")
-    known = [names[part] for part in parts[1:2] if part in names]
+    subject_names = [names[part] for part in parts[1:2] if part in names]
     version = [parts[3]] if parts[0] == "w" and len(parts) > 4 and parts[2] == "v" else []
-    return deed, " ".join(known + version)
+    return deed, " ".join(subject_names + version)

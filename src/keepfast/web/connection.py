@@ -34,8 +34,8 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self.came = self.loop.time()
-        self._limit("head", HEAD_SECONDS)
+        self.connected_at = self.loop.time()
+        self._set_deadline("head", HEAD_SECONDS)
         self._last: Any = None
         self.peer = peer_at(self.client[0] if self.client else "?")
         if self.client and self.server and self.server[1] is not None:
@@ -46,10 +46,10 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.is_at_work:
-            self._unlimit("head")
+            self._clear_deadline("head")
         elif "head" not in self._deadlines:
             # The first bytes of another request: the library has just stopped its own clock.
-            self._limit("head", HEAD_SECONDS)
+            self._set_deadline("head", HEAD_SECONDS)
 
     def handle_events(self) -> None:
         if self.conn.their_state is h11.IDLE and (fault := fault_in(self.conn.trailing_data[0])):
@@ -71,25 +71,25 @@ class Connection(H11Protocol):
         self._last = self.visitor
         super().on_response_complete()
         if self.transport.is_closing():
-            self._limit("take", TAKE_SECONDS)
+            self._set_deadline("take", TAKE_SECONDS)
         elif not self.is_at_work and self._has_begun():
-            self._limit("head", HEAD_SECONDS)
+            self._set_deadline("head", HEAD_SECONDS)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._limit("take", TAKE_SECONDS)
+        self._set_deadline("take", TAKE_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._limit("take", TAKE_SECONDS)
+        self._set_deadline("take", TAKE_SECONDS)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unlimit("take")
+        self._clear_deadline("take")
 
     def connection_lost(self, exc: Exception | None) -> None:
         for name in list(self._deadlines):
-            self._unlimit(name)
+            self._clear_deadline(name)
         if self.client:
             users.remove(self.client)
         super().connection_lost(exc)
@@ -116,19 +116,19 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _make_room(self) -> None:
-        known = [one for one in self.connections if isinstance(one, Connection)]
-        while gone := crowded_out([one for one in known if not one.transport.is_closing()], self.loop.time()):
-            gone.end()
+        ours = [one for one in self.connections if isinstance(one, Connection)]
+        while surplus := connection_to_close([one for one in ours if not one.transport.is_closing()], self.loop.time()):
+            surplus.end()
 
     def _has_begun(self) -> bool:
         """Did something of the next request come along with the last one?"""
         return bool(self.conn.trailing_data[0])
 
-    def _limit(self, name: str, seconds: float) -> None:
-        self._unlimit(name)
+    def _set_deadline(self, name: str, seconds: float) -> None:
+        self._clear_deadline(name)
         self._deadlines[name] = self.loop.call_later(seconds, self.end)
 
-    def _unlimit(self, name: str) -> None:
+    def _clear_deadline(self, name: str) -> None:
         deadline = self._deadlines.pop(name, None)
         if deadline is not None:
             deadline.cancel()
@@ -160,14 +160,14 @@ def fault_in(data: bytes) -> str:
     return "Duplicate Content-Length." if lengths > 1 else ""
 
 
-def crowded_out(connections: Collection[Connection], now: float) -> Connection | None:
+def connection_to_close(connections: Collection[Connection], now: float) -> Connection | None:
     """The connection that must make room, if there are too many: the oldest of whoever has most of them."""
     crowd = [one for one in connections if one.visitor is None]
     if len(crowd) <= MOST_NEWCOMERS:
-        crowd = [one for one in crowd if one.came <= now - SETTLE_SECONDS]
+        crowd = [one for one in crowd if one.connected_at <= now - SETTLE_SECONDS]
         if len(crowd) <= MOST_STRANGERS:
             crowd = [one for one in connections if one.visitor is not None]
             if len(crowd) <= MOST_OF_VISITORS:
                 return None
-    held = Counter(one.owner for one in crowd)
-    return min(crowd, key=lambda one: (-held[one.owner], one.came))
+    owned = Counter(one.owner for one in crowd)
+    return min(crowd, key=lambda one: (-owned[one.owner], one.connected_at))

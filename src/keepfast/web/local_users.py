@@ -22,18 +22,18 @@ class LocalUsers:
     """The users of the connections that are open, by the address of the other end."""
 
     def __init__(self) -> None:
-        self._known: dict[Address, int] = {}
+        self._user_of: dict[Address, int] = {}
 
     def add(self, client: Address, server: Address) -> None:
         user = user_of(client, server)
         if user is not None:
-            self._known[client] = user
+            self._user_of[client] = user
 
     def remove(self, client: Address) -> None:
-        self._known.pop(client, None)
+        self._user_of.pop(client, None)
 
     def of(self, client: Address | None) -> int | None:
-        return self._known.get(client) if client is not None else None
+        return self._user_of.get(client) if client is not None else None
 
     def is_another(self, client: Address | None) -> bool:
         """Is it somebody else on this machine than the user who runs the page?"""

@@ -9,7 +9,7 @@ from keepfast.present.terminal import size
 from keepfast.web.markup import account_windows
 
 Words = Callable[[str], str]
-UNSAID = frozenset(
+HIDDEN = frozenset(
     ("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId", "pid", "session", "id",
      "trigger", "taskType", "from", "to", "fromState", "toState", "flagged")
 )  # fmt: skip
@@ -20,35 +20,35 @@ PLAIN = frozenset(("text", "title", "why", "error", "message", "answer", "name",
 LONGEST = 160
 
 
-def told(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
+def facts(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
     """What an event says, in order."""
     if event.get("type") == "state_transition":
-        return [("", text) for text in _moved(event, words)]
+        return [("", text) for text in _transition(event, words)]
     pairs = []
     for key, value in event.items():
-        if key in UNSAID or (value in (None, "", [], {}, 0, False) and key != "fraction"):
+        if key in HIDDEN or (value in (None, "", [], {}, 0, False) and key != "fraction"):
             continue
         if key == "account" and isinstance(value, dict):
             pairs += [(words(name.replace("_", " ")), f"{part:.0f} %") for name, part in account_windows(value).items()]
             continue
-        pairs.append(("" if key in PLAIN or key in SHAPES else words(_word(key)), _said(key, value, words)))
+        pairs.append(("" if key in PLAIN or key in FORMATTERS else words(_label(key)), _formatted(key, value, words)))
     if event.get("passed") is False:
         pairs.append(("", words("failed")))
     return pairs
 
 
-def _moved(event: dict[str, Any], words: Words) -> list[str]:
+def _transition(event: dict[str, Any], words: Words) -> list[str]:
     """From which state to which; where only a hold came or went, which one."""
     about = event.get("metadata") or {}
     if event.get("fromState") != event.get("toState"):
         before, after = [str(event.get(key)).replace("_", " ") for key in ("from", "to")]
         return [f"{words(before)} → {words(after)}"]
-    held = str(about.get("hold") or "").replace("_", " ")
-    return [f"{words('On hold')}: {words(held)}"] if held else [words("continues")]
+    hold = str(about.get("hold") or "").replace("_", " ")
+    return [f"{words('On hold')}: {words(hold)}"] if hold else [words("continues")]
 
 
-def _said(key: str, value: Any, words: Words) -> str:
-    shape = SHAPES.get(key)
+def _formatted(key: str, value: Any, words: Words) -> str:
+    shape = FORMATTERS.get(key)
     if shape is not None and isinstance(value, int | float):
         return shape(value, words)
     if key in ENUMS and isinstance(value, str):
@@ -58,12 +58,12 @@ def _said(key: str, value: Any, words: Words) -> str:
     return f"{value:,}" if type(value) is int else str(value)[:LONGEST]
 
 
-def _word(key: str) -> str:
+def _label(key: str) -> str:
     """`resetsAt` and `messages_restored` as people write them."""
     return "".join([f" {char.lower()}" if char.isupper() else char for char in key]).replace("_", " ")
 
 
-SHAPES: dict[str, Callable[[Any, Words], str]] = {
+FORMATTERS: dict[str, Callable[[Any, Words], str]] = {
     "size": lambda value, words: size(value),
     "durationMs": lambda value, words: f"{value:,} ms",
     "duration_ms": lambda value, words: f"{value:,} ms",

@@ -94,8 +94,8 @@ def coded(text: str) -> Markup:
 
 def browser(who: str) -> str:
     """What a user agent calls itself, in words that somebody recognises."""
-    name = next((shown for sign, shown in BROWSERS if sign in who), "")
-    system = next((shown for sign, shown in SYSTEMS if sign in who), "")
+    name = next((label for sign, label in BROWSERS if sign in who), "")
+    system = next((label for sign, label in SYSTEMS if sign in who), "")
     return f"{name}, {system}" if name and system else who[:40]
 
 
@@ -111,12 +111,12 @@ def amount(value: float, of: str) -> str:
 
 def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
     """Each line as markup with the colours of its language, guessed from the file's name."""
-    shown = [visible(line if len(line) <= LONGEST else line[:LONGEST] + " …") for line in lines]
+    visible_lines_of_file = [visible(line if len(line) <= LONGEST else line[:LONGEST] + " …") for line in lines]
     try:
-        html = highlight("\n".join(shown), _lexer(name), _FORMAT)
+        html = highlight("\n".join(visible_lines_of_file), _lexer(name), _FORMAT)
     except Exception:
         # A lexer that stumbles over somebody's file must not cost the page.
-        html = "\n".join([escape(line) for line in shown])
+        html = "\n".join([escape(line) for line in visible_lines_of_file])
     parts = html.split("\n")
     parts += [""] * (len(lines) - len(parts))
     return [Markup(part) for part in parts[: len(lines)]]
@@ -130,17 +130,17 @@ def _lexer(name: str) -> Lexer:
         return TextLexer(stripnl=False, ensurenl=False)
 
 
-def raised(budget: dict[str, Any], used: dict[str, Any]) -> dict[str, str]:
+def suggested_limits(budget: dict[str, Any], used: dict[str, Any]) -> dict[str, str]:
     """What to offer for limits that are used up, as a form takes them: twice as much; nothing for all others."""
-    found = {"tokens": "", "money": "", "minutes": ""}
+    offers = {"tokens": "", "money": "", "minutes": ""}
     for name, field, unit in (("tokens", "tokens", 1), ("money", "money", 1), ("seconds", "minutes", 60)):
         limit, spent = budget.get(name, 0), used.get(name, 0)
         if limit and spent >= limit:
-            found[field] = f"{2 * max(limit, spent) / unit:.2f}".rstrip("0").rstrip(".")
-    return found
+            offers[field] = f"{2 * max(limit, spent) / unit:.2f}".rstrip("0").rstrip(".")
+    return offers
 
 
-def sides(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
+def hunk_rows(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a hunk: number and markup of the old and the new line, what was replaced side by side."""
     lines = [line for line in hunk["lines"] if line["kind"] in " +-"]
     old = iter(coloured(name, [line["text"] for line in lines if line["kind"] in " -"]))
@@ -180,19 +180,19 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
     width = min(max(step - 1, 1), WIDEST)
     most = max((math.log2(row.changed + 2) for row in rows), default=1.0)
     # The first bar begins where the slider below it does, and the last one ends there.
-    apart = (1000 - width) / max(len(bins) - 1, 1)
+    spacing = (1000 - width) / max(len(bins) - 1, 1)
     bars = []
     for number, group in enumerate(bins):
         top = max(group, key=lambda row: row.changed)
-        odd = next((row for row in group if GROUPS.get(row.trigger)), top)
+        notable = next((row for row in group if GROUPS.get(row.trigger)), top)
         height = max(6.0, 84 * math.log2(top.changed + 2) / most)
-        names = [GROUPS.get(odd.trigger, "turn")]
+        names = [GROUPS.get(notable.trigger, "turn")]
         if any(row.pinned or row.name for row in group):
             names.append("kept")
         if any(row.version == chosen for row in group):
             names.append("chosen")
         bars.append(
-            f'<rect class="{" ".join(names)}" x="{number * apart:.1f}" y="{96 - height:.1f}"'
+            f'<rect class="{" ".join(names)}" x="{number * spacing:.1f}" y="{96 - height:.1f}"'
             f' width="{width:.1f}" height="{height:.1f}" rx="1"/>'
         )
     return Markup(
@@ -203,13 +203,13 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
 
 def kinds(rows: Sequence[CheckpointRow]) -> list[str]:
     """The colours that occur among the bars, in the order in which they are explained."""
-    found = {GROUPS.get(row.trigger, "turn") for row in rows}
+    names = {GROUPS.get(row.trigger, "turn") for row in rows}
     if any(row.pinned or row.name for row in rows):
-        found.add("kept")
-    return [name for name in MEANINGS if name in found]
+        names.add("kept")
+    return [name for name in MEANINGS if name in names]
 
 
-def filled(
+def usage_plot(
     events: Sequence[dict[str, Any]], threshold: int, words: Callable[[str], str] = str, title: str = ""
 ) -> Markup:
     """How full the conversation was, and the account's windows, in percent over time.
@@ -217,19 +217,21 @@ def filled(
     Against the threshold at which a checkpoint is taken, and 80 and 90. Drawn from the events of type `context`
     (docs/format/task.md).
     """
-    told = [found for found in map(figures, events) if found][-MOMENTS:]
-    names = sorted({name for found in told for name in found}, key=lambda name: (name != CONTEXT, name))[:SERIES]
-    if len(told) < 2:
+    moments = [moment for moment in map(figures, events) if moment][-MOMENTS:]
+    names = sorted({name for moment in moments for name in moment}, key=lambda name: (name != CONTEXT, name))[:SERIES]
+    if len(moments) < 2:
         return Markup("")
-    step = 1000 / (len(told) - 1)
+    step = 1000 / (len(moments) - 1)
     lines, legend = [], []
     for number, name in enumerate(names):
-        points = [(index * step, 100 - min(100.0, found[name])) for index, found in enumerate(told) if name in found]
+        points = [
+            (index * step, 100 - min(100.0, moment[name])) for index, moment in enumerate(moments) if name in moment
+        ]
         drawn = " ".join([f"{x:.1f},{y:.1f}" for x, y in points])
         lines.append(f'<polyline class="series{number}" points="{drawn}"/>')
-        last = next(found[name] for found in reversed(told) if name in found)
-        said = words(visible(name).replace("_", " "))
-        legend.append(f'<li class="series{number}">{escape(said)} {last:.0f} %</li>')
+        last = next(moment[name] for moment in reversed(moments) if name in moment)
+        label = words(visible(name).replace("_", " "))
+        legend.append(f'<li class="series{number}">{escape(label)} {last:.0f} %</li>')
     return Markup(
         f'<svg class="plot" role="img" aria-label="{escape(title)}">{"".join(_levels(threshold))}'
         f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none">{"".join(lines)}</svg></svg>'
@@ -254,10 +256,10 @@ def figures(event: dict[str, Any]) -> dict[str, float]:
     """The percentages that an event tells, by name."""
     if event.get("type") != CONTEXT:
         return {}
-    found, percent, account = dict[str, float](), event.get("percent"), event.get("account")
+    percentages, percent, account = dict[str, float](), event.get("percent"), event.get("account")
     if isinstance(percent, int | float):
-        found[CONTEXT] = float(percent)
-    return {**found, **account_windows(account if isinstance(account, dict) else {})}
+        percentages[CONTEXT] = float(percent)
+    return {**percentages, **account_windows(account if isinstance(account, dict) else {})}
 
 
 def account_windows(windows: dict[str, Any]) -> dict[str, float]:

@@ -33,11 +33,16 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.store.maintenance.last_verify import Finding
     from keepfast.store.repository import Repository
-    from keepfast.web.restores import Bringing
+    from keepfast.web.restores import Restores
     from keepfast.web.task_timeline import Mark
-    from keepfast.web.tasks import Work
+    from keepfast.web.tasks import WebTasks
 
-KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
+RETENTION_KEYS = (
+    "retention.keep_last",
+    "retention.hourly_hours",
+    "retention.max_size",
+    "checkpoint.cleanup_after_days",
+)
 DAY = 86_400_000_000_000
 
 
@@ -51,7 +56,7 @@ class Verified(NamedTuple):
     findings: list[Finding]
 
 
-class Desk:
+class Backend:
     """One visitor's request. `engine` is this request's own."""
 
     def __init__(
@@ -69,20 +74,20 @@ class Desk:
         return self.engine.repository()
 
     @cached_property
-    def tasks(self) -> Work:
+    def tasks(self) -> WebTasks:
         """Unattended tasks, on tables that are opened when first asked for."""
-        from keepfast.web.tasks import Work
+        from keepfast.web.tasks import WebTasks
 
         if self._make_ground is None:
             raise NotFound("Tasks are not available.")
         self._ground = self._make_ground()
-        return Work(self._ground, self)
+        return WebTasks(self._ground, self)
 
     @cached_property
-    def bring(self) -> Bringing:
-        from keepfast.web.restores import Bringing
+    def restores(self) -> Restores:
+        from keepfast.web.restores import Restores
 
-        return Bringing(self)
+        return Restores(self)
 
     @cached_property
     def contents(self) -> Contents:
@@ -95,8 +100,8 @@ class Desk:
 
     def refuse_another(self, row: WorkspaceRow) -> None:
         """Raise `Conflict` if another workspace's folder lies at the path by now: that is not for this history to touch."""
-        found = self.engine.known(row.path, adopting=True)
-        if found != (row.path, row.id):
+        owner = self.engine.known(row.path, adopting=True)
+        if owner != (row.path, row.id):
             raise Conflict(
                 f"{show(row.path)} is no longer the folder of this workspace.",
                 "Check that the folder exists and was not replaced.",
@@ -166,16 +171,19 @@ class Desk:
         from keepfast.state.notices import read
 
         row, since = self.row(workspace), self.now() - 7 * DAY
-        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
-        return [of_notice(notice) for notice in reversed(found)]
+        recent = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
+        return [of_notice(notice) for notice in reversed(recent)]
 
     def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
         from keepfast.app.restore import Restorer
 
-        found = Restorer(self.engine, row.path, row).unfinished()
-        if found is None:
+        unfinished = Restorer(self.engine, row.path, row).unfinished()
+        if unfinished is None:
             return None
-        return {**of_unfinished(found), **({"text": str(found.error)} if found.error is not None else {})}
+        return {
+            **of_unfinished(unfinished),
+            **({"text": str(unfinished.error)} if unfinished.error is not None else {}),
+        }
 
     # Checkpoints
 
@@ -240,8 +248,8 @@ class Desk:
             raise NotFound(str(error), "The page of the workspace lists all checkpoints.") from None
 
     def _before(self, row: CheckpointRow) -> CheckpointRow | None:
-        found = self.repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
-        return found[0] if found else None
+        rows = self.repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
+        return rows[0] if rows else None
 
     def _before_version(self, row: CheckpointRow) -> int:
         before = self._before(row)
@@ -249,8 +257,8 @@ class Desk:
 
     def _after(self, row: CheckpointRow) -> str | None:
         for version in range(row.version + 1, min(row.version + 50, self.row(row.workspace).version) + 1):
-            found = self.repository.checkpoint(row.workspace, version)
-            if found is not None and not found.forgotten:
+            row_after = self.repository.checkpoint(row.workspace, version)
+            if row_after is not None and not row_after.forgotten:
                 return f"v{version}"
         return None
 
@@ -313,8 +321,8 @@ class Desk:
         hits: list[dict[str, Any]] = []
         for row in rows:
             for hit in search(self.repository, self.engine.place.path, row.id, text, limit - len(hits)):
-                found = {"workspace": row.id, "root": show(row.path), "where": hit.where, "text": hit.text}
-                hits.append({**found, **of_checkpoint(hit.checkpoint), **(of_path(hit.path) if hit.path else {})})
+                place = {"workspace": row.id, "root": show(row.path), "where": hit.where, "text": hit.text}
+                hits.append({**place, **of_checkpoint(hit.checkpoint), **(of_path(hit.path) if hit.path else {})})
             if len(hits) >= limit:
                 break
         return hits
@@ -325,24 +333,24 @@ class Desk:
         """When everything was last read and compared, and what came of it."""
         from keepfast.store.maintenance.last_verify import read_last_verify
 
-        found = read_last_verify(self.engine.place.path)
-        if found is None:
+        verify = read_last_verify(self.engine.place.path)
+        if verify is None:
             return None
-        return Verified(rfc3339(found.at), found.quick, found.problems, found.checkpoints, found.findings)
+        return Verified(rfc3339(verify.at), verify.quick, verify.problems, verify.checkpoints, verify.findings)
 
     def storage(self) -> dict[str, Any]:
         from keepfast.store.maintenance.space import store_size
 
         rows, path, settings = self._rows(), self.engine.place.path, self.engine.settings
-        there = os.path.isdir(path)
-        free = os.statvfs(path if there else _nearest(path))
+        exists = os.path.isdir(path)
+        free = os.statvfs(path if exists else _nearest(path))
         return {
             "path": path,
-            "bytes": store_size(self.repository) if there else 0,
+            "bytes": store_size(self.repository) if exists else 0,
             "free": free.f_bavail * free.f_frsize,
             "cap": settings["retention.max_size"],
-            "packs": len(self.repository.packs()) if there else 0,
-            "retention": {key: settings[key] for key in KEPT_BY},
+            "packs": len(self.repository.packs()) if exists else 0,
+            "retention": {key: settings[key] for key in RETENTION_KEYS},
             "workspaces": [
                 {
                     "id": row.id,
@@ -365,10 +373,10 @@ def _nearest(path: str) -> str:
 @contextmanager
 def opened(
     build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Ground] | None = None, config: str = ""
-) -> Iterator[Desk]:
-    """A desk with an engine of its own, closed in the end."""
-    desk = Desk(build(), now, ground, config)
+) -> Iterator[Backend]:
+    """A backend with an engine of its own, closed in the end."""
+    backend = Backend(build(), now, ground, config)
     try:
-        yield desk
+        yield backend
     finally:
-        desk.close()
+        backend.close()

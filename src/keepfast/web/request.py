@@ -10,18 +10,18 @@ from keepfast.web.api import as_path
 
 if TYPE_CHECKING:
     from keepfast.web.doctor import Check
-    from keepfast.web.queries import Desk
-    from keepfast.web.sessions import Book, Visitor
+    from keepfast.web.queries import Backend
+    from keepfast.web.sessions import Visitor, WebDatabase
     from keepfast.web.translation import Words
 
     Fields = Mapping[str, str]
 
 
-class Ask(NamedTuple):
+class PageRequest(NamedTuple):
     """What a page was asked for, by whom, in which language."""
 
-    desk: Desk
-    book: Book
+    backend: Backend
+    database: WebDatabase
     parts: Mapping[str, str]
     fields: Fields
     visitor: Visitor
@@ -54,13 +54,13 @@ class Route(NamedTuple):
     method: str
     path: str
     role: str
-    run: Callable[[Ask], Page]
+    run: Callable[[PageRequest], Page]
 
 
 def link(path: str, /, **fields: object) -> str:
     """An address with its fields; those that are empty are left out."""
-    given = {name: str(value) for name, value in fields.items() if value}
-    return f"{path}?{urlencode(given, errors='surrogateescape')}" if given else path
+    query = {name: str(value) for name, value in fields.items() if value}
+    return f"{path}?{urlencode(query, errors='surrogateescape')}" if query else path
 
 
 def path_of(row: Mapping[str, str]) -> str:

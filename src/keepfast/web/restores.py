@@ -16,40 +16,40 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from keepfast.app.preview import Missing, Preview
     from keepfast.app.restore import Restored, Restorer
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
 
-class Bringing:
+class Restores:
     """One visitor's request to bring something back."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
 
     def preview(self, workspace: str, reference: str, paths: Sequence[bytes]) -> dict[str, Any]:
         """What a restore would do. `digest` names exactly this; a restore that says it does nothing else."""
-        row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
+        row, target = self.backend.row(workspace), self.backend.resolve(workspace, reference)
         restorer = self._restorer(row)
         restorer.planner.refuse_unknown(target, paths)
-        found = _preview(restorer.planner.preview(target, list(paths)))
+        plan = _preview(restorer.planner.preview(target, list(paths)))
         missing = restorer.planner.missing(target, paths)[:MOST_CHANGES]
-        return {"target": f"v{target.version}", **found, "missing": of_missing(missing)}
+        return {"target": f"v{target.version}", **plan, "missing": of_missing(missing)}
 
     def restore(
         self, workspace: str, reference: str, paths: Sequence[bytes], conflicts: str, agreed: str
     ) -> dict[str, Any]:
-        row, target = self.desk.row(workspace), self.desk.resolve(workspace, reference)
+        row, target = self.backend.row(workspace), self.backend.resolve(workspace, reference)
         restorer = self._restorer(row)
         restorer.planner.refuse_unknown(target, paths)
         done = restorer.restore(target, list(paths), conflicts=conflicts, ask=_agree(agreed, conflicts))
         return _restored(done) if done is not None else _nothing(restorer.planner.missing(target, paths))
 
     def undo(self, workspace: str, agreed: str, conflicts: str, again: bool = False) -> dict[str, Any]:
-        restorer = self._restorer(self.desk.row(workspace))
+        restorer = self._restorer(self.backend.row(workspace))
         step = restorer.redo if again else restorer.undo
         return _restored(step(conflicts=conflicts, ask=_agree(agreed, conflicts)))
 
     def preview_undo(self, workspace: str, again: bool = False) -> dict[str, Any]:
-        restorer, seen = self._restorer(self.desk.row(workspace)), list[dict[str, Any]]()
+        restorer, seen = self._restorer(self.backend.row(workspace)), list[dict[str, Any]]()
 
         def look(preview: Preview) -> bool:
             seen.append(_preview(preview))
@@ -64,13 +64,13 @@ class Bringing:
         """Whether there is a restore to undo, and an undo to take back."""
         from keepfast.app.restore import Restorer
 
-        row = self.desk.row(workspace)
-        undo, redo = Restorer(self.desk.engine, row.path, row).ways_back()
+        row = self.backend.row(workspace)
+        undo, redo = Restorer(self.backend.engine, row.path, row).ways_back()
         return {"undo": undo, "redo": redo}
 
     def finish(self, workspace: str, abort: bool) -> dict[str, Any]:
         """Go on with a restore that was cut off, or take it back."""
-        restorer = self._restorer(self.desk.row(workspace))
+        restorer = self._restorer(self.backend.row(workspace))
         return _restored(restorer.abort() if abort else restorer.resume())
 
     def fork(self, workspace: str, reference: str, folder: str) -> dict[str, Any]:
@@ -78,17 +78,17 @@ class Bringing:
 
         if not folder.startswith("/"):
             raise Usage(f"{folder!r} is not an absolute path.", "Give a folder such as /home/you/other.")
-        row, checkpoint = self.desk.row(workspace), self.desk.resolve(workspace, reference)
-        made = Forking(self.desk.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
-        return {"workspace": made.workspace, "folder": folder, "version": f"v{made.checkpoint.version}"}
+        row, checkpoint = self.backend.row(workspace), self.backend.resolve(workspace, reference)
+        forked = Forking(self.backend.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
+        return {"workspace": forked.workspace, "folder": folder, "version": f"v{forked.checkpoint.version}"}
 
     def _restorer(self, row: WorkspaceRow) -> Restorer:
         from keepfast.app.restore import Restorer
 
         if not os.path.isdir(row.path):
             raise NotFound(f"{show(row.path)} does not exist.", "Fork the checkpoint into another folder instead.")
-        self.desk.refuse_another(row)
-        return Restorer(self.desk.engine, row.path, row)
+        self.backend.refuse_another(row)
+        return Restorer(self.backend.engine, row.path, row)
 
 
 def _agree(agreed: str, conflicts: str) -> Callable[[Preview], bool]:
@@ -111,13 +111,13 @@ def _preview(preview: Preview, conflicts: str = "") -> dict[str, Any]:
         {**of_path(step.path), "action": "create" if step.old is None and step.action == "write" else step.action}
         for step in preview.plan.steps
     ]
-    kept = [step for step in steps if conflicts != "mine" or step["path"] not in map(show, preview.conflicts)]
+    steps_to_do = [step for step in steps if conflicts != "mine" or step["path"] not in map(show, preview.conflicts)]
     return {
         "steps": steps[:MOST_CHANGES],
         "count": len(steps),
         "untouched": [{**of_path(path), "why": why} for path, why in preview.plan.untouched[:MOST_CHANGES]],
         "conflicts": [of_path(path) for path in preview.conflicts],
-        "digest": _digest(kept),
+        "digest": _digest(steps_to_do),
         "missing": [],
     }
 

@@ -24,7 +24,7 @@ from keepfast.web.access import ONCE, Gate, Proxy, plain_address
 from keepfast.web.app import Site
 from keepfast.web.connection import Connection
 from keepfast.web.doctor import Doctor
-from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, Book
+from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, WebDatabase
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -44,14 +44,14 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
 
     host, settings = options["host"], options["settings"]
     secure, proxy = bool(options.get("tls_cert")), proxy_of(options)
-    _refuse_open_door(host, secure, proxy, options)
-    book = Book(around.data + "/web", clock, options["session_days"])
+    _refuse_unprotected(host, secure, proxy, options)
+    database = WebDatabase(around.data + "/web", clock, options["session_days"])
     try:
         if options.get("link"):
-            return _link(book, options)
+            return _link(database, options)
         listening = listen(host, options["port"])
         port = listening[0].getsockname()[1]
-        origins = _origins(book, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
+        origins = _origins(database, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
 
         def engine() -> Engine:
             return build(settings(), around.data, around.home, clock)
@@ -67,7 +67,7 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         password = options.get("password_file") or ""
         doctor = Doctor(around.variables, b"/", monotonic)
         site = Site(
-            book,
+            database,
             engine,
             clock,
             ground,
@@ -78,8 +78,8 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         )
         address = next(iter(origins.values()))
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}
-        with _sign(book.folder, f"{host}-{port}", address):
-            _announce(book, address, options)
+        with _sign(database.folder, f"{host}-{port}", address):
+            _announce(database, address, options)
             try:
                 Server(configured(site.application(origins, proxy), **certificate), site).run(listening)
             finally:
@@ -87,7 +87,7 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
                 site.stream.wait()
         return 0
     finally:
-        book.close()
+        database.close()
 
 
 def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
@@ -128,7 +128,7 @@ class Server(uvicorn.Server):
             self.force_exit = False
 
 
-def _refuse_open_door(host: str, secure: bool, proxy: Proxy | None, options: Mapping[str, Any]) -> None:
+def _refuse_unprotected(host: str, secure: bool, proxy: Proxy | None, options: Mapping[str, Any]) -> None:
     if is_loopback(host):
         return
     if not (secure and (proxy is not None or _password(options.get("password_file") or ""))):
@@ -166,7 +166,7 @@ def proxy_of(options: Mapping[str, Any]) -> Proxy | None:
 
 def further_origins(hosts: Sequence[str], port: int, secure: bool) -> dict[str, str]:
     """`Host` → origin of further names: `name` at this port, or the origin that a proxy before us shows to browsers."""
-    found = {}
+    origins = {}
     for text in hosts:
         scheme, _, host = (
             text.partition("://") if "://" in text else ("https" if secure else "http", "", f"{text}:{port}")
@@ -181,8 +181,8 @@ def further_origins(hosts: Sequence[str], port: int, secure: bool) -> dict[str, 
             raise Usage(
                 f"web.allowed_hosts: {name[:80]} is a loopback name.", "Give a host name that only this page uses."
             )
-        found[host.lower()] = f"{scheme}://{host.lower()}"
-    return found
+        origins[host.lower()] = f"{scheme}://{host.lower()}"
+    return origins
 
 
 def _password(path: str) -> str:
@@ -193,10 +193,10 @@ def _password(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 return ""
-            found = file.readline().strip()
+            password = file.readline().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-    return found if len(found) >= SHORTEST_PASSWORD else ""
+    return password if len(password) >= SHORTEST_PASSWORD else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -240,45 +240,45 @@ def _is_there(address: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    found: socket.socket | None = None
+    listener: socket.socket | None = None
     try:
-        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         if ":" in host:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
         # Before the address is told: whoever hears of it may come at once, and is served as soon as we are ready.
-        found.listen(BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
-        if found is not None:
-            found.close()
+        if listener is not None:
+            listener.close()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise Failed(
             f"Cannot listen on {where}: {error.strerror}.", "Give another --port, or 0 for any free port."
         ) from None
-    return found
+    return listener
 
 
-def _origins(book: Book, host: str, port: int, secure: bool) -> dict[str, str]:
+def _origins(database: WebDatabase, host: str, port: int, secure: bool) -> dict[str, str]:
     """`Host` → origin. The first is where the page lives; loopback addresses serve programs that send their session."""
     scheme = "https" if secure else "http"
     if not is_loopback(host):
         return {f"{host}:{port}": f"{scheme}://{host}:{port}"}
-    name = book.keep("name", lambda: f"hf-{secrets.token_hex(5)}.localhost")
+    name = database.get_or_create("name", lambda: f"hf-{secrets.token_hex(5)}.localhost")
     return {f"{name}:{port}": f"{scheme}://{name}:{port}"}
 
 
-def _announce(book: Book, address: str, options: Mapping[str, Any]) -> None:
+def _announce(database: WebDatabase, address: str, options: Mapping[str, Any]) -> None:
     """Write the first ticket where only its owner can read it, and say where the page is."""
-    ticket = book.ticket(OPERATOR)
-    _write_for_owner(book.folder + "/ticket", f"{address}/#{ticket}\n")
+    ticket = database.create_ticket(OPERATOR)
+    _write_for_owner(database.folder + "/ticket", f"{address}/#{ticket}\n")
     sys.stdout.write(f"The page is at {address}/#{ticket}\n")
     sys.stdout.write(
         "The link signs in one browser, once. `keepfast serve --link` prints another. Press Ctrl-C to stop.\n"
     )
     sys.stdout.flush()
     if options.get("open"):
-        _open(book.folder, f"{address}/#{ticket}")
+        _open(database.folder, f"{address}/#{ticket}")
 
 
 def _open(folder: str, address: str) -> None:
@@ -315,18 +315,18 @@ def _sign(folder: str, place: str, address: str) -> Iterator[None]:
 
 def _living(folder: str) -> str:
     """Where the server is that started last of those that live; nothing if none does."""
-    found = [(0.0, "")]
+    servers = [(0.0, "")]
     for path in Path(folder).glob("at-*"):
         with suppress(FileNotFoundError):  # it has just ended
             if is_locked(str(path)):
-                found.append((path.stat().st_mtime, path.read_text()))
-    return max(found)[1]
+                servers.append((path.stat().st_mtime, path.read_text()))
+    return max(servers)[1]
 
 
-def _link(book: Book, options: Mapping[str, Any]) -> int:
+def _link(database: WebDatabase, options: Mapping[str, Any]) -> int:
     # Where no page runs, another user may have its port, and would be sent the ticket.
-    address = _living(book.folder)
+    address = _living(database.folder)
     if not address:
         raise Failed("The page is not running.", "Run `keepfast serve` first.")
-    sys.stdout.write(f"{address}/#{book.ticket(options['role'])}\n")
+    sys.stdout.write(f"{address}/#{database.create_ticket(options['role'])}\n")
     return 0

@@ -76,8 +76,8 @@ def draw(course: Course, words: Callable[[str], str]) -> Markup:
         f'<line class="ground" x1="0" x2="100%" y1="{TOP + BAR / 2}" y2="{TOP + BAR / 2}"/>{"".join(parts)}</g>'
         for number, (name, parts) in enumerate(lanes)
     ]
-    counted = ", ".join([f"{words(name)} {len(found)}" for name, found in _counted(course)])
-    label = f"{words('Timeline')}: {_said(begin)} – {_said(end)} UTC; {counted}"
+    counted = ", ".join([f"{words(name)} {len(parts_of_kind)}" for name, parts_of_kind in _kinds_of(course)])
+    label = f"{words('Timeline')}: {_clock_time(begin)} – {_clock_time(end)} UTC; {counted}"
     return Markup(
         f'<svg class="course" width="100%" height="{foot + 18}" role="img" aria-label="{escape(label)}">'
         f"{''.join(clock)}{''.join(drawn)}</svg>"
@@ -108,7 +108,7 @@ def _bar(place: Callable[[int], float], span: Span) -> str:
     left, right = place(span.begin), place(span.end)
     return (
         f'<rect class="{escape(span.kind)}" x="{left:.2f}%" width="{right - left:.2f}%" y="{TOP}" height="{BAR}" rx="2">'
-        f"<title>{escape(visible(span.text))} {_said(span.begin)} – {_said(span.end)} UTC</title></rect>"
+        f"<title>{escape(visible(span.text))} {_clock_time(span.begin)} – {_clock_time(span.end)} UTC</title></rect>"
     )
 
 
@@ -127,15 +127,15 @@ def _restart(x: float) -> str:
 
 
 def _dot(place: Callable[[int], float], mark: Mark) -> str:
-    said = f"<title>{escape(visible(mark.text))} {_said(mark.at)} UTC</title>"
+    title = f"<title>{escape(visible(mark.text))} {_clock_time(mark.at)} UTC</title>"
     return (
-        f'<circle class="{escape(mark.kind)}" cx="{place(mark.at):.2f}%" cy="{TOP + BAR / 2}" r="4.5">{said}</circle>'
+        f'<circle class="{escape(mark.kind)}" cx="{place(mark.at):.2f}%" cy="{TOP + BAR / 2}" r="4.5">{title}</circle>'
     )
 
 
 def _wedge(place: Callable[[int], float], mark: Mark) -> str:
-    said = f"<title>{escape(visible(mark.text))} {_said(mark.at)} UTC</title>"
-    shape = f'<path class="{escape(mark.kind)}" d="M0 {TOP + 3}l6 9h-12z">{said}</path>'
+    title = f"<title>{escape(visible(mark.text))} {_clock_time(mark.at)} UTC</title>"
+    shape = f'<path class="{escape(mark.kind)}" d="M0 {TOP + 3}l6 9h-12z">{title}</path>'
     return f'<svg x="{place(mark.at):.2f}%" overflow="visible">{shape}</svg>'
 
 
@@ -146,12 +146,12 @@ def _thinned(marks: Sequence[Mark]) -> Iterable[Mark]:
     return [marks[number * (len(marks) - 1) // (MOST_MARKS - 1)] for number in range(MOST_MARKS)]
 
 
-def _counted(course: Course) -> list[tuple[str, Sequence[object]]]:
+def _kinds_of(course: Course) -> list[tuple[str, Sequence[object]]]:
     return [
         ("Phases", course.phases), ("Runs", course.runs), ("Holds", course.holds), ("Checkpoints", course.checkpoints),
         ("Compactions", course.compactions),
     ]  # fmt: skip
 
 
-def _said(at: int) -> str:
+def _clock_time(at: int) -> str:
     return datetime.fromtimestamp(at / SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.environment import Ground
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
 LOG_TAIL = 64 << 10
 MOST_FILES, MOST_LINES = 60, 3_000
@@ -27,11 +27,11 @@ ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "t
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 
 
-class Work:
+class WebTasks:
     """One request about tasks."""
 
-    def __init__(self, ground: Ground, desk: Desk) -> None:
-        self.ground, self.desk, self.tasks = ground, desk, Tasks(ground)
+    def __init__(self, ground: Ground, backend: Backend) -> None:
+        self.ground, self.backend, self.tasks = ground, backend, Tasks(ground)
 
     # Looking
 
@@ -40,9 +40,9 @@ class Work:
 
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
-        found = self.tasks.views.show(row.id)
-        found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
-        return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
+        view = self.tasks.views.show(row.id)
+        view["checkpoints"] = [one for one in view["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
+        return {**view, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> dict[str, Any]:
         return self.tasks.views.describe(self._row(task))
@@ -51,14 +51,14 @@ class Work:
         """Every phase with its gate, and how far it is."""
         row = self._row(task)
         state = row.state
-        found = []
+        views = []
         for number, phase in enumerate(row.phases, 1):
             done = number < row.phase or state == "done"
             now = number == row.phase and not done
             status = "completed" if done else ("review" if state == "review" else "in_progress") if now else "pending"
             gate = {"verify": phase["verify"] or None, "review": phase["review"]}
-            found.append({"number": number, "name": phase["name"], "status": status, **gate})
-        return found
+            views.append({"number": number, "name": phase["name"], "status": status, **gate})
+        return views
 
     def prompts(self, task: str, kind: str) -> list[dict[str, Any]]:
         return [
@@ -69,11 +69,11 @@ class Work:
         self, lanes: Mapping[str, tuple[Sequence[str], bool | None]], most: int
     ) -> dict[str, tuple[int, list[dict[str, Any]]]]:
         """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
-        found = {}
-        for name, (states, held) in lanes.items():
-            lane = queries.lane(self.ground.tables, states, held, most)
-            found[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
-        return found
+        lanes_in_full = {}
+        for name, (states, is_held) in lanes.items():
+            lane = queries.lane(self.ground.tables, states, is_held, most)
+            lanes_in_full[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
+        return lanes_in_full
 
     def inbox(self) -> list[dict[str, Any]]:
         """What `task inbox` lists, the oldest first."""
@@ -123,25 +123,25 @@ class Work:
                 for one in holds
             ],
             [Mark(one.made_at, one.reason, f"v{one.version} {one.reason.replace('_', ' ')}") for one in points],
-            self.desk.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
+            self.backend.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
         )
 
     def waiting(self, prompt: str) -> dict[str, Any]:
         """One prompt, also if it was answered long ago."""
-        found = queries.find_prompt(self.ground.tables, prompt)
-        if found is None:
+        row = queries.find_prompt(self.ground.tables, prompt)
+        if row is None:
             raise NotFound(
                 f"There is no question or review {prompt[:40]}.",
                 "The overview page lists everything that waits for an answer.",
             )
-        return {**self.tasks.views.prompt(found), "title": self._row(found.task).title}
+        return {**self.tasks.views.prompt(row), "title": self._row(row.task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
         """What the checks of the task's phases said, newest first."""
         rows = queries.newest_events(self.ground.tables, self._row(task).id, 50, "phase_complete")
-        told = [event(row) for row in rows]
+        events = [event(row) for row in rows]
         keys = ("timestamp", "phase", "passed", "gate", "output")
-        return [{key: one.get(key) for key in keys} for one in told if one.get("passed") is not None]
+        return [{key: one.get(key) for key in keys} for one in events if one.get("passed") is not None]
 
     def output(self, task: str) -> str:
         """The end of what the agent said and did, as its shim wrote it down, without secrets."""
@@ -164,18 +164,18 @@ class Work:
         row, base = self._row(task), self._phase_base(task)
         if base is None:
             return {"old": None, "new": "now", "changes": [], "changed": 0}
-        return self.desk.contents.diff(row.workspace_id, _reference(base), "now")
+        return self.backend.contents.diff(row.workspace_id, _reference(base), "now")
 
     def patch(self, task: str) -> dict[str, Any]:
         """The same, line by line; `is_exact` is false where an older state stands for what the phase began with."""
         row, base = self._row(task), self._phase_base(task)
         if base is None:
             return {"old": None, "new": "now", "files": [], "rest": [], "changed": 0, "is_exact": True}
-        found = self.desk.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
-        return {**found, "is_exact": base.is_exact}
+        patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
+        return {**patch, "is_exact": base.is_exact}
 
     def _phase_base(self, task: str) -> Base | None:
-        return phase_base(self.ground, self.desk.repository, self._row(task))
+        return phase_base(self.ground, self.backend.repository, self._row(task))
 
     # Doing
 
@@ -255,7 +255,7 @@ class Work:
 
     def _is_there(self, workspace: str, version: str) -> bool:
         """Is this checkpoint of a task still kept? Rows of tasks outlive what retention drops."""
-        row = self.desk.repository.checkpoint(workspace, int(version[1:]))
+        row = self.backend.repository.checkpoint(workspace, int(version[1:]))
         return row is not None and not row.forgotten
 
     def _row(self, task: str) -> Task:
@@ -266,11 +266,11 @@ class Work:
 
     def _waiting(self, prompt: str, *kinds: str) -> str:
         """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
-        found = queries.find_prompt(self.ground.tables, prompt)
-        if found is None or found.kind not in kinds:
+        row = queries.find_prompt(self.ground.tables, prompt)
+        if row is None or row.kind not in kinds:
             raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
-        if found.status not in ("pending", "presented"):
-            by = found.answered_by
+        if row.status not in ("pending", "presented"):
+            by = row.answered_by
             raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")
         return prompt
 

@@ -71,9 +71,9 @@ class Words:
         if self.language == "en" or text in self._page:
             return self(text)
         for english, translated in _patterns(self.language):
-            found = english.fullmatch(text)
-            if found is not None:
-                return translated.format(*[self(part) for part in found.groups()])
+            match = english.fullmatch(text)
+            if match is not None:
+                return translated.format(*[self(part) for part in match.groups()])
         return text
 
 
@@ -90,10 +90,10 @@ def pattern(english: str) -> re.Pattern[str]:
     return re.compile("(.+?)".join([re.escape(part) for part in english.split("{}")]), re.DOTALL)
 
 
-def chosen(wanted: str, accepted: str) -> str:
+def chosen(choice: str, accepted: str) -> str:
     """The language that was chosen, else the first of the browser's that there is."""
-    if wanted in LANGUAGES:
-        return wanted
+    if choice in LANGUAGES:
+        return choice
     for part in accepted.split(","):
         code = part.partition(";")[0].strip().lower()[:2]
         if code in LANGUAGES:
