@@ -552,7 +552,7 @@ def test_a_page_does_not_restore_into_another_project_s_folder(kept: Box) -> Non
             backend.restores.preview(workspace, "v1", [])
         with pytest.raises(Conflict):
             backend.restores.restore(workspace, "v1", [], "overwrite", "")
-        assert backend.status(workspace)["changed"] == 0, "what lies there says nothing of this workspace"
+        assert backend.status(workspace).changed == 0, "what lies there says nothing of this workspace"
         assert kept.call("init", "--moved").code == 0
         with pytest.raises(Conflict):
             backend.refuse_another(backend.row(workspace))

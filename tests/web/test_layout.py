@@ -1,4 +1,4 @@
-"""Long commands and long files stay within the page, and line numbers in one line, on a backend and on a phone."""
+"""Long commands and long files stay within the page, and line numbers in one line, on a desk and on a phone."""
 
 from __future__ import annotations
 

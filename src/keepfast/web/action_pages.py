@@ -1,4 +1,4 @@
-"""Pages that do something with checkpoints: first what would be done, then the doing."""
+"""Pages that change something: previews and confirmations, then the action."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def restore(request: PageRequest) -> Page:
     conflicts = request.fields.get("conflicts") or "ask"
     if conflicts not in ("ask", "mine", "theirs"):
         raise Usage("conflicts must be one of request, mine, theirs.")
-    # Leaving files alone makes a smaller plan than the one that was shown; the digest speaks of the whole.
+    # With `mine` the plan is smaller than the one that was shown, so its digest differs.
     agreed = request.fields.get("agreed", "") if conflicts != "mine" else ""
     if request.fields.get("what") in ("undo", "redo"):
         done = request.backend.restores.undo(request.workspace, agreed, conflicts, request.fields["what"] == "redo")
@@ -54,24 +54,24 @@ def finish(request: PageRequest) -> Page:
 
 def save(request: PageRequest) -> Page:
     saved = request.backend.save(request.workspace, request.fields.get("message", "")[:2_000], "", (), False)
-    return Page(goto=f"/w/{request.workspace}/v/{saved['version']}")
+    return Page(goto=f"/w/{request.workspace}/v/{saved.version}")
 
 
 def label(request: PageRequest) -> Page:
     pinned = {"yes": True, "no": False}.get(request.fields.get("pinned", ""))
     labelled = request.backend.label(request.workspace, request.parts["reference"], pinned, request.fields.get("name"))
-    return Page(goto=f"/w/{request.workspace}/v/{labelled['version']}")
+    return Page(goto=f"/w/{request.workspace}/v/{labelled.version}")
 
 
 def ask_fork(request: PageRequest) -> Page:
     checkpoint = request.backend.checkpoint(request.workspace, request.parts["reference"])
     here = request.backend.workspace(request.workspace)
-    return Page("fork.html", {"here": here, "it": checkpoint, "folder": f"{here['root']}-{checkpoint['version']}"})
+    return Page("fork.html", {"here": here, "it": checkpoint, "folder": f"{here.root}-{checkpoint.version}"})
 
 
 def fork(request: PageRequest) -> Page:
     forked = request.backend.restores.fork(request.workspace, request.parts["reference"], request.folder("folder"))
-    return Page(goto=f"/w/{forked['workspace']}")
+    return Page(goto=f"/w/{forked.workspace}")
 
 
 def ask_forget(request: PageRequest) -> Page:

@@ -34,11 +34,12 @@ from keepfast.web import api, operations, pages
 from keepfast.web import request as page_types
 from keepfast.web.access import WHERE_THE_PAGE_IS, Gate, Proxy, Refusal, cookie_name, cookie_path
 from keepfast.web.local_users import users
-from keepfast.web.pages import at_home
+from keepfast.web.pages import in_session_folder
 from keepfast.web.queries import opened
 from keepfast.web.sessions import OPENED, OPERATOR, Visitor, WebDatabase, split_session
 from keepfast.web.stream import Stream, as_json
 from keepfast.web.translation import Words, chosen
+from keepfast.web.views import to_json
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ MOST_STREAMS = 150
 
 
 class Site:
-    """Everything behind the gate. `build` gives a request its own engine."""
+    """The web application behind `Gate`. `build` returns a new engine for each request."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Site:
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
-        app.router.redirect_slashes = False  # it would lead out of the session's folder, which it does not know
+        app.router.redirect_slashes = False  # a redirect would leave the session's folder
         self.gate = gate(app, self.database, origins, self._refuse, monotonic, proxy)
         return self.gate
 
@@ -117,7 +118,7 @@ class Site:
             if visitor is None:
                 return self._html(request, "hello.html", {}, HTTPStatus.UNAUTHORIZED)
             target = request.url.path
-            # Read before the page is: what happens while it is being made is told to it afterwards.
+            # Read before the page is rendered: the stream then delivers what happened meanwhile.
             last = self.database.last_sequence()
             try:
                 _check_role(visitor, OPERATOR if _asks_for_sealed(request) else route.role)
@@ -161,7 +162,7 @@ class Site:
                 self._audit(method, visitor, request.url.path, str(error))
                 return _failure(_status(error), str(error), error.kind, error.hint)
             self._audit(method, visitor, request.url.path, "done")
-            return JSONResponse({"success": True, "data": result})
+            return JSONResponse({"success": True, "data": to_json(result)})
 
         return answer
 
@@ -177,7 +178,7 @@ class Site:
             return result
 
     def _audit_sealed(self, request: Request, backend: Backend) -> None:
-        """Written down before it is shown."""
+        """Record in the audit trail which sealed contents are about to be shown."""
         for path in backend.shown_sealed:
             self.database.audit(
                 request.scope["keepfast.visitor"], OPENED, f"{request.url.path}?path={show(path)}", "done"
@@ -212,7 +213,7 @@ class Site:
         )
         return StreamingResponse(lines, media_type="text/event-stream")
 
-    # Coming and going
+    # Signing in and out
 
     async def _sign_in(self, request: Request) -> Response:
         assert self.gate is not None
@@ -224,7 +225,7 @@ class Site:
         agent = request.headers.get("user-agent", "a program")
         credential = ticket if isinstance(ticket, str) else ""
         user = users.of(request.scope.get("client"))
-        # On this machine, whoever runs the page signs in: a ticket that somebody else got hold of is worth nothing to them.
+        # Of local users only the one who runs the page may sign in: a stolen ticket is useless to others.
         is_ours = not users.is_another(request.scope.get("client"))
         session = self.database.exchange_ticket(credential.strip(), agent, user) if is_ours else None
         if session is None and is_ours and self.gate.may_guess(request.scope) and self._is_password(credential):
@@ -269,7 +270,7 @@ class Site:
 
     async def _language(self, request: Request) -> Response:
         back = request.scope["keepfast.form"].get("back", "/")
-        # Only a path of ours: `//elsewhere` and `/\elsewhere` would lead a browser away.
+        # Only our own paths: `//elsewhere` and `/\elsewhere` would redirect to other hosts.
         safe = back if back.startswith("/") and back[1:2] not in ("/", "\\") else "/"
         response = _goto(request, safe)
         language = chosen(request.scope["keepfast.form"].get("language", ""), "")
@@ -298,7 +299,7 @@ class Site:
                 **values,
             },
         )
-        text = at_home(text, request.scope["keepfast.folder"])
+        text = in_session_folder(text, request.scope["keepfast.folder"])
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 
     def _error_page(self, request: Request, error: KeepfastError) -> Response:
@@ -358,7 +359,7 @@ class Site:
 
 
 def _back(request: Request) -> str:
-    """Where somebody came from, if that was a page of ours; else the workspace, the task or the first page."""
+    """Return the page that the visitor came from, if it is ours; else the workspace, the task or the overview."""
     referer = urlsplit(request.headers.get("referer", ""))
     path = referer.path.removeprefix(request.scope["keepfast.folder"])
     if (
@@ -372,12 +373,12 @@ def _back(request: Request) -> str:
 
 
 def _goto(request: Request, path: str) -> Response:
-    """Lead to another page of the same session."""
+    """Redirect to another page of the same session."""
     return RedirectResponse(request.scope["keepfast.folder"] + path, HTTPStatus.SEE_OTHER)
 
 
 def _asks_for_sealed(request: Request) -> bool:
-    """Does somebody who only looks page_request for what is sealed? Roles and contents both go by this."""
+    """Return whether a GET request asks for sealed contents; the role check and `Contents` both use this."""
     return request.method == "GET" and page_types.fields_of(request.scope["query_string"]).get("sealed") == "true"
 
 

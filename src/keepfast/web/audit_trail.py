@@ -1,4 +1,4 @@
-"""The audit trail in words: what each request did, and to what."""
+"""The audit trail as shown on the health page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DEEDS = {
     "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "control a task",
     "budget": "set limits", "secret": "provide a secret", "back": "go back to a checkpoint", "new": "new task",
 }  # fmt: skip
-"""By the last part of a page's address. What programs do through the API is shown as they asked for it."""
+"""Actions by the last part of a page's address. API requests are shown with method and path."""
 
 
 class Deed(NamedTuple):
-    """A row of the trail as a page shows it."""
+    """A row of the audit trail with its action and subject in words."""
 
     at: str
     who: str
@@ -30,12 +30,12 @@ class Deed(NamedTuple):
 
 
 def describe(row: AuditRow, names: Mapping[str, str]) -> Deed:
-    """The row in words; `names` are those of workspaces and tasks, by their ids."""
+    """Return a row in words. `names`: of workspaces and tasks, by id."""
     return Deed(rfc3339(row.at), *row[1:], *_words(row, names))
 
 
 def _words(row: AuditRow, names: Mapping[str, str]) -> tuple[str, str]:
-    """What was done, and to what."""
+    """Return the action and its subject."""
     if row.action == OPENED:
         return "open sealed contents", row.target.partition("?path=")[2]
     parts = row.target.strip("/").split("/")

@@ -1,4 +1,4 @@
-"""What `keepfast doctor` finds, for the health page: the program is asked, and its answer serves for a minute."""
+"""The results of `keepfast doctor` for the health page, cached for a minute."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 CACHE_SECONDS = 60.0
 TIMEOUT_SECONDS = 60
 ELSEWHERE = frozenset(("workspace", "git"))
-"""Checks of the folder that somebody stands in; a page stands in none."""
+"""Checks of the current folder, which a server does not have."""
 
 
 class Check(NamedTuple):
-    """What was looked at, and what was found. `level`: fine, note or problem."""
+    """The result of one check. `level`: fine, note or problem."""
 
     name: str
     level: str
@@ -32,7 +32,7 @@ class Doctor:
         self._lock, self._checks, self._at = threading.Lock(), list[Check](), -CACHE_SECONDS
 
     def find(self) -> list[Check]:
-        """All checks, as they came out not longer than a minute ago."""
+        """Return all checks, at most a minute old."""
         with self._lock:
             if self.clock() - self._at >= CACHE_SECONDS:
                 self._checks, self._at = self._run_doctor(), self.clock()

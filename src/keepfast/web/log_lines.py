@@ -1,4 +1,4 @@
-"""What the events of a task say to people: pairs of a word and a value, without what stands elsewhere on the page."""
+"""Events of a task as pairs of a label and a value, without what the page shows elsewhere."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ HIDDEN = frozenset(
     ("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId", "pid", "session", "id",
      "trigger", "taskType", "from", "to", "fromState", "toState", "flagged")
 )  # fmt: skip
-"""Numbers that only programs ask for, and what is shown elsewhere; all of it is in the API's log."""
+"""Keys that are shown elsewhere or are of use to programs only; the API's log has all."""
 ENUMS = frozenset(("reason", "outcome", "gate", "kind", "what", "hold", "as", "recovery"))
 PLAIN = frozenset(("text", "title", "why", "error", "message", "answer", "name", *ENUMS))
-"""Values that need no word before them."""
+"""Values that need no label."""
 LONGEST = 160
 
 
 def facts(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
-    """What an event says, in order."""
+    """Return the facts of an event as pairs of label and value, in order."""
     if event.get("type") == "state_transition":
         return [("", text) for text in _transition(event, words)]
     pairs = []
@@ -38,7 +38,7 @@ def facts(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
 
 
 def _transition(event: dict[str, Any], words: Words) -> list[str]:
-    """From which state to which; where only a hold came or went, which one."""
+    """Return the state transition; if only a hold began or ended, the hold."""
     about = event.get("metadata") or {}
     if event.get("fromState") != event.get("toState"):
         before, after = [str(event.get(key)).replace("_", " ") for key in ("from", "to")]
@@ -59,7 +59,7 @@ def _formatted(key: str, value: Any, words: Words) -> str:
 
 
 def _label(key: str) -> str:
-    """`resetsAt` and `messages_restored` as people write them."""
+    """Return a key such as `resetsAt` or `messages_restored` as words."""
     return "".join([f" {char.lower()}" if char.isupper() else char for char in key]).replace("_", " ")
 
 
@@ -76,4 +76,4 @@ FORMATTERS: dict[str, Callable[[Any, Words], str]] = {
     "phase": lambda value, words: f"{words('phase')} {value}",
     "attempt": lambda value, words: f"{words('attempt')} {value}",
 }
-"""Figures that say with their unit what they are."""
+"""How values with a unit are written; they need no label."""

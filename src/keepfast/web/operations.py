@@ -10,6 +10,7 @@ from keepfast.runner.domain.reviews import Remark
 from keepfast.web import preferences
 from keepfast.web.api import REFERENCE, TASK, WORKSPACE, Operation, as_path
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
+from keepfast.web.views import to_json
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -65,14 +66,21 @@ def _preview(backend: Backend, values: Values) -> Any:
     )
 
 
-def _said(values: Values) -> tuple[str, str, str, list[Remark]]:
-    """A review, the words about it, who says them, and the remarks on its lines."""
+def _review(values: Values) -> tuple[str, str, str, list[Remark]]:
+    """Return a review's prompt, the comments on it, their author, and the remarks on its lines."""
     remarks = [
         Remark(show(as_path(one["path"])), one.get("line", 0), one["text"].strip())
         for one in values["remarks"]
         if one["text"].strip()
     ]
     return values["prompt"], values["comments"], values["by"], remarks
+
+
+def _diff(backend: Backend, values: Values) -> Any:
+    workspace, old, new = values["workspace"], values.get("old", ""), values.get("new", "now")
+    if values.get("path"):
+        return backend.contents.diff_path(workspace, old, new, as_path(values["path"]))
+    return backend.contents.diff(workspace, old, new)
 
 
 def _action(action: str) -> Callable[[Backend, Values], Any]:
@@ -84,9 +92,9 @@ def _file(backend: Backend, values: Values) -> Any:
     if content is None:
         return facts
     try:
-        return {**facts, "text": content.decode("utf-8")}
+        return {**to_json(facts), "text": content.decode("utf-8")}
     except UnicodeDecodeError:
-        return {**facts, "base64": base64.b64encode(content).decode("ascii")}
+        return {**to_json(facts), "base64": base64.b64encode(content).decode("ascii")}
 
 
 ONE = "/api/workspaces/{workspace}"
@@ -115,8 +123,7 @@ OPERATIONS = (
               lambda backend, values: backend.forget(values["workspace"], values["references"]),
               body={"references": {"type": "array", "items": REFERENCE, "minItems": 1, "maxItems": 1_000}}, needed=("references",)),
     Operation("GET", ONE + "/diff", "diff", "Compare two states; `now` is the disk.", VIEWER,
-              lambda backend, values: backend.contents.diff(values["workspace"], values.get("old", ""), values.get("new", "now"),
-                                             as_path(values["path"]) if values.get("path") else None),
+              _diff,
               query={"old": REFERENCE, "new": REFERENCE, "path": PATH, "sealed": UNSEAL}),
     Operation("GET", ONE + "/checkpoints/{reference}/file", "showFile", "Show a file of a checkpoint.", VIEWER, _file,
               query={"path": PATH, "sealed": UNSEAL}, needed=("path",)),
@@ -205,9 +212,9 @@ OPERATIONS = (
               lambda backend, values: backend.tasks.approve(values["prompt"], values["by"], values["anyway"]),
               body={"comments": TEXT, "anyway": ANYWAY}),
     Operation("PATCH", "/api/reviews/{prompt}/request-changes", "requestChanges", "Request changes to a phase.", APPROVER,
-              lambda backend, values: backend.tasks.reject(*_said(values)), body=COMMENTS),
+              lambda backend, values: backend.tasks.reject(*_review(values)), body=COMMENTS),
     Operation("POST", "/api/reviews/{prompt}/feedback", "commentReview", "Add comments to a review.", APPROVER,
-              lambda backend, values: backend.tasks.comment(*_said(values)), body=COMMENTS),
+              lambda backend, values: backend.tasks.comment(*_review(values)), body=COMMENTS),
     Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
               lambda backend, values: backend.tasks.answer(values["prompt"], values["answer"], values["by"], values["exactly"]),
               body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000},

@@ -1,4 +1,4 @@
-"""The pages that look, the table of all of them, and their templates."""
+"""The read-only pages, the table of all pages, and the template environment."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from keepfast.web.api import as_text
 from keepfast.web.contents import NOW
 from keepfast.web.request import Page, PageRequest, Route, link, number, path_of
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
+from keepfast.web.views import Comparison, HunkView
 
 ROWS, HITS = 50, 100
 BOARD = {
@@ -23,14 +24,14 @@ BOARD = {
     "Drafts": (("draft",), None),
     "Done": (("done", "failed", "cancelled"), None),
 }
-"""The columns of the board: states, and whether something holds the task, where that tells two columns apart."""
+"""The columns of the board: task states, and whether the task is held, where that separates two columns."""
 LANE = 25
-"""Tasks of a lane that the board shows; the others are counted."""
+"""Tasks shown per column; the others are counted."""
 KEPT_UNITS = {"retention.hourly_hours": "hours", "checkpoint.cleanup_after_days": "days"}
 LEVELS = ("problem", "note", "fine")
 
 
-# Looking
+# Pages
 
 
 def home(request: PageRequest) -> Page:
@@ -74,7 +75,7 @@ def checkpoint(request: PageRequest) -> Page:
 
 
 def peek(request: PageRequest) -> Page:
-    """The part of a checkpoint's page that moving through time shows."""
+    """The summary of a checkpoint that the timeline's slider shows."""
     return Page(
         "peek.html",
         {
@@ -87,7 +88,13 @@ def peek(request: PageRequest) -> Page:
 def difference(request: PageRequest) -> Page:
     old, new = request.fields.get("old", ""), request.fields.get("new", "") or NOW
     path = request.path()
-    comparison = request.backend.contents.diff(request.workspace, old, new, path or None)
+    comparison: Comparison
+    hunks: list[HunkView] = []
+    if path:
+        comparison = request.backend.contents.diff_path(request.workspace, old, new, path)
+        hunks = comparison.file.hunks if comparison.file is not None else []
+    else:
+        comparison = request.backend.contents.diff(request.workspace, old, new)
     side = request.fields.get("view") == "side"
     return Page(
         "diff.html",
@@ -98,10 +105,7 @@ def difference(request: PageRequest) -> Page:
             "new": new,
             "path": as_text(path) if path else "",
             "side": side,
-            "hunks": [
-                markup.hunk_rows(path.decode("utf-8", "replace"), hunk)
-                for hunk in (comparison.get("file") or {}).get("hunks", [])
-            ],
+            "hunks": [markup.hunk_rows(path.decode("utf-8", "replace"), hunk) for hunk in hunks],
         },
     )
 
@@ -181,8 +185,8 @@ def storage(request: PageRequest) -> Page:
 
 def health(request: PageRequest) -> Page:
     workspaces = request.backend.workspaces()
-    notices = [(here, notice) for here in workspaces for notice in request.backend.notices(here["id"])]
-    names = request.backend.tasks.titles() | {here["id"]: here["name"] for here in workspaces}
+    notices = [(here, notice) for here in workspaces for notice in request.backend.notices(here.id)]
+    names = request.backend.tasks.titles() | {here.id: here.name for here in workspaces}
     checks = sorted(request.doctor(), key=lambda check: LEVELS.index(check.level))
     return Page(
         "health.html",
@@ -234,23 +238,23 @@ ROUTES = (
 
 
 def _size(count: int) -> str:
-    """The size as commands write it, with the space that a page has room for."""
+    """Return a size as commands write it, with a space before the unit."""
     text = size(count)
     unit = text.lstrip("0123456789.")
     return f"{text.removesuffix(unit)}\u00a0{unit}"
 
 
 ADDRESS = re.compile(r'( (?:href|action)=")/(?!static/)')
-"""An address of ours in a page. What is text there has no quotes: they are escaped."""
+"""Our own addresses in a page. Text cannot match: its quotes are escaped."""
 
 
-def at_home(page: str, folder: str) -> str:
-    """The page with all its links and forms within the folder of its session; templates name places without it."""
+def in_session_folder(page: str, folder: str) -> str:
+    """Return the page with all links and forms inside the session's folder; templates write addresses without it."""
     return ADDRESS.sub(rf"\g<1>{folder}/", page) if folder else page
 
 
 def environment(home: str = "") -> Environment:
-    """The templates. Everything is escaped, and a value that is missing is an error, not a blank.
+    """Return the template environment. Everything is escaped; a missing value is an error.
 
     Paths below `home` are shown with `~`.
     """

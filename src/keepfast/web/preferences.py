@@ -1,4 +1,4 @@
-"""Settings as the API shows and changes them: a visitor may choose amounts and times, never a program or a place."""
+"""Settings over the API. Only amounts, times and choices can be changed, never programs or paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CHOSEN = frozenset((CHOICE, FLAG, HOURS, NUMBER, SIZE, TIME))
 OURS = ("store.", "web.")
-"""Who may come in here, and where things lie, is decided in the file on this machine alone."""
+"""Settings of access and of the store can be changed on this machine only."""
 
 
 def list_settings(settings: Settings) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def may_change(key: str) -> bool:
 
 
 def change(backend: Backend, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Put values into the user's file; all of them, or none."""
+    """Write values to the user's settings file; all of them, or none."""
     from keepfast.settings.file import change as write
     from keepfast.settings.file import proposed
 

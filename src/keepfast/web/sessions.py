@@ -1,4 +1,4 @@
-"""What the page must remember over a restart: sessions, tickets, the audit trail and the numbered events."""
+"""The page's database: sessions, tickets, the audit trail and the numbered events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SECOND = 1_000_000_000
 DAY, TICKET_LIFE = 86_400 * SECOND, 15 * 60 * SECOND
 MOST_EVENTS, MOST_AUDITED, MOST_OF_STRANGERS = 10_000, 10_000, 1_000
 OPENED = "OPEN"
-"""The action, in the audit trail, of whoever looked at what is sealed."""
+"""The action of the audit trail for opened sealed contents."""
 SEEN_EVERY = 60 * SECOND
-"""A session's last use is written this often at most."""
+"""How often the last use of a session is written at most."""
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -38,20 +38,20 @@ TABLES = (
 
 
 class Visitor(NamedTuple):
-    """Whoever holds a session."""
+    """The holder of a session."""
 
     role: str
     who: str
     hash: str
     user: int | None = None
-    """The user of this machine who signed in, where the kernel told."""
+    """The local user who signed in, where known."""
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
 class StreamEvent(NamedTuple):
-    """One event as it was recorded."""
+    """A recorded event."""
 
     sequence: int
     at: int
@@ -73,7 +73,7 @@ class AuditRow(NamedTuple):
 
 
 class WebDatabase:
-    """The file `book.db`. Values that let somebody in are kept as hashes only."""
+    """The file `book.db`. Sessions and tickets are stored as hashes only."""
 
     def __init__(self, folder: str, clock: Callable[[], int], session_days: int = 30) -> None:
         self.clock, self.folder, self.session_days, self._lock = clock, folder, session_days, threading.Lock()
@@ -98,11 +98,11 @@ class WebDatabase:
         self.secret = self.get_or_create("secret", lambda: secrets.token_hex(32))
 
     def close(self) -> None:
-        with self._lock:  # a connection that is closed while another thread uses it takes the process with it
+        with self._lock:  # closing a connection that another thread uses crashes the process
             self._sql.close()
 
     def get_or_create(self, key: str, make: Callable[[], str]) -> str:
-        """The value of that name, made the first time."""
+        """Return the value of a key; create it the first time."""
         with self._lock:
             self._sql.execute("INSERT OR IGNORE INTO meta VALUES(?, ?)", (key, make()))
             return str(self._sql.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
@@ -113,10 +113,10 @@ class WebDatabase:
                 "INSERT INTO meta VALUES(?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (key, value)
             )
 
-    # Who may
+    # Sessions and tickets
 
     def create_ticket(self, role: str) -> str:
-        """A value that can be exchanged once for a session."""
+        """Return a new ticket, which can be exchanged once for a session."""
         value = secrets.token_urlsafe(24)
         with self._lock:
             self._sql.execute("DELETE FROM ticket WHERE until < ?", (self.clock(),))
@@ -124,7 +124,7 @@ class WebDatabase:
         return value
 
     def has_ticket(self, ticket: str) -> bool:
-        """Could this ticket be exchanged now? It stays as it is."""
+        """Return whether a ticket is valid; it is not used up."""
         with self._lock:
             row = self._sql.execute(
                 "SELECT 1 FROM ticket WHERE hash = ? AND until > ?", (_hash(ticket), self.clock())
@@ -132,7 +132,7 @@ class WebDatabase:
         return row is not None
 
     def exchange_ticket(self, ticket: str, who: str, user: int | None = None) -> str | None:
-        """A new session for a ticket, which is used up by that; None if it is none of ours."""
+        """Use up a ticket and return a new session; None if the ticket is invalid."""
         with self._lock:
             row = self._sql.execute(
                 "DELETE FROM ticket WHERE hash = ? AND until >= ? RETURNING role", (_hash(ticket), self.clock())
@@ -140,7 +140,7 @@ class WebDatabase:
         return self.create_session(row[0], who, user) if row is not None else None
 
     def create_session(self, role: str, who: str, user: int | None = None) -> str:
-        """A new session: two random halves with a dot between them (docs/web.md). With a `user`, it is for that one alone."""
+        """Return a new session: two random halves joined by a dot (docs/web.md). With `user`, only that local user may use it."""
         value, now = f"{secrets.token_hex(16)}.{secrets.token_urlsafe(32)}", self.clock()
         with self._lock:
             self._sql.execute("DELETE FROM session WHERE seen_at < ?", (now - self.session_days * DAY,))
@@ -161,7 +161,7 @@ class WebDatabase:
         return Visitor(row[0], row[1], key, row[3])
 
     def is_current(self, visitor: Visitor) -> bool:
-        """Is that session still what it was? Asking is no use of it."""
+        """Return whether a session is still valid with the same role; this does not count as a use."""
         with self._lock:
             row = self._sql.execute("SELECT role, seen_at FROM session WHERE hash = ?", (visitor.hash,)).fetchone()
         return row is not None and row[0] == visitor.role and row[1] >= self.clock() - self.session_days * DAY
@@ -171,13 +171,13 @@ class WebDatabase:
             self._sql.execute("DELETE FROM session WHERE hash = ?", (visitor.hash,))
 
     def form_token(self, visitor: Visitor) -> str:
-        """What the page's own forms carry, so that no other page can send them."""
+        """Return the token of the page's own forms, which other sites cannot know."""
         return hmac.new(self.secret.encode(), visitor.hash.encode(), hashlib.sha256).hexdigest()
 
-    # What happened
+    # Audit trail and events
 
     def audit(self, visitor: Visitor | None, action: str, target: str, outcome: str) -> None:
-        """Write a row. Each role has a share of the trail, and so has what was opened: nobody pushes others' rows out."""
+        """Write a row. Each role, and opened sealed contents, have a share of the trail: none can displace the others' rows."""
         who, role = (visitor.who, visitor.role) if visitor is not None else ("?", "")
         with self._lock:
             self._sql.execute(
@@ -224,13 +224,13 @@ class WebDatabase:
 
 
 def split_session(session: str) -> tuple[str, str]:
-    """The folder in which the session's pages live, and the value of its cookie."""
+    """Return the folder of the session's addresses and the value of its cookie."""
     folder, _, cookie = session.partition(".")
     return f"/~{folder}", cookie
 
 
 def join_session(folder: str, cookie: str) -> str:
-    """The session of which these are the halves; none where one of them is missing."""
+    """Return the session of these halves; empty if one is missing."""
     return f"{folder[2:]}.{cookie}" if folder and cookie else ""
 
 

@@ -1,4 +1,4 @@
-"""Numbered events to any number of browsers: what they missed first, then what happens."""
+"""The event stream: numbered events to any number of clients, first what they missed, then new ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 EVERY, BEAT = 1.0, 15.0
 MOST_AT_ONCE = 200
 WAITING = 1_000
-"""A browser that is this many events behind is cut off; it comes back and asks for what it missed."""
+"""A client that is this many events behind is disconnected; it reconnects and asks for what it missed."""
 
 
 class Stream:
-    """Watches the store for what others do, records it, and tells whoever listens."""
+    """Polls the store for changes, records them as events, and sends them to listeners."""
 
     def __init__(
         self, database: WebDatabase, build: Callable[[], Engine], ground: Callable[[], Ground] | None = None
@@ -36,7 +36,7 @@ class Stream:
         self.beat = BEAT
         self.database, self.build, self.ground = database, build, ground
         self.listeners: dict[asyncio.Queue[StreamEvent | None], str] = {}
-        """Each with the hash of the visitor who listens."""
+        """Queues by the session hash of their visitor."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self._stamps: dict[str, tuple[int, int]] = {}
         self._stopped = threading.Event()
@@ -46,7 +46,7 @@ class Stream:
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        # Before anybody can open a page, so that nothing falls between what a page shows and what it is told.
+        # Before the first page, so that no event falls between a page and its stream.
         self._try_to_poll()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._thread.start()
@@ -57,12 +57,12 @@ class Stream:
             _end(queue)
 
     def end_of(self, owner: str) -> None:
-        """End what a visitor listens to."""
+        """End the streams of a visitor."""
         for queue in [queue for queue, whose in self.listeners.items() if whose == owner]:
             _end(queue)
 
     def wait(self) -> None:
-        """Return once nothing is looked at any more, so that the database can be closed."""
+        """Wait for the polling thread, so that the database can be closed."""
         if self._thread is not None:
             self._thread.join()
 
@@ -71,12 +71,12 @@ class Stream:
             self._try_to_poll()
 
     def _try_to_poll(self) -> None:
-        # A store that cannot be looked at now is looked at again in a second; the health page names the trouble.
+        # A store that cannot be read now is polled again in a second; the health page shows the problem.
         with suppress(KeepfastError, OSError, sqlite3.Error):
             self.poll()
 
     def poll(self) -> None:
-        """Record what came into the store since the last look."""
+        """Publish what changed in the store since the last poll."""
         engine = self.build()
         try:
             grown = [name for name, stamp in _logs(engine.place.path) if self._stamps.get(name) != stamp]
@@ -90,7 +90,7 @@ class Stream:
             self._publish_task_events(self.ground())
 
     def _publish_task_events(self, ground: Ground) -> None:
-        """Pass on what the supervisor and people have logged about tasks."""
+        """Publish new events of tasks."""
         from keepfast.runner.actions.event_files import event
         from keepfast.runner.db import queries
 
@@ -128,7 +128,7 @@ class Stream:
         """Record an event and pass it on; may be called from any thread."""
         event = self.database.record_event(type, workspace, task, data)
         if self.loop is not None:
-            with suppress(RuntimeError):  # the server has ended; whoever comes back asks the database
+            with suppress(RuntimeError):  # the server has ended; clients ask for the event when they reconnect
                 self.loop.call_soon_threadsafe(self._pass_on, event)
 
     def _pass_on(self, event: StreamEvent) -> None:
@@ -144,9 +144,9 @@ class Stream:
     async def listen(
         self, since: int, task: str = "", owner: str = "", may_hear: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[str]:
-        """The lines of an event stream: everything after `since`, then what comes, and a beat while nothing does.
+        """Yield the lines of an event stream: all events after `since`, then new ones, and a comment every 15 seconds.
 
-        With a task, what concerns that one alone. It ends as soon as whoever listens may no longer hear it.
+        With `task`, only the events of that task. It ends when `may_hear` returns false.
         """
         queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue(WAITING)
         self.listeners[queue] = owner
@@ -192,7 +192,7 @@ def as_json(event: StreamEvent) -> dict[str, Any]:
 
 
 def _logs(store: str) -> Iterable[tuple[str, tuple[int, int]]]:
-    """Each workspace and what tells whether its log has grown."""
+    """Yield each workspace with the size and time of its log."""
     try:
         with scandir(store + "/log") as entries:
             for entry in entries:

@@ -1,4 +1,4 @@
-"""Pages about tasks: one task, a new one, and what a person answers or wants."""
+"""Pages of tasks: a task, its review, a prompt, a new task, and their actions."""
 
 from __future__ import annotations
 
@@ -42,17 +42,16 @@ def task(request: PageRequest) -> Page:
 
 
 def review(request: PageRequest) -> Page:
-    """What changed in the phase, line by line; each line takes a comment."""
+    """The changes of the phase, line by line; each line can be commented on."""
     work, name = request.backend.tasks, request.parts["task"]
     it, patch = work.show(name), work.patch(name)
     waiting = [one for one in it["prompts"] if one["status"] in ("pending", "presented") and one["kind"] == "approval"]
-    for file in patch["files"]:
-        file["rows"] = [markup.hunk_rows(file["path"], hunk) for hunk in file["hunks"]]
-    return Page("review.html", {"it": it, "patch": patch, "waiting": waiting})
+    rows = [[markup.hunk_rows(file.lines.path, hunk) for hunk in file.lines.hunks] for file in patch.files]
+    return Page("review.html", {"it": it, "patch": patch, "rows": rows, "waiting": waiting})
 
 
 def prompt(request: PageRequest) -> Page:
-    """What somebody is asked, where a notification leads; or that it is no longer waiting."""
+    """One prompt, the target of notifications; also after it was answered."""
     it = request.backend.tasks.waiting(request.parts["prompt"])
     return Page("prompt.html", {"one": it, "open": it["status"] in ("pending", "presented")})
 
@@ -77,7 +76,7 @@ def make_task(request: PageRequest) -> Page:
         values["agent"] = {"command": shlex.split(fields["command"])}
     verify = fields.get("verify", "").strip()
     if phases or verify:
-        # A verification belongs to a phase: without any, all of the task is one.
+        # A verification belongs to a phase, so a task without phases gets one.
         values["phases"] = [{**phase, "verify": verify, "review": True} for phase in phases or [{"prompt": ""}]]
     return Page(goto=f"/t/{request.backend.tasks.new(values)['id']}")
 
@@ -105,7 +104,7 @@ def secret(request: PageRequest) -> Page:
 
 
 def answer(request: PageRequest) -> Page:
-    """Answer a question, approve a phase or send it back; an answer that came too late says so."""
+    """Answer a question, approve a phase, or request changes to it."""
     work, prompt, kind = request.backend.tasks, request.parts["prompt"], request.fields.get("kind", "")
     if kind == "approve":
         done = work.approve(prompt, request.visitor.role, request.fields.get("anyway") == "yes")
@@ -123,17 +122,17 @@ def task_back(request: PageRequest) -> Page:
 
 
 def _threshold(request: PageRequest) -> int:
-    """The share of the token budget at which a checkpoint is taken."""
+    """Return the percentage of the context at which a checkpoint is saved."""
     return int(request.backend.engine.settings["hooks.checkpoint_threshold_percent"])
 
 
 def _lines(fields: Fields, name: str) -> str:
-    """A text of several lines as people mean it; a form sends each of their ends as two characters."""
+    """Return a multi-line field with plain line feeds; forms send CRLF."""
     return fields.get(name, "").replace("\r\n", "\n")
 
 
 def _remarks(fields: Fields) -> list[Remark]:
-    """What was said at a line: a field named `at path:12`, or `at path:-12` if that line was removed."""
+    """Return the comments on lines: fields named `at path:12`, or `at path:-12` for a removed line."""
     remarks = []
     for name in fields:
         text = _lines(fields, name).strip()

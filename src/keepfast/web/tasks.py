@@ -1,4 +1,4 @@
-"""Unattended tasks as pages and API ask for them, over the same functions that `keepfast task` uses."""
+"""Unattended tasks for pages and API, through the functions that `keepfast task` uses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import queries
 from keepfast.web.task_timeline import Course, Mark, Span
+from keepfast.web.views import Comparison, Patch
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import Base
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
 
 LOG_TAIL = 64 << 10
 MOST_FILES, MOST_LINES = 60, 3_000
-"""What a review shows; each line can be commented on, and comes back as a field of the form."""
+"""Limits of a review page: each line has a form field for comments."""
 ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 
 
 class WebTasks:
-    """One request about tasks."""
+    """Queries and actions on tasks for one request."""
 
     def __init__(self, ground: Ground, backend: Backend) -> None:
         self.ground, self.backend, self.tasks = ground, backend, Tasks(ground)
 
-    # Looking
+    # Queries
 
     def all(self, status: str = "", archived: bool = False) -> list[dict[str, Any]]:
         return self.tasks.views.listing(state=status, archived=archived)
@@ -41,14 +42,14 @@ class WebTasks:
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
         view = self.tasks.views.show(row.id)
-        view["checkpoints"] = [one for one in view["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
+        view["checkpoints"] = [one for one in view["checkpoints"] if self._is_stored(row.workspace_id, one["version"])]
         return {**view, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> dict[str, Any]:
         return self.tasks.views.describe(self._row(task))
 
     def phases(self, task: str) -> list[dict[str, Any]]:
-        """Every phase with its gate, and how far it is."""
+        """List the phases with their checks and status."""
         row = self._row(task)
         state = row.state
         views = []
@@ -68,7 +69,7 @@ class WebTasks:
     def board(
         self, lanes: Mapping[str, tuple[Sequence[str], bool | None]], most: int
     ) -> dict[str, tuple[int, list[dict[str, Any]]]]:
-        """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
+        """Return for each column how many tasks it has, and its newest tasks in full."""
         lanes_in_full = {}
         for name, (states, is_held) in lanes.items():
             lane = queries.lane(self.ground.tables, states, is_held, most)
@@ -76,7 +77,7 @@ class WebTasks:
         return lanes_in_full
 
     def inbox(self) -> list[dict[str, Any]]:
-        """What `task inbox` lists, the oldest first."""
+        """List what `task inbox` lists, oldest first."""
         return sorted(self.tasks.views.inbox(), key=lambda one: str(one["created_at"]))
 
     def titles(self) -> dict[str, str]:
@@ -95,7 +96,7 @@ class WebTasks:
         return [event(row) for row in reversed(rows)]
 
     def course(self, task: str) -> Course:
-        """What happened to a task and when; what is not over yet lasts until now."""
+        """Return the timeline of a task; what has not ended lasts until now."""
         row, now = self._row(task), self.ground.now()
         runs = queries.runs_of(self.ground.tables, row.id)
         holds = self.ground.tables.all_holds(row)
@@ -127,7 +128,7 @@ class WebTasks:
         )
 
     def waiting(self, prompt: str) -> dict[str, Any]:
-        """One prompt, also if it was answered long ago."""
+        """Return one prompt, answered or not."""
         row = queries.find_prompt(self.ground.tables, prompt)
         if row is None:
             raise NotFound(
@@ -137,14 +138,14 @@ class WebTasks:
         return {**self.tasks.views.prompt(row), "title": self._row(row.task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
-        """What the checks of the task's phases said, newest first."""
+        """List the verification results of the task's phases, newest first."""
         rows = queries.newest_events(self.ground.tables, self._row(task).id, 50, "phase_complete")
         events = [event(row) for row in rows]
         keys = ("timestamp", "phase", "passed", "gate", "output")
         return [{key: one.get(key) for key in keys} for one in events if one.get("passed") is not None]
 
     def output(self, task: str) -> str:
-        """The end of what the agent said and did, as its shim wrote it down, without secrets."""
+        """Return the end of the agent's output; the shim has redacted it."""
         run = self.ground.tables.last_run(self._row(task).id)
         if run is None:
             return ""
@@ -159,25 +160,26 @@ class WebTasks:
             text = text[text.find(b"\n") + 1 :]
         return text.decode("utf-8", "replace")
 
-    def changes(self, task: str) -> dict[str, Any]:
-        """What the task's phase changed: `phase_base` against the disk."""
+    def changes(self, task: str) -> Comparison:
+        """Compare the disk with the start of the task's phase."""
         row, base = self._row(task), self._phase_base(task)
         if base is None:
-            return {"old": None, "new": "now", "changes": [], "changed": 0}
+            return Comparison(old=None, new="now", changes=[], changed=0)
         return self.backend.contents.diff(row.workspace_id, _reference(base), "now")
 
-    def patch(self, task: str) -> dict[str, Any]:
-        """The same, line by line; `is_exact` is false where an older state stands for what the phase began with."""
+    def patch(self, task: str) -> Patch:
+        """Return the same line by line; `is_exact` is false if the start of the phase is no longer stored."""
         row, base = self._row(task), self._phase_base(task)
         if base is None:
-            return {"old": None, "new": "now", "files": [], "rest": [], "changed": 0, "is_exact": True}
+            return Patch(old=None, new="now", changed=0, files=[], rest=[])
         patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
-        return {**patch, "is_exact": base.is_exact}
+        patch.is_exact = base.is_exact
+        return patch
 
     def _phase_base(self, task: str) -> Base | None:
         return phase_base(self.ground, self.backend.repository, self._row(task))
 
-    # Doing
+    # Actions
 
     def new(self, values: dict[str, Any]) -> dict[str, Any]:
         from keepfast.runner.actions import taskfile
@@ -196,7 +198,7 @@ class WebTasks:
         return self.tasks.views.describe(done)
 
     def delete(self, task: str) -> dict[str, Any]:
-        """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
+        """Cancel a task if it is not over, and archive it; its files and checkpoints stay."""
         row = self._row(task)
         if row.state not in ("done", "failed", "cancelled"):
             self.tasks.cancel(row.id)
@@ -235,13 +237,13 @@ class WebTasks:
         )
 
     def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
-        """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
+        """Restore the task's files and conversation from a checkpoint; the task continues from there."""
         done = self.tasks.restore(self._row(task).id, checkpoint)
         assert done is not None
         return self.tasks.views.describe(done)
 
     def override(self, task: str, action: str) -> dict[str, Any]:
-        """What a person knows better about a rate limit than the supervisor does."""
+        """Correct what the supervisor believes about a rate limit."""
         row = self._row(task)
         if action == "clear_rate_limit":
             return self.act(task, "try-now")
@@ -253,8 +255,8 @@ class WebTasks:
 
     # Parts
 
-    def _is_there(self, workspace: str, version: str) -> bool:
-        """Is this checkpoint of a task still kept? Rows of tasks outlive what retention drops."""
+    def _is_stored(self, workspace: str, version: str) -> bool:
+        """Return whether a task's checkpoint is still stored; rows of tasks outlive checkpoints."""
         row = self.backend.repository.checkpoint(workspace, int(version[1:]))
         return row is not None and not row.forgotten
 
@@ -265,7 +267,7 @@ class WebTasks:
         return row
 
     def _waiting(self, prompt: str, *kinds: str) -> str:
-        """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
+        """Return the id of a prompt that still waits. Raises `Conflict` if it was answered meanwhile."""
         row = queries.find_prompt(self.ground.tables, prompt)
         if row is None or row.kind not in kinds:
             raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
