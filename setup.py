@@ -52,9 +52,9 @@ class Build(build_py):
         here = Path(__file__).parent / "src"
         sys.path.insert(0, str(here))
         try:
-            from keepfast.secrets.precompiled import readied
+            from keepfast.secrets.precompiled import module_text
 
-            text = readied()
+            text = module_text()
         except Exception as error:
             # Another Python may compile in another way: then they are compiled when they are used.
             self.warn(f"no readied patterns: {error!r}")

@@ -92,7 +92,7 @@ class Place:
         return usage
 
     def settle(self) -> None:
-        while self.folder and (pending.names(self.folder) or workers.living(self.folder, workers.HOOKS)):
+        while self.folder and (pending.names(self.folder) or workers.running_worker(self.folder, workers.HOOKS)):
             time.sleep(0.005)
 
 

@@ -14,11 +14,34 @@ import click
 from keepfast.cli.root import TABLE as COMMANDS
 from keepfast.cli.root import root
 from keepfast.model import errors
-from keepfast.model.schema import CHOICE, FLAG, TABLE, TRISTATE, Setting
+from keepfast.model.schema import (
+    CHOICE,
+    COMMAND,
+    FLAG,
+    LIST,
+    NUMBER,
+    NUMBERS,
+    PATH,
+    PATHS,
+    TABLE,
+    TRISTATE,
+    URL,
+    Setting,
+)
 from keepfast.model.setting_values import shown
 
 DOCS = Path(__file__).parents[1] / "docs"
-KINDS = {FLAG: "true, false", TRISTATE: "true, false, prompt"}
+KINDS = {
+    FLAG: "boolean",
+    TRISTATE: "boolean, `prompt`",
+    NUMBER: "number",
+    LIST: "list",
+    NUMBERS: "object of numbers",
+    COMMAND: "command",
+    PATH: "path",
+    PATHS: "paths",
+    URL: "URL",
+}
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
@@ -54,9 +77,8 @@ def commands_table() -> str:
         ]
         words = " ".join([name, *arguments]).replace("|", "\\|")
         text = COMMANDS[name].help if name in COMMANDS else command.get_short_help_str(200)
-        options = ", ".join([_spelling(option) for option in visible_options(command) if option.name != "as_json"])
-        rows.append(f"| `{words}` | {text} | {options} |".replace("  ", " "))
-    return _table("| `keepfast …` | what it does | options |", rows)
+        rows.append(f"| `{words}` | {text} |")
+    return _table("| `keepfast …` | what it does |", rows)
 
 
 def exit_codes_table() -> str:

@@ -451,7 +451,7 @@ def test_events_stay_pending_while_somebody_has_the_workspace_locked(
     monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
     [folder] = kept.store.glob("workspaces/*")
     kept.put("new", "new")
-    event = PendingEvent("turn", kept.now, "s-1", cwd=str(kept.project), said="yes")
+    event = PendingEvent("turn", kept.now, "s-1", cwd=str(kept.project), conversed="yes")
     pending_events.append(str(folder), event)
     with held(folder / "lock"):
         first = kept.call("list", "--json")

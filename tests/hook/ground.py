@@ -146,7 +146,7 @@ class Ground:
 
     def settle(self, seconds: float = 20.0) -> None:
         folder = str(self.folder)
-        wait(lambda: not pending.names(folder) and workers.living(folder, workers.HOOKS) is None, seconds)
+        wait(lambda: not pending.names(folder) and workers.running_worker(folder, workers.HOOKS) is None, seconds)
 
 
 def wait(condition: Callable[[], bool], seconds: float = 20.0) -> None:

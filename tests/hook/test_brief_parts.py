@@ -35,7 +35,7 @@ def build():
     sys.stdin.read()
     os.abort()
 
-parts.shared(sys.argv[1], "s-1", ["ws", "s-1", "compact", "cp-1", "00"], 1, [2], build, lambda: 0)
+parts.build_or_take(sys.argv[1], "s-1", ["ws", "s-1", "compact", "cp-1", "00"], 1, [2], build, lambda: 0)
 """
 
 
@@ -59,7 +59,7 @@ def ask(
 ) -> list[str]:
     key, session = other.get("key", KEY), other.get("session", "s-1")
     others = [3 - number]
-    return parts.shared(str(folder), session, key, number, others, build, lambda: now, patience)
+    return parts.build_or_take(str(folder), session, key, number, others, build, lambda: now, patience)
 
 
 def left(folder: Path, session: str = "s-1") -> Path:
@@ -159,7 +159,7 @@ def test_a_build_that_fails_leaves_the_other_to_build(tmp_path: Path) -> None:
         {"key": ["ws", "s-1", "compact", "cp-2", "00"]},
         {"session": "s_1", "key": ["ws", "s_1", "compact", "cp-1", "00"]},
         {"session": "s/1", "key": ["ws", "s/1", "compact", "cp-1", "00"]},
-        {"now": parts.LIFE},
+        {"now": parts.MAX_AGE},
         {"now": -1},
     ],
 )
@@ -196,13 +196,13 @@ def test_parts_that_nobody_came_for_are_swept_and_those_at_work_stay(tmp_path: P
     ask(tmp_path, 1, Builds())
     made = left(tmp_path).stat().st_mtime_ns
 
-    parts.sweep(str(tmp_path), made + parts.LIFE - 1)
+    parts.sweep(str(tmp_path), made + parts.MAX_AGE - 1)
     assert left(tmp_path).exists()
     with left(tmp_path).open("r+b") as held:
-        assert parts._try(held.fileno())
-        parts.sweep(str(tmp_path), made + parts.LIFE)
+        assert parts._try_lock(held.fileno())
+        parts.sweep(str(tmp_path), made + parts.MAX_AGE)
         assert left(tmp_path).exists()
-    parts.sweep(str(tmp_path), made + parts.LIFE)
+    parts.sweep(str(tmp_path), made + parts.MAX_AGE)
     assert not left(tmp_path).exists()
     parts.sweep(str(tmp_path / "nowhere"), made)
 
@@ -311,12 +311,12 @@ def test_the_second_parts_hook_ends_after_the_firsts(worked: Ground) -> None:
 
 
 def test_a_second_part_waits_only_so_long_for_a_first_that_never_comes(tmp_path: Path) -> None:
-    parts.follow(str(tmp_path), "s-1", lambda: 0, patience=0.05)
+    parts.wait_for_first(str(tmp_path), "s-1", lambda: 0, patience=0.05)
 
 
 def test_a_first_part_of_an_earlier_start_is_not_waited_for_in_vain_nor_taken_for_this_one(tmp_path: Path) -> None:
-    parts.lead(str(tmp_path), "s-1", 0)
+    parts.hold_first(str(tmp_path), "s-1", 0)
     name = sessions.path(str(tmp_path), "s-1", parts.FIRST)
 
     assert parts._has_ended(name, 1)
-    assert not parts._has_ended(name, parts.LIFE + 1)
+    assert not parts._has_ended(name, parts.MAX_AGE + 1)

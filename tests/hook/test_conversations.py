@@ -304,7 +304,7 @@ def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk,
         talk.write()
     for at, talk in ((1, a), (2, b), (3, a), (4, b)):
         seen = "turn", at, talk.name, "claude-code", str(a.ground.project), str(talk.transcript), 1
-        pending.append(folder, pending.PendingEvent(*seen, said="yes"))
+        pending.append(folder, pending.PendingEvent(*seen, conversed="yes"))
     engine = a.ground.engine
     try:
         assert finish(engine, os.fsencode(a.ground.project), a.ground.workspace)

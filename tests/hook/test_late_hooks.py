@@ -33,7 +33,7 @@ def test_tokens_and_files_are_those_of_the_transcript(started: Ground) -> None:
     started.tool("Bash", {"session_id": late}, command="rm -f one.py")
 
     folder = str(started.folder)
-    known = sessions.newest(folder)
+    known = sessions.newest_facts(folder)
     assert (known["session"], known["transcript"]) == (late, str(started.transcript))
     assert tokens(folder, late, known["transcript"], "", 0, {}).used == 5_000
     engine = started.engine

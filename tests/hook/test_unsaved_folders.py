@@ -224,7 +224,7 @@ def test_a_store_that_takes_nothing_is_named_at_the_start_and_at_the_end_of_a_tu
         said = told(started.hook(name, session_id="s2", **fields))
         from .ground import wait
 
-        wait(lambda: workers.living(folder, workers.HOOKS) is None)
+        wait(lambda: workers.running_worker(folder, workers.HOOKS) is None)
         return said
 
     at("SessionStart", source="startup")

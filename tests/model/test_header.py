@@ -11,19 +11,19 @@ from keepfast.model.entry import ATTRIBUTES, Entry
 from keepfast.model.errors import Damaged
 from keepfast.model.header import (
     FLAGS,
-    IN_GIT,
+    GIT_TEXTS,
     LABELS,
     LISTS,
-    MOST_ATTRIBUTES,
-    MOST_DEEP,
-    MOST_ITEMS,
-    MOST_LABEL,
+    MAX_ATTRIBUTES_SIZE,
+    MAX_DEPTH,
+    MAX_ITEMS,
+    MAX_LABEL,
     MOST_TEXT,
     NUMBERS,
     OBJECTS,
     TEXTS,
-    refuse_odd,
-    refuse_odd_attributes,
+    refuse_invalid_attributes,
+    refuse_invalid_header,
 )
 
 WHOLE: dict[str, Any] = {"tags": [], "counts": {}}
@@ -31,7 +31,7 @@ WHOLE: dict[str, Any] = {"tags": [], "counts": {}}
 
 def is_refused(**said: Any) -> bool:
     try:
-        refuse_odd({**WHOLE, **said})
+        refuse_invalid_header({**WHOLE, **said})
     except Damaged:
         return True
     return False
@@ -54,8 +54,8 @@ def test_what_the_program_itself_writes_is_taken() -> None:
 
 @pytest.mark.parametrize("name", LABELS)
 def test_labels_are_short_printable_lines(name: str) -> None:
-    assert not is_refused(**{name: "l" * MOST_LABEL})
-    for bad in ("l" * (MOST_LABEL + 1), "two\nlines", "\x1b[2J", "\u202e", 5, ["l"]):
+    assert not is_refused(**{name: "l" * MAX_LABEL})
+    for bad in ("l" * (MAX_LABEL + 1), "two\nlines", "\x1b[2J", "\u202e", 5, ["l"]):
         assert is_refused(**{name: bad}), bad
 
 
@@ -76,8 +76,8 @@ def test_numbers_fit_into_eight_bytes(name: str) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_lists_are_of_so_many_texts(name: str) -> None:
-    assert not is_refused(**{name: ["t"] * MOST_ITEMS})
-    for bad in (["t"] * (MOST_ITEMS + 1), [1], [None], [["t"]], "t", {"t": 1}):
+    assert not is_refused(**{name: ["t"] * MAX_ITEMS})
+    for bad in (["t"] * (MAX_ITEMS + 1), [1], [None], [["t"]], "t", {"t": 1}):
         assert is_refused(**{name: bad})
 
 
@@ -97,7 +97,7 @@ def test_objects_are_objects(name: str) -> None:
         assert is_refused(**{name: bad})
 
 
-@pytest.mark.parametrize("name", IN_GIT)
+@pytest.mark.parametrize("name", GIT_TEXTS)
 def test_what_git_says_is_text(name: str) -> None:
     assert not is_refused(git={name: "main", "unknown": 5})
     assert not is_refused(git={name: None})
@@ -107,8 +107,8 @@ def test_what_git_says_is_text(name: str) -> None:
 
 
 def test_tags_are_labels() -> None:
-    assert not is_refused(tags=["l" * MOST_LABEL])
-    for bad in ("l" * (MOST_LABEL + 1), "two\nlines", "\u202egat"):
+    assert not is_refused(tags=["l" * MAX_LABEL])
+    for bad in ("l" * (MAX_LABEL + 1), "two\nlines", "\u202egat"):
         assert is_refused(tags=["good", bad])
 
 
@@ -119,12 +119,12 @@ def test_counts_are_numbers_from_zero_on() -> None:
 
 
 def test_what_nobody_knows_is_bounded_too() -> None:
-    assert not is_refused(unknown=nested(MOST_DEEP - 1))
-    assert not is_refused(unknown={"t" * MOST_TEXT: ["t"] * MOST_ITEMS, "n": [(1 << 63) - 1, 1.5, None]})
+    assert not is_refused(unknown=nested(MAX_DEPTH - 1))
+    assert not is_refused(unknown={"t" * MOST_TEXT: ["t"] * MAX_ITEMS, "n": [(1 << 63) - 1, 1.5, None]})
     for bad in (
-        nested(MOST_DEEP),
-        ["t"] * (MOST_ITEMS + 1),
-        {str(number): 1 for number in range(MOST_ITEMS + 1)},
+        nested(MAX_DEPTH),
+        ["t"] * (MAX_ITEMS + 1),
+        {str(number): 1 for number in range(MAX_ITEMS + 1)},
         ["t" * (MOST_TEXT + 1)],
         {"t" * (MOST_TEXT + 1): 1},
         [1 << 63],
@@ -136,7 +136,7 @@ def test_what_nobody_knows_is_bounded_too() -> None:
 def are_refused(said: Any, flags: int = ATTRIBUTES) -> bool:
     extra = said if isinstance(said, bytes) else json.dumps(said).encode()
     try:
-        refuse_odd_attributes([Entry(b"a", "f", 0o644, flags, 0, 0, 0, b"", extra)])
+        refuse_invalid_attributes([Entry(b"a", "f", 0o644, flags, 0, 0, 0, b"", extra)])
     except Damaged:
         return True
     return False
@@ -158,6 +158,6 @@ def test_attributes_are_owners_and_texts_by_name() -> None:
 
 def test_attributes_are_of_a_bounded_size() -> None:
     for more, is_too_large in ((0, False), (1, True)):
-        text = b'{"a": "' + b"x" * (MOST_ATTRIBUTES + more - 9) + b'"}'
-        assert len(text) == MOST_ATTRIBUTES + more
+        text = b'{"a": "' + b"x" * (MAX_ATTRIBUTES_SIZE + more - 9) + b'"}'
+        assert len(text) == MAX_ATTRIBUTES_SIZE + more
         assert are_refused(text) == is_too_large

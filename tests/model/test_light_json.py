@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import keepfast
-from keepfast.model.light_json import beginning, dumps, loads
+from keepfast.model.light_json import dumps, load_truncated, loads
 
 SOURCE = str(Path(keepfast.__file__).parent.parent)
 
@@ -199,9 +199,9 @@ def test_what_is_not_json_is_a_value_error_where_json_is_not_loaded() -> None:
     """The C scanner wants to raise an error of the module `json`; a hook does not load that."""
     texts = ['{"a":"b', '"', '{"a" 1}', '{"a":1 "b":2}', "[1 2]", '"\\x"', '"\n"', "{1:2}", "[1,", "{", "[" * 100_000]
     code = (
-        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom keepfast.model.light_json import beginning, loads\n"
+        f"import sys\nsys.path.insert(0, {SOURCE!r})\nfrom keepfast.model.light_json import load_truncated, loads\n"
         f"for text in {texts!r}:\n"
-        "    assert isinstance(beginning(text, 'a'), dict)\n"
+        "    assert isinstance(load_truncated(text, 'a'), dict)\n"
         "    try:\n        loads(text)\n    except ValueError:\n        continue\n    raise SystemExit(text[:40])\n"
         "assert 'json' not in sys.modules or sys.version_info >= (3, 12)\n"
     )
@@ -217,8 +217,8 @@ def test_the_beginning_of_an_object_holds_what_is_whole_of_it(value: Any, cut: i
     whole = {"first": "text", "second": value, "third": [1, {}], "inner": {"path": "/p", "long": "x" * 50}}
     text = dumps(whole)
 
-    found = beginning(text[: cut if cut < len(text) else len(text)], "inner")
+    found = load_truncated(text[: cut if cut < len(text) else len(text)], "inner")
 
     assert all(same(item, whole[key]) for key, item in found.items() if key != "inner")
     assert found.get("inner", {}).items() <= {"path": "/p", "long": "x" * 50}.items()
-    assert beginning(text, "inner") == whole
+    assert load_truncated(text, "inner") == whole

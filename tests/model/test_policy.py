@@ -55,14 +55,14 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
     (TURN_FAILED, {"reason": "rate_limit"}, {}, {}, Take("rate_limit")),
     (TURN_FAILED, {"reason": "server_error"}, {}, {}, Take("error")),
     (TURN_FAILED, {"reason": ""}, {}, {}, Take("error")),
-    (TURN_FAILED, {"reason": "x"}, {"taken": {"error": NOON - 4 * MINUTE}}, {}, Skip("error was taken 4 min ago")),
-    (TURN_FAILED, {"reason": "rate_limit"}, {"taken": {"rate_limit": NOON - 5 * MINUTE}}, {}, Take("rate_limit")),
-    (TURN_FAILED, {"reason": "x"}, {"taken": {"rate_limit": NOON - MINUTE}}, {}, Take("error")),
+    (TURN_FAILED, {"reason": "x"}, {"taken_at": {"error": NOON - 4 * MINUTE}}, {}, Skip("error was taken 4 min ago")),
+    (TURN_FAILED, {"reason": "rate_limit"}, {"taken_at": {"rate_limit": NOON - 5 * MINUTE}}, {}, Take("rate_limit")),
+    (TURN_FAILED, {"reason": "x"}, {"taken_at": {"rate_limit": NOON - MINUTE}}, {}, Take("error")),
     (SUBAGENT_ENDED, {"subagent_kind": "general-purpose"}, {}, {}, Take("subagent")),
     (SUBAGENT_ENDED, {"subagent_kind": ""}, {}, {}, Skip("not a subagent of the user's")),
     (COMPACTION_STARTS, {"reason": "auto"}, {}, {}, Take("before_compact", **AT_ONCE)),
-    (COMPACTION_STARTS, {}, {"taken": {"before_compact": NOON - 20}}, {}, Skip("before_compact was taken 0 min ago")),
-    (COMPACTION_STARTS, {}, {"taken": {"before_compact": NOON - MINUTE}}, {}, Take("before_compact", **AT_ONCE)),
+    (COMPACTION_STARTS, {}, {"taken_at": {"before_compact": NOON - 20}}, {}, Skip("before_compact was taken 0 min ago")),
+    (COMPACTION_STARTS, {}, {"taken_at": {"before_compact": NOON - MINUTE}}, {}, Take("before_compact", **AT_ONCE)),
     (SESSION_ENDS, {"reason": "other"}, {}, {}, Take("session_end")),
     (SESSION_ENDS, {"reason": "prompt_input_exit"}, {}, {}, Take("session_end")),
     (SESSION_ENDS, {"reason": "clear"}, {}, {}, Ask("before_clear")),
@@ -81,11 +81,11 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
     (TOOL_STARTS, {}, {"band": "auto_90", "is_destructive": True}, {}, Take("auto_90", **AT_ONCE)),
     (TOOL_STARTS, {"subagent": "a1"}, {"band": "auto_90"}, {}, Skip("nothing to save for")),
     (TOOL_STARTS, {"subagent": "a1"}, {"band": "auto_90", "is_destructive": True}, {}, Ask("before_command", **AT_ONCE)),
-    (TOOL_STARTS, {}, {"band": "auto_90", "taken": {"auto_90": NOON - 4 * MINUTE}}, {}, Skip("auto_90 was taken 4 min ago")),
-    (TOOL_STARTS, {}, {"band": "auto_90", "taken": {"auto_90": NOON - 5 * MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
-    (TOOL_STARTS, {}, {"band": "auto_90", "taken": {"auto_80": NOON - MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
-    (TOOL_STARTS, {}, {"band": "auto_90", "taken": {"auto_90": NOON + MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
-    (TOOL_STARTS, {}, {"band": "auto_90", "is_destructive": True, "taken": {"auto_90": NOON - 1}}, {},
+    (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_90": NOON - 4 * MINUTE}}, {}, Skip("auto_90 was taken 4 min ago")),
+    (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_90": NOON - 5 * MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
+    (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_80": NOON - MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
+    (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_90": NOON + MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
+    (TOOL_STARTS, {}, {"band": "auto_90", "is_destructive": True, "taken_at": {"auto_90": NOON - 1}}, {},
      Ask("before_command", **AT_ONCE)),
     (TOOL_ENDED, {}, {}, {}, Skip("nothing to save for")),
     (OTHER, {}, {"band": "auto_90", "is_destructive": True}, {}, Skip("nothing to save for")),
@@ -96,7 +96,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
 def test_what_an_event_deserves(
     kind: str, fields: dict[str, Any], state: dict[str, Any], chosen: dict[str, Any], decision: Decision
 ) -> None:
-    state = {"now": NOON, "taken": {}, **state}
+    state = {"now": NOON, "taken_at": {}, **state}
 
     assert decide(event(kind, **fields), State(**state), settings(**chosen)) == decision
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from keepfast.model.save_schedule import Rhythm
+from keepfast.model.save_schedule import SaveSchedule
 
 
-def rhythm(*changes: float) -> Rhythm:
-    made = Rhythm(settle=2, at_most=15)
+def rhythm(*changes: float) -> SaveSchedule:
+    schedule = SaveSchedule(settle=2, at_most=15)
     for moment in changes:
-        made.changed(moment)
-    return made
+        schedule.changed(moment)
+    return schedule
 
 
 def test_nothing_is_due_before_a_change() -> None:
@@ -25,34 +25,34 @@ def test_a_change_never_waits_longer_than_the_limit() -> None:
 
 
 def test_two_saves_keep_their_distance() -> None:
-    made = rhythm(100)
-    made.saved(102, made=True)
-    made.changed(103)
+    schedule = rhythm(100)
+    schedule.saved(102, created_version=True)
+    schedule.changed(103)
 
-    assert made.due() == 117
+    assert schedule.due() == 117
 
 
 def test_a_look_that_found_nothing_does_not_hold_up_the_next() -> None:
-    made = rhythm(100)
-    made.saved(102, made=False)
-    made.changed(103)
+    schedule = rhythm(100)
+    schedule.saved(102, created_version=False)
+    schedule.changed(103)
 
-    assert made.due() == 105
+    assert schedule.due() == 105
 
 
 def test_after_a_failure_the_next_change_tries_again() -> None:
-    made = rhythm(100)
-    made.failed(102)
+    schedule = rhythm(100)
+    schedule.failed(102)
 
-    assert made.due() is None
-    assert made.unsaved
-    made.changed(110)
-    assert made.due() == 117
+    assert schedule.due() is None
+    assert schedule.unsaved
+    schedule.changed(110)
+    assert schedule.due() == 117
 
 
 def test_saving_leaves_nothing_to_do() -> None:
-    made = rhythm(100)
-    made.saved(102, made=True)
+    schedule = rhythm(100)
+    schedule.saved(102, created_version=True)
 
-    assert made.due() is None
-    assert not made.unsaved
+    assert schedule.due() is None
+    assert not schedule.unsaved

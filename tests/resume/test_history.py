@@ -229,7 +229,7 @@ def test_thousands_of_long_prompts_stay_small_and_the_first_stays_whole() -> Non
 
     assert known.turns[0].text == FIRST and known.turns[-1].text.startswith("1499 ")
     assert len(known.turns) == earlier.MOST_PROMPTS
-    assert len(json.dumps(known.to_json())) < sessions.MOST_EARLIER // 2
+    assert len(json.dumps(known.to_json())) < sessions.MAX_EARLIER_SIZE // 2
 
 
 def test_a_stretch_in_which_something_always_waits_is_left_behind_all_the_same(small: None) -> None:

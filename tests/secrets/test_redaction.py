@@ -18,7 +18,7 @@ from keepfast.secrets import light_re, services
 from keepfast.secrets import precompiled as readying
 from keepfast.secrets.light_redaction import without_secrets
 from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
-from keepfast.secrets.redaction import _beginnings, _tried, find, holds_key, redact
+from keepfast.secrets.redaction import _label_places, _matches_at, find, holds_key, redact
 
 from .planted_secrets import Secret, secrets
 
@@ -260,7 +260,7 @@ def test_any_bytes_are_taken_for_a_transcript(data: bytes) -> None:
     ).map("".join)
 )  # fmt: skip
 def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str) -> None:
-    assert [match.span() for match in _tried(ASSIGNED, text, _beginnings(text))] == [
+    assert [match.span() for match in _matches_at(ASSIGNED, text, _label_places(text))] == [
         match.span() for match in ASSIGNED.finditer(text)
     ]
 
@@ -278,8 +278,8 @@ def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
 def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
     ready = pytest.importorskip("keepfast.secrets._ready")
     assert ready.MADE_BY == light_re.THIS_PYTHON
-    assert {*readying.written()} == {*ready.PATTERNS}
-    for pattern in readying.written():
+    assert {*readying.pattern_sources()} == {*ready.PATTERNS}
+    for pattern in readying.pattern_sources():
         assert ready.PATTERNS[pattern] == readying.compiled(pattern)
         assert light_re.compile(pattern) == re.compile(pattern)
 
@@ -287,7 +287,7 @@ def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -
 def test_without_readied_patterns_of_this_python_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(light_re, "THIS_PYTHON", ())
     monkeypatch.setattr(light_re, "_ready", None)
-    assert light_re.compile(ASSIGNED.written)  # type: ignore[attr-defined]
+    assert light_re.compile(ASSIGNED.source)  # type: ignore[attr-defined]
     assert light_re._ready == {}
 
 

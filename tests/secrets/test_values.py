@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.secrets.values import strike, values_of
+from keepfast.secrets.values import redact_values, values_of
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def test_of_a_file_that_is_secret_by_content_only_its_secrets_count() -> None:
 
 
 def test_the_longest_value_goes_first() -> None:
-    assert strike("curl -H 'X: abcd1234efgh' abcd1234", {"abcd1234", "abcd1234efgh"}) == (
+    assert redact_values("curl -H 'X: abcd1234efgh' abcd1234", {"abcd1234", "abcd1234efgh"}) == (
         "curl -H 'X: [redacted:secret]' [redacted:secret]"
     )

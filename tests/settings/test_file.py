@@ -11,8 +11,8 @@ import pytest
 
 from keepfast.model.errors import Failed, Usage
 from keepfast.settings import Settings, load
-from keepfast.settings.file import GONE, change, change_project
-from keepfast.settings.live import Following
+from keepfast.settings.file import REMOVED, change, change_project
+from keepfast.settings.live import LiveSettings
 
 BROKEN = {
     "cut off": ('{\n  "hooks": {\n', "line 3"),
@@ -242,7 +242,7 @@ def test_the_files_own_indent_and_order_stay(config: Path) -> None:
 def test_a_key_that_goes_takes_its_empty_section_with_it(config: Path) -> None:
     write(config, {"hooks": {"verify_before_clear": False}, "other": {}})
 
-    change(str(config), {"hooks.verify_before_clear": GONE})
+    change(str(config), {"hooks.verify_before_clear": REMOVED})
 
     assert json.loads(config.read_text()) == {"other": {}}
 
@@ -266,7 +266,7 @@ def test_the_mode_of_the_file_stays(config: Path) -> None:
 
 
 def test_a_server_follows_its_files_and_keeps_the_last_good_ones(config: Path, workspace: Path) -> None:
-    following = Following(
+    following = LiveSettings(
         str(config),
         {},
         os.fsencode(workspace),
@@ -281,7 +281,7 @@ def test_a_server_follows_its_files_and_keeps_the_last_good_ones(config: Path, w
     tightened = following.now()
     write(config, "{")
     broken = following.now()
-    trouble, generation = following.trouble, following.generation
+    trouble, generation = following.problem, following.generation
     config.unlink()
     gone = following.now()
 
@@ -292,6 +292,6 @@ def test_a_server_follows_its_files_and_keeps_the_last_good_ones(config: Path, w
     assert "not JSON" in trouble
     assert generation == 3
     assert gone["hooks.checkpoint_threshold_percent"] == 70
-    assert (following.trouble, following.generation) == ("", 4)
+    assert (following.problem, following.generation) == ("", 4)
     assert gone["store.url"] == stores(workspace) + "/store"
     assert following.now() is gone

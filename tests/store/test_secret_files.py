@@ -14,7 +14,7 @@ import pytest
 from blake3 import blake3
 
 from keepfast.model.entry import SEALED
-from keepfast.secrets.marks import CODED, REST, REST_LENGTH, SIGN, in_base64, marks, packed
+from keepfast.secrets.marks import IN_BASE64, REST, REST_LENGTH, SIGN, base64_forms, marks, packed_marks
 from keepfast.store.factory import open_store
 from keepfast.store.rows import LIST
 from keepfast.workspace import plain_marks
@@ -553,7 +553,7 @@ def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.Mo
     ]  # fmt: skip
     chance = Random(8)
     known = [mark for mark, _ in marks()]
-    known += [form for mark, kind in marks() if kind & CODED for form, _ in in_base64(mark)]
+    known += [form for mark, kind in marks() if kind & IN_BASE64 for form, _ in base64_forms(mark)]
     around = [
         b"0123456789abcdefg", b"Zx9", b";", b"a://u:p@", b"ab://u:", b"/", b":", b"@", b":80/", b"\\\n  ", b'"\n > "', b"\\n",
         b"%3D", b"\\u003d", b"KEY", b"\n", b" ", b"PRIV", b"pass", b"x" * 90, b" " * 81, b"<",
@@ -571,11 +571,11 @@ def test_the_search_without_the_accelerator_says_the_same(monkeypatch: pytest.Mo
     fast = found()
     compiled = judge.__dict__["_marks"]
     if compiled is not None:
-        compiled.load(packed(), REST, REST_LENGTH, False)  # as on processors that look up no 64 bytes at once
+        compiled.load(packed_marks(), REST, REST_LENGTH, False)  # as on processors that look up no 64 bytes at once
         try:
             assert found() == fast
         finally:
-            compiled.load(packed(), REST, REST_LENGTH, True)
+            compiled.load(packed_marks(), REST, REST_LENGTH, True)
     monkeypatch.setattr(judge, "_marks", None)
 
     assert found() == fast
@@ -613,7 +613,7 @@ def test_marks_that_do_not_fit_are_refused(given: bytes) -> None:
         with pytest.raises(ValueError, match="mark"):
             compiled.load(given, REST, REST_LENGTH, True)
     finally:
-        compiled.load(packed(), REST, REST_LENGTH, True)
+        compiled.load(packed_marks(), REST, REST_LENGTH, True)
 
 
 def test_rows_say_that_their_content_is_sealed(box: Box) -> None:

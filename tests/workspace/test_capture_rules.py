@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.model.artefacts import ALWAYS, command_of, needs_evidence
+from keepfast.model.artefacts import ALWAYS, needs_evidence, rebuild_command
 from keepfast.model.entry import BY_GIT, BY_IGNORE, BY_MARKER, BY_NAME
 from keepfast.model.errors import Refused
 from keepfast.model.event import CREATED, UNCHANGED
@@ -152,16 +152,16 @@ def test_every_folder_that_is_left_out_by_default_has_a_way_to_be_made_again() -
     for pattern in TABLE["capture.exclude"].default:
         path = pattern.rstrip("/").encode()
         ways = ALWAYS[pattern]
-        assert command_of(path, ()) == (None if ways else "")
+        assert rebuild_command(path, ()) == (None if ways else "")
         for file, _ in ways:
-            assert command_of(path, [file.replace("*", "x").encode()])
+            assert rebuild_command(path, [file.replace("*", "x").encode()])
     for pattern in TABLE["capture.exclude_ignored"].default:
         name = pattern.rstrip("/*").encode()
-        assert command_of(name, ()) is None
+        assert rebuild_command(name, ()) is None
         assert needs_evidence(b"deep/" + name)
-    assert command_of(b"a/node_modules", [b"yarn.lock"]) == "yarn install"
-    assert command_of(b"a/target", [b"pom.xml"]) == "mvn package"
-    assert command_of(b"a/sources", [b"pom.xml"]) is None
+    assert rebuild_command(b"a/node_modules", [b"yarn.lock"]) == "yarn install"
+    assert rebuild_command(b"a/target", [b"pom.xml"]) == "mvn package"
+    assert rebuild_command(b"a/sources", [b"pom.xml"]) is None
 
 
 def test_ignored_files_are_kept_up_to_the_limit_of_all_files(make_saver: Callable[..., Saver], root: Path) -> None:

@@ -1,7 +1,7 @@
 """Measure the resume brief on recorded sessions: how much of what the next calls needed would it have held?
 
 Stops each session at several moments, builds the brief there, and looks in it for what the following calls read and edited.
-No model is called. Other ways to fill the same number of tokens stand in the same table. docs/eval.md explains the figures.
+No model is called. Other ways to fill the same number of tokens stand in the same table; the README beside this file explains it.
 
 Usage: python tools/briefs/measure.py TRANSCRIPTS... [--tokens N] [--calls N] [--refit] [--plot FILE] [--json]
 """

@@ -27,12 +27,12 @@ from keepfast.settings.ownership import (
     LOST,
     UNKNOWN,
     find,
-    is_real,
-    is_strange,
-    is_vouched,
+    find_foreign,
+    is_foreign,
+    is_genuine_store,
     judge,
-    lost_store,
-    strange,
+    lost_store_path,
+    names_known_store,
 )
 from keepfast.state.names import UNSAVED
 from keepfast.workspace import stat_cache
@@ -250,14 +250,14 @@ class Engine:
 
         It may be a repository's: the store is not opened. It may be the user's own: nobody says that there is no history.
         """
-        found = strange(cwd, self.place.path, self.place.list)
+        found = find_foreign(cwd, self.place.path, self.place.list)
         if found is not None:
             raise self._stranger(*found)
 
     def _stranger(self, root: bytes, said: Marker) -> KeepfastError:
         path = show(said[1].encode("utf-8", "surrogateescape"))
         anew = "To start a new history here, run `keepfast init --new-store`."
-        if not is_real(said, self.home):
+        if not is_genuine_store(said, self.home):
             message = f"The marker in {show(root)} names a store that does not exist here: {head_of(path)}."
             hint = (
                 "If it is yours, mount it, or set HOME and XDG_DATA_HOME to the values they had when the "
@@ -277,9 +277,9 @@ class Engine:
         `?` for one that is not there, or not this user's: what a repository says of it is not repeated.
         """
         said = marker(root)
-        if said is None or not is_strange(root, said, self.place.path, self.place.list):
+        if said is None or not is_foreign(root, said, self.place.path, self.place.list):
             return ""
-        return show(said[1].encode("utf-8", "surrogateescape")) if is_real(said, self.home) else "?"
+        return show(said[1].encode("utf-8", "surrogateescape")) if is_genuine_store(said, self.home) else "?"
 
     def _is_within(self, folder: bytes) -> bool:
         """Does the folder lie below the root of a workspace?"""
@@ -299,7 +299,7 @@ class Engine:
                 return said[0]
             if self._is_of(folder, said[0], registered):
                 return said[0]
-        if registered and (said is None or not is_strange(folder, said, self.place.path, self.place.list)):
+        if registered and (said is None or not is_foreign(folder, said, self.place.path, self.place.list)):
             self._mark_again(folder, registered)
             self.renewed = folder if said is not None else self.renewed
         return registered
@@ -311,7 +311,7 @@ class Engine:
         somebody wrote that, and the folder is as good as one without a marker.
         """
         if verdict == ELSEWHERE:
-            return is_vouched(said, self.place.path, self.place.list)
+            return names_known_store(said, self.place.path, self.place.list)
         return verdict != UNKNOWN
 
     def _is_of(self, folder: bytes, workspace: str, registered: str) -> bool:
@@ -514,7 +514,7 @@ class Engine:
             return False
         if self._is_asked(said, judge(root, said, self.place.path, self.place.list)):
             self.place.check_marker(*said, root)
-        if not is_strange(root, said, self.place.path, self.place.list):
+        if not is_foreign(root, said, self.place.path, self.place.list):
             return False
         if not by_path:
             if self.place.expected:
@@ -528,7 +528,7 @@ class Engine:
 
         identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
-            path = lost_store(identity, self.place.path, self.place.list)
+            path = lost_store_path(identity, self.place.path, self.place.list)
             if path:
                 raise missing_store(path)
 

@@ -102,13 +102,13 @@ def made_by_tools(
     """
     from functools import lru_cache
 
-    from keepfast.model.artefacts import made_in
+    from keepfast.model.artefacts import generated_folder
 
     @lru_cache(4096)
     def is_there(path: bytes) -> bool:
         return path in new or repository.at(workspace, version, path) is not None
 
-    return lambda path: made_in(path, is_there)
+    return lambda path: generated_folder(path, is_there)
 
 
 def _changed_names(
@@ -117,13 +117,13 @@ def _changed_names(
     """Files that a summary of the work may name: no secrets, nothing that a tool makes, nothing excluded."""
     from keepfast.model.entry import FILE, SEALED
     from keepfast.model.exclusion import excluded_by
-    from keepfast.secrets.marks import by_name
+    from keepfast.secrets.marks import is_secret_by_name
 
     found: list[str] = []
     for entry in changed:
         if len(found) >= most:
             break
-        if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path) or is_made(entry.path):
+        if entry.kind != FILE or entry.flags & SEALED or is_secret_by_name(entry.path) or is_made(entry.path):
             continue
         try:
             name = entry.path.decode("utf-8")

@@ -56,7 +56,7 @@ class Delivery:
     def reply(self) -> Reply:
         source = self.event.reason or STARTUP
         if self.part == 1:
-            parts.lead(self.folder, self.event.session, self.engine.clock())
+            parts.hold_first(self.folder, self.event.session, self.engine.clock())
         if source in (RESUME, FORK):
             return self._after_pause() if self.part == 1 else Reply()
         report = self._cleared() if source == CLEAR else ""
@@ -81,7 +81,7 @@ class Delivery:
         if self.part > len(texts):
             return Reply(told_user=report)
         if self.part > 1:
-            parts.follow(self.folder, self.event.session, self.engine.clock)
+            parts.wait_for_first(self.folder, self.event.session, self.engine.clock)
         said = self._say("resumed", summary=told.summary, age=self._age(told))
         user = "\n".join([line for line in (report, said) if line]) if self.part == 1 else ""
         return Reply(told_agent=texts[self.part - 1], told_user=user, checkpoint=told.row.id)
@@ -102,7 +102,8 @@ class Delivery:
 
         event, since, end = self.event, self.engine.clock() - AGAIN, monotonic() + PATIENCE_CRASH
         while any(
-            sessions.tried(one) < since for one in sessions.cut_off(self.folder, event.session, event.client, True)
+            sessions.last_failed_save(facts) < since
+            for facts in sessions.crashed_sessions(self.folder, event.session, event.client, True)
         ):
             if monotonic() >= end:
                 return False
@@ -121,7 +122,7 @@ class Delivery:
             return build()  # no other hook wants any of it
         key = [self.resuming.workspace, self.event.session, source, told.row.id, told.row.document.hex()]
         others = [number for number in HOOKS if number != self.part]
-        return parts.shared(self.folder, self.event.session, key, self.part, others, build, self.engine.clock)
+        return parts.build_or_take(self.folder, self.event.session, key, self.part, others, build, self.engine.clock)
 
     def _inherit(self, told: Told, notes: Notes, files: list[WorkingFile]) -> None:
         """The new session goes on with that work, and its checkpoints tell of it, until it names other work."""
@@ -174,16 +175,16 @@ class Delivery:
         return any(
             not facts.get("ended")
             and facts.get("session") != self.event.session
-            and sessions.lives(facts.get("client"))
-            for facts in sessions.every(self.folder)
+            and sessions.is_alive(facts.get("client"))
+            for facts in sessions.all_facts(self.folder)
             if str(facts.get("client")) != str(self.event.client)
         )
 
     def _crashed(self) -> bool:
         """Did the last session end without telling so?"""
-        before = [facts for facts in sessions.every(self.folder) if facts.get("session") != self.event.session]
-        last = max(before, key=sessions.heard, default={"ended": "none"})
-        return last.get("ended") == sessions.CUT_OFF or not (last.get("ended") or sessions.lives(last.get("client")))
+        before = [facts for facts in sessions.all_facts(self.folder) if facts.get("session") != self.event.session]
+        last = max(before, key=sessions.last_activity, default={"ended": "none"})
+        return last.get("ended") == sessions.CUT_OFF or not (last.get("ended") or sessions.is_alive(last.get("client")))
 
     def _claim(self, source: str) -> bool:
         """Each part is handed out once: a client may have both the plugin and our settings."""
@@ -244,7 +245,7 @@ class Delivery:
 
     @property
     def _client(self) -> int:
-        return self.event.client or self.event.near
+        return self.event.client or self.event.likely_client
 
     def _clear(self) -> dict[str, Any]:
         """What is known of the clear that this session begins after; nothing if there is none."""

@@ -14,7 +14,7 @@ from keepfast.model.agent_event import (
     TURN_ENDED,
 )
 from keepfast.model.errors import Elsewhere, KeepfastError, Refused, TooMany, sentence
-from keepfast.model.policy import BUDGET_REST, Ask, Skip, State, decide, rest_of, taken_before
+from keepfast.model.policy import BUDGET_REST, Ask, Skip, State, decide, failed_trigger_time, rest_period
 from keepfast.settings.ownership import HERE, LOST, find
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions
@@ -323,20 +323,20 @@ class Attending:
     def _settle_question(self) -> None:
         """Work went on: what a clear asked about is kept."""
         if self.event.client:
-            sessions.settle(self.folder, self.event.client)
+            sessions.close_question(self.folder, self.event.client)
         elif self.event.session:
-            sessions.settle_asked(self.folder, self.event.session)
+            sessions.close_question_of(self.folder, self.event.session)
 
     def _note_cleared(self, status: str, ask: bool) -> None:
         """What the session that begins next is told of this clear, and of no earlier one. It precedes the worker's note."""
         event = self.event
         known = {"session": event.session, "transcript": event.transcript, "at": self.clock()}
-        sessions.note_cleared(self.folder, event.client or event.near, **known, status=status, ask=ask)
+        sessions.note_cleared(self.folder, event.client or event.likely_client, **known, status=status, ask=ask)
 
     def _cut_off(self) -> list[PendingEvent]:
         """What sessions that crashed leave to be kept, before the new one begins."""
         event = self.event
-        found = sessions.cut_off(self.folder, event.session, event.client, event.reason in ("", "startup"))
+        found = sessions.crashed_sessions(self.folder, event.session, event.client, event.reason in ("", "startup"))
         root = self.root.decode("utf-8", "surrogateescape")
         return [
             pending.PendingEvent(
@@ -374,14 +374,14 @@ class Attending:
     def _remember(self) -> None:
         """Keep what was asked and said, without secrets: the worker that makes the checkpoint may be another process."""
         event = self.event
-        texts = {"prompt": self._asked(), "said": _first_line(event.said)}
+        texts = {"prompt": self._asked(), "said": _first_line(event.last_answer)}
         if any(texts.values()):
             from keepfast.secrets.redaction import redact
 
             texts = {key: redact(text) for key, text in texts.items()}
         known: dict[str, str | int] = {"session": event.session, "transcript": event.transcript, "model": event.model}
         known["prompted"] = self._at if event.prompt else 0
-        known["heard"] = self._at if event.prompt or event.said else 0
+        known["heard"] = self._at if event.prompt or event.last_answer else 0
         known["client"], known["agent"] = str(event.client) if event.client else "", event.agent
         known["ended"] = (event.reason or "ended") if event.kind == SESSION_ENDS else ""
         try:
@@ -404,7 +404,9 @@ class Attending:
 
     def _await_transcript(self) -> None:
         """A turn's end may be told before its last words are in the transcript: give them half a second."""
-        words = max(_first_line(self.event.said).replace('"', "\\").split("\\"), key=len).encode("utf-8", "ignore")
+        words = max(_first_line(self.event.last_answer).replace('"', "\\").split("\\"), key=len).encode(
+            "utf-8", "ignore"
+        )
         for _ in range(LAG_LOOKS if len(words) >= FEWEST_WORDS and self.event.transcript else 0):
             if words in _tail(self.event.transcript):
                 return
@@ -419,10 +421,10 @@ class Attending:
             event.agent,
             event.cwd.decode("utf-8", "surrogateescape"),
             event.transcript,
-            event.client or event.near,
+            event.client or event.likely_client,
             event.model,
             event.reason[:200],
-            "yes" if event.prompt or event.said else "",
+            "yes" if event.prompt or event.last_answer else "",
         )
 
     # At once
@@ -694,9 +696,9 @@ class Attending:
 
     def _put_aside(self, named: tuple[bytes, ...]) -> Aside | None:
         """Read what the command names while somebody else saves this folder: the scan of a large tree takes its time."""
-        from keepfast.state.workers import HOOKS, living
+        from keepfast.state.workers import HOOKS, running_worker
 
-        if living(self.folder, HOOKS) is None and living(self.folder, "/lock") is None:
+        if running_worker(self.folder, HOOKS) is None and running_worker(self.folder, "/lock") is None:
             return None
         from keepfast.app.checkpoint_save import put_aside
 
@@ -821,10 +823,10 @@ class Attending:
 
     def _untold(self, usage: Usage) -> Band | None:
         """The band below a quiet threshold that was passed without a checkpoint of its own, which would have told of it."""
-        from keepfast.model.budget import loudest
+        from keepfast.model.budget import highest_announced_band
 
-        found = loudest(usage.percent)
-        if found is None or sessions.taken(self.folder, self.event.session).get(found.trigger):
+        found = highest_announced_band(usage.percent)
+        if found is None or sessions.trigger_times(self.folder, self.event.session).get(found.trigger):
             return None
         sessions.claim(self.folder, self.event.session, found.trigger, self.clock(), 0)
         return found
@@ -842,14 +844,14 @@ class Attending:
         if not waiting:
             return
         now, session = self.clock(), self.event.session
-        if 0 <= now - sessions.taken(self.folder, session).get("late", -MINUTE) < MINUTE:
+        if 0 <= now - sessions.trigger_times(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # a first scan of a large tree takes its time; its session waits once
         from time import monotonic
 
         from keepfast.model.age import amount
-        from keepfast.state.workers import HOOKS, living
+        from keepfast.state.workers import HOOKS, running_worker
 
-        if living(self.folder, HOOKS) is None:
+        if running_worker(self.folder, HOOKS) is None:
             self.background.detach(self._work)
         end = monotonic() + PATIENCE
         while monotonic() < end:
@@ -877,15 +879,17 @@ class Attending:
 
     def _claim(self, decision: Decision) -> bool:
         """Three tools may start at the same instant: one of them takes the checkpoint that all of them want."""
-        rest = rest_of(decision.trigger)
+        rest = rest_period(decision.trigger)
         return not rest or sessions.claim(self.folder, self.event.session, decision.trigger, self.clock(), rest)
 
     def _ease(self, trigger: str) -> None:
         """A checkpoint that failed claims no long rest: the next event of its kind tries again soon."""
-        if not rest_of(trigger):
+        if not rest_period(trigger):
             return
         try:
-            sessions.ease(self.folder, self.event.session, trigger, taken_before(trigger, self.clock()))
+            sessions.set_trigger_time(
+                self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock())
+            )
         except OSError:
             pass  # then it rests for as long as others
 
@@ -900,7 +904,7 @@ class _Taken:
         self.folder, self.session = folder, session
 
     def get(self, trigger: str, otherwise: int) -> int:
-        return sessions.taken(self.folder, self.session).get(trigger, otherwise)
+        return sessions.trigger_times(self.folder, self.session).get(trigger, otherwise)
 
 
 def _told_of(losses: Losses) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from keepfast.model.entry import FILE
 from keepfast.model.errors import KeepfastError
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
-from keepfast.secrets.values import SHORTEST, strike, values_of
+from keepfast.secrets.values import SHORTEST, redact_values, values_of
 
 if TYPE_CHECKING:
     from keepfast.model.entry import Entry
@@ -39,7 +39,7 @@ class KnownSecrets:
         """Return the text without what looks like a secret, and without the values of sealed files."""
         if self._values is None:
             self._values = self._load()
-        return redact(strike(text, self._values))
+        return redact(redact_values(text, self._values))
 
     def strike_all(self, value: Any) -> Any:
         """The same for every text of a JSON value."""

@@ -8,7 +8,7 @@ from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
 from keepfast.app.inspect import differ, disk_now, lies_below, pairs_between
 from keepfast.fsutil.descriptors import open_below
-from keepfast.model.artefacts import command_of, evidence_of, is_left_out, lies_as
+from keepfast.model.artefacts import evidence_folder, evidence_of, is_always_excluded, rebuild_command
 from keepfast.model.document import header
 from keepfast.model.entry import (
     BY_NAME,
@@ -28,7 +28,7 @@ from keepfast.model.entry import (
     why,
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
-from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT, MODE, NOT_READ, Plan, parents, plan
+from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT_AS_IT_IS, MODE, NOT_READ, Plan, parents, plan
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
@@ -121,7 +121,7 @@ class Preview:
         touched |= self.seen.keys()
         return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= FEW_PATHS else ()
 
-    def without(self, paths: set[bytes], why: str = KEPT) -> Preview:
+    def without(self, paths: set[bytes], why: str = KEPT_AS_IT_IS) -> Preview:
         """The same, leaving these paths as they are: work that lies there is not in the way."""
         others = [path for path in self.conflicts if path not in paths]
         return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)
@@ -174,7 +174,7 @@ class Planner:
                     found.append(self._missing(row, target))
                     continue
                 one = self._missing(row, target)
-                one.state = self._state(row, seen, one.command is not None or is_left_out(row.path))
+                one.state = self._state(row, seen, one.command is not None or is_always_excluded(row.path))
                 if one.state:
                     found.append(one)
         return found
@@ -208,7 +208,7 @@ class Planner:
             return ""
 
     def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
-        command = command_of(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
+        command = rebuild_command(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
         return Missing(row.path, why(row), command, self._held_by(row.path, target))
 
     def _held_by(self, path: bytes, target: CheckpointRow) -> int:
@@ -217,7 +217,7 @@ class Planner:
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
         """What lies beside this path now, and what of a tool's files the target brings there."""
-        above = lies_as(path).rpartition(b"/")[0]
+        above = evidence_folder(path).rpartition(b"/")[0]
         try:
             beside = set(listdir(self.root + b"/" + above))
         except OSError:

@@ -21,7 +21,7 @@ from keepfast.resume.passages import (
     with_range,
 )
 from keepfast.resume.quotation import escaped
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.capture import NEVER
 from keepfast.workspace.diff import is_binary
@@ -133,7 +133,7 @@ class _Asked:
         matches: list[Match] = []
         for path in paths:
             stored = self._stored(path)
-            if by_name(path):
+            if is_secret_by_name(path):
                 self.left_out.append(f"{show(path)}: {SECRET}.")
                 continue
             if stored is not None and stored.kind in LEFT_OUT:
@@ -186,7 +186,7 @@ class _Asked:
             if self.engine.clock() > until:
                 self.left_out.append(f"After {looked:,} files the search stopped; give a path for complete results.")
                 break
-            data = self._text(path) if not by_name(path) else None
+            data = self._text(path) if not is_secret_by_name(path) else None
             if data is None or len(data) > SEARCHED:
                 continue
             looked += 1

@@ -10,7 +10,7 @@ from keepfast.app.workspace_lock import Folder
 from keepfast.model.entry import FOLDER, LEFT_OUT
 from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, WrongKey
 from keepfast.model.event import Event
-from keepfast.model.restore_plan import KEPT, Plan, Step
+from keepfast.model.restore_plan import KEPT_AS_IT_IS, Plan, Step
 from keepfast.model.steps import step
 from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
 from keepfast.workspace.apply_result import Applied
@@ -96,7 +96,7 @@ class Restorer:
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
             if mine:
                 preview = preview.without(mine)
-                self.planner.spared += [(path, KEPT) for path in sorted(mine)]
+                self.planner.spared += [(path, KEPT_AS_IT_IS) for path in sorted(mine)]
             preview, closed = self._without_closed(preview)
             if not preview.plan.steps and not reversal:
                 return None
@@ -136,7 +136,7 @@ class Restorer:
             cut = self._cut(journal)
             target, before = self._version(cut.target, cut.origin), self._version(cut.before)
             goal, origin = (before, target) if aborting else (target, before)
-            scope, kept = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
+            scope, kept = Scope(paths_of(cut.paths), paths_of(cut.created_paths)), set(paths_of(cut.kept_paths))
             ours = {one.path: one for one in self.planner.plan_between(origin, goal, scope).without(kept).steps}
             preview = self.planner.preview(goal, scope.paths, scope.made)
             foreign = {one.path for one in preview.plan.steps if not _is_half_done(ours.get(one.path), one)}
@@ -168,7 +168,7 @@ class Restorer:
         return bool(history.done), bool(history.undone)
 
     def _back(self, done: PastRestore, reversal: Reversal, options: dict[str, Any]) -> Restored | None:
-        target, made = self._version(done.before), paths_of(done.made)
+        target, made = self._version(done.before), paths_of(done.created_paths)
         return self.restore(target, paths_of(done.paths), reversal=reversal, made=made, base=done.was, **options)
 
     def cut_off(self) -> RestoreInProgress | None:
@@ -323,7 +323,7 @@ class Restorer:
         self, journal: Journal, cut: RestoreInProgress, goal: CheckpointRow, origin: CheckpointRow, *, aborting: bool
     ) -> Restored:
         """From wherever the disk is now to `goal`; what is neither there nor at `origin` is somebody's work and stays."""
-        scope, kept = Scope(paths_of(cut.paths), paths_of(cut.made)), set(paths_of(cut.kept))
+        scope, kept = Scope(paths_of(cut.paths), paths_of(cut.created_paths)), set(paths_of(cut.kept_paths))
         ours = self.planner.plan_between(origin, goal, scope).without(kept)
         now = self._safety(ours, scope.only(one.path for one in ours.steps), "before finishing a restore")
         mine = {one.path: one for one in ours.steps}

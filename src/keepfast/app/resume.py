@@ -171,7 +171,11 @@ class Resuming:
 
     def worked_at(self, told: Told) -> int:
         """When the work that the checkpoint holds was last gone on with, as far as that is known."""
-        heard = sessions.heard(sessions.facts(self.folder, told.session)) if told.row.trigger == sessions.CUT_OFF else 0
+        heard = (
+            sessions.last_activity(sessions.facts(self.folder, told.session))
+            if told.row.trigger == sessions.CUT_OFF
+            else 0
+        )
         return min(heard or told.row.created_at, told.row.created_at)
 
     @property

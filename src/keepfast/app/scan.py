@@ -19,7 +19,7 @@ from keepfast.model.entry import (
 )
 from keepfast.model.errors import KeepfastError, TooMany
 from keepfast.model.light_json import loads
-from keepfast.settings.ownership import is_strange
+from keepfast.settings.ownership import is_foreign
 from keepfast.workspace.capture import GIT
 from keepfast.workspace.marker import marker
 from keepfast.workspace.scan import CROWDED, Scan, recheck, walk
@@ -59,7 +59,7 @@ def _renew_marker(folder: Folder) -> None:
         if not engine.place.is_in_data_folder():
             engine.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
         return
-    if said is not None and is_strange(folder.root, said, engine.place.path, engine.place.list):
+    if said is not None and is_foreign(folder.root, said, engine.place.path, engine.place.list):
         return  # the folder is kept here by its path; what the other store has of it is not given up without a word
     try:
         engine.mark(folder.root, folder.workspace)

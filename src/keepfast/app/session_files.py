@@ -14,7 +14,7 @@ from keepfast.model.exclusion import excluded_by
 from keepfast.resume import disk_files as disk
 from keepfast.resume.notes import FileNote
 from keepfast.resume.ranking import is_generated
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.digest import digest
 from keepfast.store.rows import Query
 from keepfast.workspace.secret_check import is_secret
@@ -94,7 +94,10 @@ def without_sealed(
     for file in files:
         names = _names(file.path, root, inner, repository, row)
         content = "\n".join([line or "" for line in file.lines]).encode("utf-8", "replace")
-        if any(by_name(name) or is_secret(name, content) or _is_kept_sealed(repository, row, name) for name in names):
+        if any(
+            is_secret_by_name(name) or is_secret(name, content) or _is_kept_sealed(repository, row, name)
+            for name in names
+        ):
             file.sealed, file.lines = True, []
     return files
 
@@ -188,7 +191,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
 
 def _told(entry: Entry, patterns: list[str], is_made: Callable[[bytes], bytes]) -> str:
     """The name of a changed file that a brief may tell of; else nothing."""
-    if entry.kind != FILE or entry.flags & SEALED or by_name(entry.path):
+    if entry.kind != FILE or entry.flags & SEALED or is_secret_by_name(entry.path):
         return ""
     try:
         name = entry.path.decode("utf-8")

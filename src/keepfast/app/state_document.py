@@ -9,11 +9,11 @@ from keepfast.app.checkpoint_header import made_by_tools
 from keepfast.app.inspect import between
 from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.session_files import changed_by
-from keepfast.model.artefacts import is_made
+from keepfast.model.artefacts import is_in_always_generated_folder
 from keepfast.model.entry import FILE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
 
@@ -208,9 +208,9 @@ def _paths(repository: Repository, row: CheckpointRow, header: Header, root: str
     chosen = dict.fromkeys([_bytes(name) for name in edited if name and not name.startswith("/")])
     rest = [_bytes(name) for name in others if name and not name.startswith("/")]
     made: dict[bytes, None] = {}
-    made_in = made_by_tools(repository, row.workspace, row.version)
+    generated_folder = made_by_tools(repository, row.workspace, row.version)
     for path in [*rest, *_changed(repository, row), *_changed_before(repository, row)]:
-        folder = b"" if path in chosen else made_in(path)
+        folder = b"" if path in chosen else generated_folder(path)
         (made if folder else chosen)[folder or path] = None
     return _Paths(list(chosen)[:MOST_FILES], list(made)[:MOST_FOLDERS], len(chosen) > MOST_FILES)
 
@@ -238,7 +238,7 @@ def _refused(entry: Entry, total: int, bounds: Bounds) -> str:
     pattern = excluded_by(path, bounds.exclude_patterns)
     if pattern:
         return f"excluded by {pattern}"
-    if by_name(entry.path) or entry.flags & SEALED:
+    if is_secret_by_name(entry.path) or entry.flags & SEALED:
         return "secret"
     if entry.size > bounds.max_file_size:
         return f"{entry.size:,} bytes, {TOO_LARGE[0]}"
@@ -250,7 +250,10 @@ def _refused(entry: Entry, total: int, bounds: Bounds) -> str:
 def _never_kept(repository: Repository, row: CheckpointRow, path: bytes, patterns: list[str]) -> list[str]:
     """That a file of the session is not even in the snapshot, where a rule says so."""
     pattern = excluded_by(show(path), patterns)
-    if not (pattern or is_made(path)) or repository.at(row.workspace, row.version, path) is not None:
+    if (
+        not (pattern or is_in_always_generated_folder(path))
+        or repository.at(row.workspace, row.version, path) is not None
+    ):
         return []
     return [f"{show(path)}: {f'excluded by {pattern}' if pattern else 'made by a tool'}"]
 

@@ -9,7 +9,7 @@ from posix import open as open_fd
 
 from keepfast.app.scan import all_below, room
 from keepfast.app.workspace_lock import capture_rules
-from keepfast.model.artefacts import PYTHON_FOLDER, is_left_out, way_of
+from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching_command
 from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.entry import UNREADABLE as NOT_READ
 from keepfast.workspace import stat_cache
@@ -322,13 +322,13 @@ def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:
     """
     if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
         command = chooser.remade_by(path)
-        return UNIQUE if command is None and is_left_out(path) else command
+        return UNIQUE if command is None and is_always_excluded(path) else command
     if chooser.is_made_again(path):
         return chooser.remade_by(path)
     if _is_marked(root, chooser, path):
         if not _is_there(root + b"/" + path + b"/pyvenv.cfg"):
             return ""
-        return way_of(PYTHON_FOLDER, path, chooser.beside(path)) or UNIQUE
+        return matching_command(PYTHON_FOLDER, path, chooser.beside(path)) or UNIQUE
     return UNIQUE
 
 

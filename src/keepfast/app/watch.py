@@ -11,7 +11,7 @@ from keepfast.app.inspect import pending
 from keepfast.model.entry import FOLDER
 from keepfast.model.errors import KeepfastError, NoWorkspace, sentence
 from keepfast.model.event import CREATED, OUTSIDE, Event, Outcome
-from keepfast.model.save_schedule import Rhythm
+from keepfast.model.save_schedule import SaveSchedule
 from keepfast.state.workers import Worker
 from keepfast.workspace.capture import GIT, OWNS
 from keepfast.workspace.ignore import parse
@@ -60,7 +60,7 @@ class Watch:
     """One watcher of one workspace. `run` returns when `stop` is set, after a last save if one is due."""
 
     def __init__(
-        self, engine: Engine, cwd: bytes, rhythm: Rhythm, monotonic: Callable[[], float], listener: Listener
+        self, engine: Engine, cwd: bytes, rhythm: SaveSchedule, monotonic: Callable[[], float], listener: Listener
     ) -> None:
         self.engine, self.rhythm, self.monotonic, self.listener = engine, rhythm, monotonic, listener
         self.root, row = engine.root(cwd)

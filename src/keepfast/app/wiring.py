@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from keepfast.settings import STORE_FLAGS
-from keepfast.settings.ownership import HERE, LOST, is_gone, is_vouched, judge, lost_store, strange
+from keepfast.settings.ownership import (
+    HERE,
+    LOST,
+    find_foreign,
+    is_store_missing,
+    judge,
+    lost_store_path,
+    names_known_store,
+)
 from keepfast.store.place import Place
 from keepfast.store.small_files import id_or_empty, read_folder_list, read_store_list, store_path_of
 from keepfast.workspace.marker import marker
@@ -44,8 +52,8 @@ def place(settings: Settings, data: str, folder: bytes | None = None, own: bool 
         away = _lost_by_path(asked, folder, own)
         if away is not None:
             return away
-        lost = strange(folder, asked.path, asked.list, own)
-        if lost is not None and is_gone(lost[1], asked.path, asked.list):
+        lost = find_foreign(folder, asked.path, asked.list, own)
+        if lost is not None and is_store_missing(lost[1], asked.path, asked.list):
             workspace, path, identity = lost[1]
             return asked.expect(identity, workspace, path)  # gone with the list of stores: none is begun in its place
         return asked.expect(read_store_list(asked.list).get(asked.path, ""))
@@ -74,7 +82,7 @@ def _said(asked: Place, folder: bytes, own: bool) -> tuple[Marker | None, bool]:
             verdict = judge(folder, said, asked.path, asked.list)
             if verdict in (HERE, LOST):
                 return said, True
-            if is_vouched(said, asked.path, asked.list):
+            if names_known_store(said, asked.path, asked.list):
                 apart = apart or said
         if folder in registered:
             return (registered[folder], asked.path, ""), True
@@ -103,7 +111,7 @@ def _lost_by_path(asked: Place, folder: bytes, own: bool) -> Place | None:
     while known and folder not in known and folder not in (b"/", b"") and not own:
         folder = folder.rpartition(b"/")[0] or b"/"
     identity, workspace = known.get(folder, ("", ""))
-    path = lost_store(identity, asked.path, asked.list) if identity else ""
+    path = lost_store_path(identity, asked.path, asked.list) if identity else ""
     return Place(path, asked.durable, asked.keys).expect(identity, workspace) if path else None
 
 

@@ -9,7 +9,7 @@ from keepfast.agents.claude.usage import tokens
 from keepfast.app.checkpoint_header import MOST_ACTIVE
 from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
-from keepfast.model.policy import rest_of, taken_before
+from keepfast.model.policy import failed_trigger_time, rest_period
 from keepfast.state import brief_parts as parts
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions, workers
@@ -51,7 +51,7 @@ def finish(
     """
     folder = engine.place.folder(workspace)
     while pending.names(folder):
-        lock = workers.begin(folder, engine.clock())
+        lock = workers.try_to_become_worker(folder, engine.clock())
         if lock < 0:
             return False
         try:
@@ -75,7 +75,7 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
 
     folder = engine.place.folder(workspace)
     waiting, end = set(pending.names(folder)), monotonic() + seconds
-    while waiting and any(workers.living(folder, name) is not None for name in (workers.HOOKS, "/lock")):
+    while waiting and any(workers.running_worker(folder, name) is not None for name in (workers.HOOKS, "/lock")):
         if monotonic() >= end:
             return
         sleep(STEP)
@@ -143,10 +143,10 @@ def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kep
 
 def _ease(engine: Engine, folder: str, told: PendingEvent) -> None:
     """The next event of this kind tries again soon: only a checkpoint that exists claims a long rest."""
-    if not rest_of(told.trigger):
+    if not rest_period(told.trigger):
         return
     try:
-        sessions.ease(folder, told.session, told.trigger, taken_before(told.trigger, engine.clock()))
+        sessions.set_trigger_time(folder, told.session, told.trigger, failed_trigger_time(told.trigger, engine.clock()))
     except OSError:
         pass  # then it rests for as long as others
 
@@ -236,7 +236,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> bo
     repository = engine.repository()
     rows = repository.find(Query(workspace=found[1], session=session, limit=1))
     heard = sessions.facts(folder, session).get("heard")
-    times = [heard if isinstance(heard, int) else 0, told.at if told.said else 0]
+    times = [heard if isinstance(heard, int) else 0, told.at if told.conversed else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
     kept = latest_conversation(repository, found[1], session)
@@ -262,7 +262,7 @@ def _says_more(path: str, agent: str, start: int) -> bool:
 
 def _let_write(engine: Engine, told: PendingEvent) -> None:
     """Give another session's client time to write down what it said last: its own worker would wait for that, too."""
-    if told.trigger != "turn" or not told.said:
+    if told.trigger != "turn" or not told.conversed:
         return
     from time import sleep
 
@@ -330,11 +330,11 @@ def _hasty(folder: str, told: PendingEvent, settings: Settings) -> tuple[dict[st
 
 def _leave_out(notes: dict[str, Any], patterns: list[str]) -> None:
     """Name no folders and documents that the patterns exclude, or that a tool can make again."""
-    from keepfast.model.artefacts import is_made
+    from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
     def is_wanted(path: str) -> bool:
-        return not excluded_by(path, patterns) and not is_made(path.encode("utf-8", "replace"))
+        return not excluded_by(path, patterns) and not is_in_always_generated_folder(path.encode("utf-8", "replace"))
 
     packages, documents = notes["context"]["relevant_packages"], notes["analysis"]["relevant_docs"]
     notes["context"]["relevant_packages"] = [folder for folder in packages if is_wanted(f"{folder}/*")]
@@ -408,12 +408,16 @@ def _active(folder: str, told: PendingEvent, root: bytes, patterns: list[str]) -
     found = [line[len(start) :] for line in sessions.touched(folder, told.session) if line.startswith(start)]
     if not found:
         return ()
-    from keepfast.model.artefacts import is_made
+    from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
     # A name that is not UTF-8 has no place in a JSON header.
     names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in found]
-    names = [name for name in names if not excluded_by(name, patterns) and not is_made(name.encode("utf-8"))]
+    names = [
+        name
+        for name in names
+        if not excluded_by(name, patterns) and not is_in_always_generated_folder(name.encode("utf-8"))
+    ]
     return tuple(names[:MOST_ACTIVE])
 
 

@@ -553,7 +553,7 @@ def _analysis(session: Session) -> Found:
 
     found = session.engine.near(session.cwd)
     folder = session.engine.place.folder(found[1]) if found is not None else ""
-    last = sessions.extract(folder, str(sessions.newest(folder).get("session") or "")) if folder else {}
+    last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):
         yield (
             NOTE,

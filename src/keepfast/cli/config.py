@@ -13,7 +13,7 @@ from keepfast.model.errors import NotFound, Usage
 
 if TYPE_CHECKING:
     from keepfast.settings import Settings
-    from keepfast.settings.file import Written
+    from keepfast.settings.file import FileChange
 
 PROJECT = click.option(
     "--project",
@@ -132,9 +132,9 @@ def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -
 @common
 def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
     """Remove a setting from the user's file, so that its default applies."""
-    from keepfast.settings.file import GONE
+    from keepfast.settings.file import REMOVED
 
-    written = _write(session, {key: GONE}, project, dry_run)
+    written = _write(session, {key: REMOVED}, project, dry_run)
     if _told(session, written, dry_run, {"key": key}):
         session.say(f"{key} removed from {written.path}.")
         if key in session.settings.values:
@@ -254,13 +254,13 @@ def _proposed(session: Session, key: str, value: str) -> Any:
     return result
 
 
-def _write(session: Session, values: dict[str, Any], project: bool, dry_run: bool) -> Written:
+def _write(session: Session, values: dict[str, Any], project: bool, dry_run: bool) -> FileChange:
     from keepfast.model.setting_values import shown
-    from keepfast.settings.file import GONE, change, change_project, tightens_project
+    from keepfast.settings.file import REMOVED, change, change_project, tightens_project
 
     if not project:
         return change(session.config_path, values, dry_run=dry_run)
-    given = {key: value for key, value in values.items() if value is not GONE}
+    given = {key: value for key, value in values.items() if value is not REMOVED}
     loose = tightens_project(_without_project(session), given, "the command line")
     if loose:
         raise Usage(
@@ -284,7 +284,7 @@ def _project_path(session: Session) -> str:
     return os.fsdecode(session.workspace()[0] + PROJECT_FILE)
 
 
-def _told(session: Session, written: Written, dry_run: bool, facts: dict[str, Any]) -> bool:
+def _told(session: Session, written: FileChange, dry_run: bool, facts: dict[str, Any]) -> bool:
     """Answer in JSON or with a patch; False if there is nothing more to say."""
     if session.json:
         write_json({**facts, "path": written.path, "changed": written.old != written.new, "written": not dry_run})

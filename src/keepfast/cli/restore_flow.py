@@ -228,11 +228,11 @@ def _show(
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left)
         return
-    from keepfast.model.restore_plan import KEPT, NOT_READ
+    from keepfast.model.restore_plan import KEPT_AS_IT_IS, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
-    if not plan.steps and not any(why in (KEPT, NOT_READ) for _, why in plan.untouched):
+    if not plan.steps and not any(why in (KEPT_AS_IT_IS, NOT_READ) for _, why in plan.untouched):
         session.print(_unchanged(what, left))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
@@ -244,14 +244,14 @@ def _show(
         session.print(f"  {paint(colour, sign)} {show(step.path)}")
     if len(plan.steps) > SHOWN:
         session.print(f"  … and {len(plan.steps) - SHOWN} more")
-    kept = [path for path, why in plan.untouched if why == KEPT]
+    kept = [path for path, why in plan.untouched if why == KEPT_AS_IT_IS]
     for path in kept[:SHOWN]:
         session.print(f"  = {show(path)} (kept)")
     if len(kept) > SHOWN:
         session.print(f"  … and {len(kept) - SHOWN} more")
     # What is not there cannot be left alone: it is named below.
     absent = {one.path for one in missing if one.state == "missing"}
-    _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT and path not in absent])
+    _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT_AS_IT_IS and path not in absent])
     _tell_missing(session, what, missing)
 
 
@@ -327,7 +327,7 @@ def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, 
 
 def _tell_untouched(session: Session, done: Restored) -> None:
     """Name what stays as it is although it is not as the target has it."""
-    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT, NOT_READ, OUTSIDE
+    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT_AS_IT_IS, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
@@ -337,7 +337,7 @@ def _tell_untouched(session: Session, done: Restored) -> None:
     _tell_not_read(
         session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
     )
-    for path, why in [one for one in done.plan.untouched if one[1] == KEPT]:
+    for path, why in [one for one in done.plan.untouched if one[1] == KEPT_AS_IT_IS]:
         session.remark(f"  skipped {show(path)}: it {why}")
 
 

@@ -71,7 +71,7 @@ def keep(session: Session) -> None:
     """Keep the checkpoint made by the last clear. It is also kept if you do not answer."""
     row = _left(session)
     for client, _ in _questions(session, row.workspace):
-        sessions.settle(session.engine.place.folder(row.workspace), client)
+        sessions.close_question(session.engine.place.folder(row.workspace), client)
     if session.json:
         write_json({"kept": f"v{row.version}"})
     session.say(f"Kept v{row.version}.")
@@ -95,7 +95,7 @@ def drop(session: Session) -> None:
         )
     client, row = found[0]
     forget(session.repository, row.workspace, [row.version], "dropped", session.engine.place.path)
-    sessions.settle(folder, client)
+    sessions.close_question(folder, client)
     if session.json:
         write_json({"dropped": f"v{row.version}"})
     session.say(f"Dropped v{row.version}.")
@@ -104,7 +104,7 @@ def drop(session: Session) -> None:
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
     """The open questions of the client around us, or of all."""
     around = session.around.text("CLAUDE_PID")
-    found = sessions.questions(session.engine.place.folder(workspace))
+    found = sessions.open_questions(session.engine.place.folder(workspace))
     return [(client, known) for client, known in found.items() if around in ("", str(client))]
 
 

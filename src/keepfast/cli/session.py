@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keepfast.cli.progress import Progress
     from keepfast.present.terminal import Paint
     from keepfast.settings import Settings
-    from keepfast.settings.live import Following
+    from keepfast.settings.live import LiveSettings
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
@@ -159,11 +159,11 @@ class Session:
             cwd = None
         return load(self.config_path, self.around.keepfast_variables(), cwd, hook=True, data=self.around.data)
 
-    def following(self, here: bool = False) -> Following:
+    def following(self, here: bool = False) -> LiveSettings:
         """The same for a process that stays and serves many folders: no project's file counts, or that of this
         folder.
         """
-        from keepfast.settings.live import Following
+        from keepfast.settings.live import LiveSettings
 
         try:
             cwd: bytes | None = self.cwd if here else None
@@ -172,7 +172,7 @@ class Session:
         flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
         required = self._config is not None
         variables, agent = self.around.keepfast_variables(), self.around.is_agents()
-        return Following(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
+        return LiveSettings(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
 
     def forget_settings(self) -> None:
         """Read them again when they are asked for next: their file was just written."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.model.budget import Usage
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
-    from keepfast.state.workers import LivingWorker
+    from keepfast.state.workers import RunningWorker
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 SHOWN, NOTICES = 20, 5
@@ -46,7 +46,7 @@ class Standing:
     """Versions that the retention policy, the size cap or a person let go."""
     restore: Unfinished | None
     """A restore that was cut off, or is under way."""
-    workers: list[LivingWorker]
+    workers: list[RunningWorker]
     pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
     usage: Usage | None
@@ -146,13 +146,15 @@ def _look_at_hooks(session: Session, found: Standing) -> None:
     from keepfast.agents.claude.usage import tokens
     from keepfast.state import pending_events as pending
     from keepfast.state import sessions
-    from keepfast.state.workers import HOOKS, NAME, living
+    from keepfast.state.workers import HOOKS, NAME, running_worker
 
     folder, settings = session.engine.place.folder(found.workspace), session.settings
-    found.workers = [worker for worker in (living(folder, NAME), living(folder, HOOKS)) if worker is not None]
+    found.workers = [
+        worker for worker in (running_worker(folder, NAME), running_worker(folder, HOOKS)) if worker is not None
+    ]
     events = [pending.read(folder, name) for name in pending.names(folder)]
     found.pending = [event for event in events if event is not None]
-    known = {key: str(value) for key, value in sessions.newest(folder).items()}
+    known = {key: str(value) for key, value in sessions.newest_facts(folder).items()}
     usage = tokens(
         folder,
         known.get("session", ""),
@@ -300,7 +302,7 @@ def _print_hooks(session: Session, standing: Standing) -> None:
         session.print(f"Tokens     {usage.used:,} according to {usage.used_from}; limit unknown")
 
 
-def _worker(session: Session, worker: LivingWorker) -> str:
+def _worker(session: Session, worker: RunningWorker) -> str:
     from keepfast.present.terminal import age_in_words
 
     if worker.kind == "hooks":
@@ -335,7 +337,7 @@ def _print_notices(session: Session, standing: Standing) -> None:
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
     for notice in reversed(standing.notices[-NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
-        told = " (already reported)" if notice.told else ""
+        told = " (already reported)" if notice.was_reported else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
         session.print(printable(f"  {what}: {notice.text}{told}"))

@@ -47,11 +47,11 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     Excluded folders (capture.exclude) are not watched. Unsaved changes are saved at the end.
     """
     from keepfast.app.watch import Watch
-    from keepfast.model.save_schedule import Rhythm
+    from keepfast.model.save_schedule import SaveSchedule
 
     teller = _Lines(session) if session.json else _Teller(session)
     WAITING.seconds = None  # it has all the time there is
-    watching = Watch(session.engine, session.cwd, Rhythm(settle, at_most), monotonic, teller)
+    watching = Watch(session.engine, session.cwd, SaveSchedule(settle, at_most), monotonic, teller)
     with _told_to_end(watching.stop.set):
         try:
             watching.run(poll)

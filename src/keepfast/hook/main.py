@@ -113,7 +113,7 @@ def respond(
         if event.reason == "clear" and not event.client:
             from keepfast.present.ancestors import program_above
 
-            event.near = program_above()
+            event.likely_client = program_above()
         reply = _attend(event, around, background, options)
         if line:
             reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")

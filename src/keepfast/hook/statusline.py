@@ -51,7 +51,7 @@ def serve(then: str | None) -> int:
 
 def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
     """Return the line for this payload, and keep its figures for the hooks of the session."""
-    from keepfast.state.figures import figures, keep
+    from keepfast.state.figures import figures, store_figures
 
     told = figures(payload, now)
     colours = not around.text("NO_COLOR")
@@ -61,7 +61,7 @@ def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
         store, workspace = found
         session = payload.get("session_id")
         if isinstance(session, str):
-            keep(f"{store}/workspaces/{workspace}", session, told)
+            store_figures(f"{store}/workspaces/{workspace}", session, told)
         protection = last_checkpoint(f"{store}/log/{workspace}.log", now)
     percent = told["percent"]
     parts = [protection]

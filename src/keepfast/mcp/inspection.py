@@ -17,7 +17,7 @@ from keepfast.present.patches import patch, without_implied
 from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import MOST_LINE, told
 from keepfast.resume.quotation import escaped
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.bases import previous_version
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import show
@@ -233,7 +233,7 @@ def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:
     room = MOST_PATCH
     for change in changes:
         name = telling.told(show(change.path))
-        if by_name(change.path):
+        if is_secret_by_name(change.path):
             answer.left_out.append(f"the patch of {name}: it is secret by its name")
             continue
         if any(state is not None and state.flags & SEALED for state in (change.old, change.new)):

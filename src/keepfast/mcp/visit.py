@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.app.wiring import build
 from keepfast.app.worker import settled
 from keepfast.model.errors import Usage
-from keepfast.settings.live import Following
+from keepfast.settings.live import LiveSettings
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Visits:
         self.clock, self.around = clock, around
         config = options.get("config")
         flags = {"store.url": options["store"]} if options.get("store") else {}
-        self.following = Following(
+        self.following = LiveSettings(
             config or around.config,
             around.keepfast_variables(),
             self.cwd,
@@ -95,7 +95,7 @@ class Visits:
         from keepfast.state import sessions
 
         folder = visit.engine.place.folder(visit.row.id)
-        for facts in sessions.every(folder):
+        for facts in sessions.all_facts(folder):
             if str(facts.get("client")) == self._client and not facts.get("ended"):
                 return facts
         return {**sessions.facts(folder, self._session), "session": self._session} if self._session else {}

@@ -1,4 +1,4 @@
-"""What an agent's client told us, in words that no client owns. A plain class: a hook builds one in microseconds."""
+"""An event of an agent's client, in terms that no single client owns. A plain class: a hook creates it in microseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ COMPACTION_STARTS, SUBAGENT_ENDED, OTHER = "compaction_starts", "subagent_ended"
 
 
 class AgentEvent:
-    """One event. Whatever the client did not tell is empty."""
+    """One event. Whatever the client did not report is empty."""
 
     __slots__ = (
         "agent",
@@ -19,14 +19,14 @@ class AgentEvent:
         "context_tokens",
         "cwd",
         "kind",
+        "last_answer",
+        "likely_client",
         "model",
         "name",
-        "near",
         "paths",
         "project",
         "prompt",
         "reason",
-        "said",
         "session",
         "slash",
         "subagent",
@@ -49,16 +49,18 @@ class AgentEvent:
         self.writes = False
         """May this tool change files?"""
         self.reason = ""
-        """Why: the source of a start, the reason of an end, the kind of an error, who asked for a compaction."""
-        self.prompt = self.said = ""
+        """Source of a start, reason of an end, kind of an error, or who requested a compaction."""
+        self.prompt = ""
+        self.last_answer = ""
+        """What the agent answered at the end of its turn."""
         self.subagent = self.subagent_kind = ""
         self.model, self.context_tokens = "", 0
         self.client = 0
         """The process id of the client, which stays when its session changes."""
-        self.near = 0
-        """Where the client does not tell that: the process that seems to be it, good for telling two clears apart."""
+        self.likely_client = 0
+        """If the client does not report that: the process that is probably it, only used to tell two clears apart."""
         self.attended = True
         self.slash = ""
-        """What our own commands begin with in this client; empty where it has none."""
+        """Prefix of our own commands in this client; empty if it has none."""
         self.can_ask = False
-        """Is there a person who would see a question of ours before this tool runs?"""
+        """Would a person see our question before this tool runs?"""

@@ -1,4 +1,4 @@
-"""Folders that a tool can make again, and the command that does: the table behind `capture.exclude`."""
+"""Folders that a tool can generate again, and the command that does: the table behind `capture.exclude`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     Ways = tuple[tuple[str, str], ...]
-    """Each a file that lies beside the folder, `*` at its beginning for any, and the command that goes with it."""
+    """Pairs of a file next to the folder (`*` at its beginning matches anything) and the command that it implies."""
 
 BY_ITSELF: Ways = ()
-"""No command and no evidence: the tool that uses the folder makes it again as it goes."""
+"""No command and no evidence: the tool that uses the folder generates it again by itself."""
 NODE = (("pnpm-lock.yaml", "pnpm install"), ("yarn.lock", "yarn install"), ("bun.lock", "bun install"),
         ("bun.lockb", "bun install"), ("package-lock.json", "npm ci"), ("package.json", "npm install"))  # fmt: skip
 NODE_BUILD = (("package.json", "npm run build"),)
@@ -27,7 +27,7 @@ VENV = "python -m venv {name} && {name}/bin/pip install "
 PYTHON_FOLDER = (("uv.lock", "uv sync"), ("poetry.lock", "poetry install"), ("pdm.lock", "pdm install"),
                  ("Pipfile", "pipenv install"), ("requirements.txt", VENV + "-r requirements.txt"),
                  ("pyproject.toml", VENV + "-e ."), ("setup.py", VENV + "-e ."))  # fmt: skip
-"""`{name}` is that of the folder: a venv is empty until its packages are installed."""
+"""`{name}` is the folder's name: a venv is empty until its packages are installed."""
 
 ALWAYS: dict[str, Ways] = {
     "node_modules/": NODE,
@@ -74,7 +74,7 @@ ALWAYS: dict[str, Ways] = {
     "Pods/": (("Podfile", "pod install"),),
     ".DS_Store": BY_ITSELF,
 }
-"""Pattern → ways. Such folders are never looked at, unless a command names one beside which no file of its ways lies."""
+"""Pattern → ways. Such folders are always excluded, unless a command destroys one that has no file of its ways next to it."""
 
 IF_IGNORED: dict[str, Ways] = {
     "build/": (*GRADLE, *MAKE, *NODE_BUILD, *PYTHON_BUILD, ("build.xml", "ant"), ("pubspec.yaml", "flutter build")),
@@ -94,93 +94,94 @@ IF_IGNORED: dict[str, Ways] = {
     "vendor/": (("composer.json", "composer install"), ("go.mod", "go mod vendor"), ("Gemfile", "bundle install"),
                 ("Cargo.toml", "cargo vendor")),
 }  # fmt: skip
-"""Pattern → ways. Other folders of these names hold sources or results: .gitignore must name them, and one of the files
-that tell the tool what to make must lie beside them."""
+"""Pattern → ways. Folders of these names may also hold sources or results: they are excluded only if .gitignore names them
+and one of the tool's files lies next to them."""
 
 
+_FOLDER_PATTERNS = [pattern[:-1] for pattern in (*ALWAYS, *IF_IGNORED) if pattern.endswith("/")]
 NAMES = frozenset(
-    [one[:-1].encode("ascii") for one in (*ALWAYS, *IF_IGNORED) if one.find("/") == len(one) - 1 and "*" not in one]
+    [pattern.encode("ascii") for pattern in _FOLDER_PATTERNS if "/" not in pattern and "*" not in pattern]
 )
-LONGER = [one for one in (*ALWAYS, *IF_IGNORED) if one[-1] == "/" and one[:-1].encode("ascii") not in NAMES]
-"""Folders of both tables: by one name, and all others."""
+LONGER_PATTERNS = [pattern + "/" for pattern in _FOLDER_PATTERNS if pattern.encode("ascii") not in NAMES]
+"""Folders of both tables: those matched by a single name, and all others."""
 
 
-def command_of(path: bytes, beside: Collection[bytes]) -> str | None:
-    """Return the command that makes this folder again, empty if its tool does that by itself; None if none is sure to.
+def rebuild_command(path: bytes, siblings: Collection[bytes]) -> str | None:
+    """Return the command that generates this folder again, empty if its tool does that by itself; None if none is sure to.
 
-    `beside` are the names in the folder that it lies in (that `lies_as` lies in): without a file there that tells the tool
-    what to make, nothing does. Whether an ignore rule names the folder is not asked here.
+    `siblings` are the names next to `evidence_folder(path)`: one of the tool's files must be among them. Does not check
+    whether an ignore rule names the folder.
     """
     pattern = _pattern_of(path)
     if not pattern:
         return None
     ways = ALWAYS[pattern] if pattern in ALWAYS else IF_IGNORED[pattern]
-    return "" if ways == BY_ITSELF else way_of(ways, path, beside)
+    return "" if ways == BY_ITSELF else matching_command(ways, path, siblings)
 
 
-def way_of(ways: Ways, path: bytes, beside: Collection[bytes]) -> str | None:
-    """Return the command of the first way whose file lies beside the folder; None if there is none."""
+def matching_command(ways: Ways, path: bytes, siblings: Collection[bytes]) -> str | None:
+    """Return the command of the first way whose file is among the folder's siblings; None if there is none."""
     for file, command in ways:
         name = file.encode("ascii")
-        if name in beside or (name[:1] == b"*" and any(one.endswith(name[1:]) for one in beside)):
+        if name in siblings or (name[:1] == b"*" and any(sibling.endswith(name[1:]) for sibling in siblings)):
             return command.replace("{name}", path.rpartition(b"/")[2].decode("utf-8", "surrogateescape"))
     return None
 
 
 def evidence_of(path: bytes) -> tuple[bytes, ...]:
-    """The files that would tell a tool how to make this folder again, as far as they have one name."""
+    """Return the files that tell a tool how to generate this folder again, except those with a `*`."""
     pattern = _pattern_of(path)
     ways = ALWAYS.get(pattern) or IF_IGNORED.get(pattern, ())
     return tuple([file.encode("ascii") for file, _ in ways if file[0] != "*"])
 
 
-def lies_as(path: bytes) -> bytes:
-    """The folder beside which the tool's files lie: of `.yarn/cache` that is `.yarn`."""
+def evidence_folder(path: bytes) -> bytes:
+    """Return the folder that the tool's files are next to: for `.yarn/cache` that is `.yarn`."""
     for _ in range(_pattern_of(path).rstrip("/").count("/")):
         path = path.rpartition(b"/")[0]
     return path
 
 
-def is_left_out(path: bytes) -> bool:
-    """Is this a name of the first table, which is not looked at whatever lies beside it?"""
+def is_always_excluded(path: bytes) -> bool:
+    """Does this match the first table, which excludes a folder whatever lies next to it?"""
     return _pattern_of(path) in ALWAYS
 
 
 def needs_evidence(path: bytes) -> bool:
-    """Is this a name of the second table, which says nothing without a tool's file beside it?"""
+    """Does this match the second table, which excludes a folder only with a tool's file next to it?"""
     return any(_matches(path, pattern) for pattern in IF_IGNORED)
 
 
-def made_in(path: bytes, is_there: Callable[[bytes], bool]) -> bytes:
-    """The folder on the way to this file that a tool makes; empty if there is none.
+def generated_folder(path: bytes, exists: Callable[[bytes], bool]) -> bytes:
+    """Return the generated folder that this file lies in; empty if there is none.
 
-    A folder of the second table counts only if `is_there` knows one of its tool's files beside it. For what tells of work,
-    never for what is kept.
+    A folder of the second table counts only if `exists` finds one of its tool's files next to it. Used to describe work,
+    never to decide what is saved.
     """
-    for folder in _named_on_the_way(path):
+    for folder in _table_folders_above(path):
         if not needs_evidence(folder):
             return folder
         above, slash, _ = folder.rpartition(b"/")
-        if any(is_there(above + slash + name) for name in evidence_of(folder)):
+        if any(exists(above + slash + name) for name in evidence_of(folder)):
             return folder
     return b""
 
 
-def is_made(path: bytes) -> bool:
-    """Does this file lie in a folder of the first table, in which nothing is kept whoever wrote it?"""
-    return any(not needs_evidence(folder) for folder in _named_on_the_way(path))
+def is_in_always_generated_folder(path: bytes) -> bool:
+    """Does this file lie in a folder of the first table, in which nothing is saved?"""
+    return any(not needs_evidence(folder) for folder in _table_folders_above(path))
 
 
-def _named_on_the_way(path: bytes) -> list[bytes]:
-    """The folders on the way to this file that have a name of either table."""
-    found = []
+def _table_folders_above(path: bytes) -> list[bytes]:
+    """Return the folders above this file that match either table."""
+    folders = []
     end = path.find(b"/")
     while end >= 0:
         folder = path[:end]
-        if folder.rpartition(b"/")[2] in NAMES or any(_matches(folder, pattern) for pattern in LONGER):
-            found.append(folder)
+        if folder.rpartition(b"/")[2] in NAMES or any(_matches(folder, pattern) for pattern in LONGER_PATTERNS):
+            folders.append(folder)
         end = path.find(b"/", end + 1)
-    return found
+    return folders
 
 
 def _matches(path: bytes, pattern: str) -> bool:

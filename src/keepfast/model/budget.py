@@ -1,4 +1,4 @@
-"""The token budget: how full the agent's memory is, and which band of it has been crossed."""
+"""The token budget: how full the agent's context is, and which band of it has been crossed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WINDOWS = (("haiku", 200_000), ("opus", 1_000_000), ("sonnet", 1_000_000))
 OLD_MODELS = ("claude-2", "claude-3", "claude-instant", "-4-0", "-4-1", "opus-4", "sonnet-4")
 OLD_WINDOW = 200_000
 COMPACTED_AT = {1_000_000: 967_000}
-"""Window → tokens at which the client compacts by itself. Of a smaller window it fills all."""
+"""Window → tokens at which the client compacts by itself. It fills smaller windows completely."""
 
 
 class Usage:
-    """How much is used and of how much, and who said so. `used` or `budget` is 0 where nobody did."""
+    """Tokens used, the budget, and the source of both figures. `used` or `budget` is 0 if unknown."""
 
     __slots__ = ("budget", "budget_from", "model", "used", "used_from")
 
@@ -31,12 +31,12 @@ class Usage:
 
     @property
     def reached(self) -> int:
-        """The percentage as it is shown: rounded down, so that no band is named that has not been crossed."""
+        """The percentage for display: rounded down, so that no band is shown before it is crossed."""
         return 100 * self.used // self.budget if self.budget > 0 else 0
 
 
 class Band:
-    """A part of the budget that has been crossed: what the checkpoint is called, and how loudly it is told."""
+    """A threshold of the budget that has been crossed: the checkpoint's trigger, and how prominently to announce it."""
 
     __slots__ = ("at", "is_quiet", "is_warning", "trigger")
 
@@ -46,19 +46,19 @@ class Band:
 
 
 def band(percent: float, threshold: int) -> Band | None:
-    """Return the highest band that `percent` has crossed: the threshold, which is quiet, 80 or 90; None below all."""
+    """Return the highest band that `percent` has crossed: the setting's threshold (quiet), 80 or 90; None below all."""
     crossed = [at for at in (threshold, NOTICE, WARNING) if percent >= at]
     return Band(max(crossed)) if crossed else None
 
 
-def loudest(percent: float) -> Band | None:
-    """Return the strongest band that `percent` has crossed of those that are told, 80 and 90; None below both."""
+def highest_announced_band(percent: float) -> Band | None:
+    """Return the higher of the announced bands, 80 and 90, that `percent` has crossed; None below both."""
     crossed = [at for at in (NOTICE, WARNING) if percent >= at]
     return Band(crossed[-1]) if crossed else None
 
 
 def window(model: str) -> int:
-    """Return the window of a model by its name, 0 for a name that says nothing."""
+    """Return the context window of a model by its name; 0 if the name does not tell."""
     name = model.lower()
     if "[1m]" in name:
         return 1_000_000
@@ -70,20 +70,20 @@ def window(model: str) -> int:
     return 0
 
 
-def usage(used: int, model: str, asked: int, windows: Mapping[str, int], record: Mapping[str, object]) -> Usage:
-    """Put together what the transcript (`used`, `model`), the settings (`asked`, `windows`) and the status line say."""
+def usage(used: int, model: str, configured: int, windows: Mapping[str, int], record: Mapping[str, object]) -> Usage:
+    """Combine the transcript (`used`, `model`), the settings (`configured`, `windows`) and the status line's `record`."""
     used_from = "the transcript" if used else ""
-    told = record.get("used")
-    if not used and isinstance(told, int):
-        used, used_from = told, "the status line"
+    reported = record.get("used")
+    if not used and isinstance(reported, int):
+        used, used_from = reported, "the status line"
     model = model or str(record.get("model") or "")
-    if asked:
-        return Usage(used, used_from, asked, "the setting budget.tokens", model)
-    told = record.get("window")
+    if configured:
+        return Usage(used, used_from, configured, "the setting budget.tokens", model)
+    reported = record.get("window")
     for start, size in windows.items():
         if model and model.startswith(start):
             return Usage(used, used_from, size, "the setting budget.windows", model)
-    if isinstance(told, int) and told > 0:
-        return Usage(used, used_from, COMPACTED_AT.get(told, told), "the status line", model)
+    if isinstance(reported, int) and reported > 0:
+        return Usage(used, used_from, COMPACTED_AT.get(reported, reported), "the status line", model)
     size = window(model)
     return Usage(used, used_from, COMPACTED_AT.get(size, size), f"the table of models ({model})" if size else "", model)

@@ -1,4 +1,4 @@
-"""Which compiled modules belong to this Python code: each says what sources it was built from."""
+"""Which compiled modules match this Python code: each holds the digest of the sources it was built from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIGESTS = {
 
 
 def demand(*modules: ModuleType) -> None:
-    """Raise `ImportError` for a module that was built from other sources: what it takes and gives may be something else."""
+    """Raise `ImportError` for a module that was built from other sources: its interface may differ."""
     for module in modules:
         if module.__doc__ != DIGESTS.get(module.__name__):
             raise ImportError(f"{module.__name__} was built from other sources")

@@ -17,43 +17,43 @@ if TYPE_CHECKING:
 
 MAGIC = b"HFDOC01\n"
 KINDS = frozenset("fldxoius-")
-TEXT, TEXT_OR_NOTHING = (str,), (str, type(None))
-ODD_PARTS = b"//", b"/./", b"/../"
-make: Any = tuple.__new__
+TEXT, TEXT_OR_NULL = (str,), (str, type(None))
+RELATIVE_PARTS = b"//", b"/./", b"/../"
+make_tuple: Any = tuple.__new__
 SIZES = {"H": 2, "Q": 8, "q": 8}
-HEADER: dict[str, tuple[type, ...]] = {
+REQUIRED_MEMBERS: dict[str, tuple[type, ...]] = {
     "id": TEXT,
     "created_at": (int,),
     "keyframe": (bool,),
     "trigger": TEXT,
     "created_by": TEXT,
     "message": TEXT,
-    "name": TEXT_OR_NOTHING,
+    "name": TEXT_OR_NULL,
     "tags": (list,),
     "pinned": (bool,),
-    "session": TEXT_OR_NOTHING,
-    "task": TEXT_OR_NOTHING,
+    "session": TEXT_OR_NULL,
+    "task": TEXT_OR_NULL,
     "counts": (dict,),
     "tree": TEXT,
 }
-"""What every reader relies on; a header may have more."""
+"""Members that every reader relies on, and their types; a header may have more."""
 
 
 class Header:
-    """What a checkpoint says of itself. A member that is missing, or not of its kind, reads as empty.
+    """The header of a checkpoint's document. A member that is missing, or of another type, reads as empty.
 
-    `members` is the JSON object as it is stored; what nobody knows stays in it.
+    `members` is the JSON object as it is stored, unknown members included.
     """
 
     def __init__(self, members: dict[str, Any]) -> None:
         self.members = members
         self.id, self.workspace, self.tree = _text(members, "id"), _text(members, "workspace"), _text(members, "tree")
         self.parent = _text(members, "parent")
-        """The document of the version before it, in hex."""
+        """Digest of the previous version's document, in hex."""
         self.version, self.created_at = _number(members, "version"), _number(members, "created_at")
         self.scan_started = _number(members, "scan_started")
         self.changed: int | None = members.get("changed")
-        """Of a keyframe that was written later: how many rows the version's own document had."""
+        """For a keyframe that was written later: the number of rows in the version's own document."""
         self.keyframe, self.pinned = members.get("keyframe") is True, members.get("pinned") is True
         self.counts: dict[str, int] = _object(members, "counts")
         self.trigger, self.created_by = _text(members, "trigger"), _text(members, "created_by")
@@ -62,28 +62,28 @@ class Header:
         self.cwd, self.command = _text(members, "cwd"), _text(members, "command")
         self.git = Git(members["git"]) if isinstance(members.get("git"), dict) else None
         self.git_files = members.get("git_files") is True
-        """Was the whole tree looked at for `.git` files?"""
+        """Was the whole tree searched for `.git` files?"""
         self.agent, self.summary = _text(members, "agent"), _text(members, "summary")
         self.tokens_used, self.token_budget = _number(members, "tokens_used"), _number(members, "token_budget")
         self.active_files, self.key_points = _texts(members, "active_files"), _texts(members, "key_points")
         self.notices, self.partial = _texts(members, "notices"), _texts(members, "partial")
         self.bounds: dict[str, object] = _object(members, "bounds")
-        """Settings `checkpoint.*` that it was made with."""
+        """Settings `checkpoint.*` in effect when it was made."""
         self.notes = _object(members, "notes")
-        """What `resume/notes.py` reads."""
+        """Read by `resume/notes.py`."""
         self.conversation = _object(members, "conversation")
-        """What `store/conversations.py` reads."""
+        """Read by `store/conversations.py`."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Header) and self.members == other.members
 
     def with_members(self, **members: object) -> Header:
-        """The same with these members instead, or added."""
+        """Return a copy with these members replaced or added."""
         return Header({**self.members, **members})
 
 
 class Git:
-    """Where a repository was. Its commit is empty before the first one, its branch on a detached head."""
+    """The state of a git repository. The commit is empty before the first one, the branch on a detached HEAD."""
 
     __slots__ = ("branch", "commit", "in_progress")
 
@@ -114,12 +114,12 @@ def _object(members: dict[str, Any], name: str) -> dict[str, Any]:
 
 def encode(header: Header, rows: Sequence[Entry]) -> bytes:
     """Return the document's bytes; `rows` are sorted by path."""
-    return b"".join(_parts(header, rows))  # when the parts are there, their columns are gone
+    return b"".join(_parts(header, rows))  # `_parts` has released the columns by now
 
 
 def _parts(header: Header, rows: Sequence[Entry]) -> list[bytes]:
     head = dumps(header.members).encode("ascii")
-    # All columns at once: asking every row for each of its parts takes twice as long.
+    # One `zip` for all columns: reading every attribute of every row takes twice as long.
     columns: Any = list(zip(*rows, strict=True)) if rows else ((),) * 9
     paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras = columns
     return [
@@ -145,7 +145,7 @@ def _parts(header: Header, rows: Sequence[Entry]) -> list[bytes]:
 
 
 def decode(data: bytes) -> tuple[Header, list[Entry]]:
-    """Return header and rows. Raises `Damaged` on anything that does not fit the format, crafted paths included."""
+    """Return header and rows. Raises `Damaged` on anything that violates the format, including crafted paths."""
     try:
         return _decode(data)
     except (ValueError, IndexError, KeyError, TypeError, EOFError, RecursionError) as error:
@@ -162,7 +162,7 @@ def header(data: bytes) -> Header:
 
 def _header(data: bytes) -> tuple[Header, int, int]:
     if data[:8] != MAGIC:
-        raise ValueError("it does not start like one")
+        raise ValueError("it has the wrong magic number")
     length, count = int.from_bytes(data[8:16], "little"), int.from_bytes(data[16:24], "little")
     if 24 + length + 28 * count > len(data):
         raise ValueError("it is cut short")
@@ -174,16 +174,16 @@ def _header(data: bytes) -> tuple[Header, int, int]:
 
 
 def _check_header(head: dict[str, Any]) -> None:
-    for key, types in HEADER.items():
+    for key, types in REQUIRED_MEMBERS.items():
         if not isinstance(head.get(key, ...), types):
-            raise ValueError(f"its header has no proper `{key}`")
+            raise ValueError(f"its header has an invalid `{key}`")
     if not all(isinstance(tag, str) for tag in head["tags"]):
-        raise ValueError("its header has a tag that is no text")
+        raise ValueError("its header has an invalid tag")
     for number in (head["created_at"], head.get("changed", 0), *head["counts"].values()):
         if not isinstance(number, int) or abs(number) >> 63:
-            raise ValueError("its header has a time or a count that is no proper number")
+            raise ValueError("its header has an invalid time or count")
     if len(head["tree"]) != 64 or head["tree"].strip("0123456789abcdef"):
-        raise ValueError("its header has no proper `tree`")
+        raise ValueError("its header has an invalid `tree`")
 
 
 def _decode(data: bytes) -> tuple[Header, list[Entry]]:
@@ -199,11 +199,11 @@ def _decode(data: bytes) -> tuple[Header, list[Entry]]:
 
     def texts(number: int) -> list[bytes]:
         nonlocal at
-        found = data[at:].split(b"\0", number)
-        if len(found) != number + 1:
+        parts = data[at:].split(b"\0", number)
+        if len(parts) != number + 1:
             raise ValueError("it is cut short")
-        at = len(data) - len(found.pop())
-        return found
+        at = len(data) - len(parts.pop())
+        return parts
 
     kinds = take(count).decode("ascii")
     if not KINDS.issuperset(kinds):
@@ -218,24 +218,25 @@ def _decode(data: bytes) -> tuple[Header, list[Entry]]:
     targets = texts(kinds.count(LINK))
     _check_paths(paths)
     if head.keyframe and GONE in kinds:
-        raise ValueError("a keyframe has a row for a path that is gone")
+        raise ValueError("a keyframe has a row for a deleted path")
     files = iter([digests[start : start + 32] for start in range(0, len(digests), 32)])
     links = iter(targets)
     contents = [next(files) if kind == FILE else next(links) if kind == LINK else b"" for kind in kinds]
     extras: Iterable[bytes] = repeat(b"")
     if any(flag & ATTRIBUTES for flag in set(flags)):
         extras = [take(int.from_bytes(take(4), "little")) if flag & ATTRIBUTES else b"" for flag in flags]
-    # Rows made without a call of ours for each: of a large tree, that would take most of the time.
-    rows = list(map(make, repeat(Entry), zip(paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras)))  # noqa: B905
+    # Creates the rows without a Python call for each: for a large tree, those would take most of the time.
+    values = zip(paths, kinds, modes, flags, sizes, mtimes, groups, contents, extras)  # noqa: B905  `extras` may be endless
+    rows = list(map(make_tuple, repeat(Entry), values))
     if at != len(data):
         raise ValueError("it has bytes after its end")
     return head, rows
 
 
 def _check_paths(paths: list[bytes]) -> None:
-    """Raise `ValueError` unless each is a proper path and they are sorted. All at once; if one is odd, each by itself."""
+    """Raise `ValueError` unless all paths are valid and sorted. Checks each by itself only if the joined text is suspicious."""
     text = b"/" + b"/\0/".join(paths) + b"/"
-    if paths and any(odd in text for odd in ODD_PARTS):
+    if paths and any(part in text for part in RELATIVE_PARTS):
         for path in paths:
             checked_path(path)
     if any(map(ge, paths, islice(paths, 1, None))):
@@ -243,7 +244,7 @@ def _check_paths(paths: list[bytes]) -> None:
 
 
 def _column(code: str, numbers: Sequence[int]) -> bytes:
-    # Not by `array`: that loads `collections`, 4 ms.
+    # Not `array`: it imports `collections`, which takes 4 ms.
     return pack(f"<{len(numbers)}{code}", *numbers)
 
 

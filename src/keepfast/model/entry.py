@@ -1,4 +1,4 @@
-"""One row of a snapshot, and the letters and bits it is made of."""
+"""One row of a snapshot, and the letters and bits in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from typing import NamedTuple
 
     class Entry(NamedTuple):
-        """A path and what was there: `content` is a digest, a link target, or empty."""
+        """A path and its state: `content` is a digest, a link target, or empty."""
 
         path: bytes
         kind: str
@@ -46,7 +46,7 @@ REASONS = {
 SPARSE, UNSTEADY, ATTRIBUTES, SEALED = 1, 2, 4, 8
 BY_NAME, BY_IGNORE, BY_MARKER, BY_GIT = 16, 32, 48, 64
 WHY_EXCLUDED = BY_MARKER | BY_GIT
-"""The bits of a flag that say why something was not looked at."""
+"""Bits of `flags` that say why a folder was excluded."""
 EXCLUDED_WHY = {
     BY_NAME: "matching capture.exclude",
     BY_IGNORE: "ignored by git and recreated by a tool, or excluded by capture.ignored",
@@ -56,7 +56,7 @@ EXCLUDED_WHY = {
 
 
 def same(one: Entry, other: Entry) -> bool:
-    """Do both rows stand for the same version? Times, sizes, groups and attributes alone do not make a new one."""
+    """Are both rows the same content? Times, sizes, groups and attributes alone do not count as a change."""
     if one.kind != other.kind:
         return False
     if one.kind in LEFT_OUT:
@@ -65,7 +65,7 @@ def same(one: Entry, other: Entry) -> bool:
 
 
 def why(entry: Entry) -> str:
-    """Why something was left out."""
+    """Return in words why something was left out."""
     if entry.kind == UNREADABLE and entry.flags & SEALED:
         return "sealed, and excluded from a bundle"
     if entry.kind == UNREADABLE and entry.flags & UNSTEADY:
@@ -76,7 +76,7 @@ def why(entry: Entry) -> str:
 
 
 def vanished(path: bytes, mode: int = 0) -> Entry:
-    """Something that was there when the save began and could not be read any more: not kept, and not absent."""
+    """Return the row of a file that disappeared while it was being saved: neither saved nor absent."""
     return Entry(path, UNREADABLE, mode, UNSTEADY, 0, 0, 0, b"", b"")
 
 

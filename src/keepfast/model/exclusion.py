@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 
 def excluded_by(path: str, patterns: Sequence[str]) -> str:
-    """The first pattern that matches the path, or the end of it from one of its folders on; empty if none does."""
+    """Return the first pattern that matches the path or its end after any slash; empty if none does."""
     parts = path.split("/")
     ends = ["/".join(parts[start:]) for start in range(len(parts))]
     return next((pattern for pattern in patterns if any(fnmatchcase(end, pattern) for end in ends)), "")

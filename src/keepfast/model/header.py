@@ -1,4 +1,4 @@
-"""What the header of a document from elsewhere may say: each field that somebody reads later, its kind and its bounds."""
+"""Check the header of an imported document: every field that is read later, its type and its limits."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from keepfast.model.entry import Entry
 
-MOST_LABEL, MOST_ITEMS, MOST_DEEP = 200, 10_000, 16
-MOST_ATTRIBUTES = 256 << 10
-MOST_PATH, MOST_PARTS, MOST_TARGET = 64 << 10, 4096, 4095
-"""Bytes of a path and names in it: several times what a kernel takes at once. Bytes of a link's target: what a kernel takes."""
+MAX_LABEL, MAX_ITEMS, MAX_DEPTH = 200, 10_000, 16
+MAX_ATTRIBUTES_SIZE = 256 << 10
+MAX_PATH, MAX_PATH_PARTS, MAX_LINK_TARGET = 64 << 10, 4096, 4095
+"""Bytes of a path, and names in it: several times what kernels accept. Bytes of a link's target: what kernels accept."""
 LABELS = ("trigger", "created_by", "name")
-"""What a person or a program typed as one short printable line."""
+"""Fields that hold one short printable line."""
 TEXTS = ("message", "session", "task", "cwd", "command", "agent", "summary", "tool")
 NUMBERS = ("created_at", "event_at", "scan_started", "scan_ended", "version", "changed", "tokens_used", "token_budget")
 LISTS = ("tags", "active_files", "key_points", "notices", "partial")
 FLAGS = ("keyframe", "pinned", "git_files")
 OBJECTS = ("git", "notes", "origin", "conversation", "counts", "bounds")
-IN_GIT = ("branch", "commit", "in_progress")
-OR_NOTHING = frozenset(("name", "session", "task", "git"))
-"""What may be null; everything else is there, or it is not."""
+GIT_TEXTS = ("branch", "commit", "in_progress")
+NULLABLE = frozenset(("name", "session", "task", "git"))
+"""Fields that may be null; any other is either present or missing."""
 PLACES = {"*": [SPAN]}
 NOTES = {
     "analysis": {
@@ -44,30 +44,30 @@ NOTES = {
         "named": {"*": [str]}, "failed": float,
     },
 }  # fmt: skip
-"""What the notes of a session are (`resume/notes.py`)."""
+"""Shape of the notes of a session (`resume/notes.py`)."""
 
 
-def refuse_odd(header: dict[str, Any]) -> None:
-    """Raise `Damaged` unless every field is what its readers take it for. Fields that nobody knows may be anything small."""
+def refuse_invalid_header(header: dict[str, Any]) -> None:
+    """Raise `Damaged` unless every field has the type its readers expect. Unknown fields may hold anything small."""
     for names, is_good in _RULES:
         for name in names:
-            if name in header and not (is_good(header[name]) or (header[name] is None and name in OR_NOTHING)):
-                raise Damaged(f"its header has no proper `{name}`.")
+            if name in header and not (is_good(header[name]) or (header[name] is None and name in NULLABLE)):
+                raise Damaged(f"its header has an invalid `{name}`.")
     git = header.get("git") or {}
-    if not all(git.get(name) is None or is_text(git[name]) for name in IN_GIT):
-        raise Damaged("its header has no proper `git`.")
-    if proper_notes(header.get("notes", {})) != header.get("notes", {}):
-        raise Damaged("its header has no proper `notes`.")
+    if not all(git.get(name) is None or is_text(git[name]) for name in GIT_TEXTS):
+        raise Damaged("its header has an invalid `git`.")
+    if valid_notes(header.get("notes", {})) != header.get("notes", {}):
+        raise Damaged("its header has invalid `notes`.")
     if not all(_is_label(tag) for tag in header["tags"]):
-        raise Damaged("its header has a tag that is no short line.")
+        raise Damaged("its header has an invalid tag.")
     if not all(_is_number(number) and number >= 0 for number in header["counts"].values()):
-        raise Damaged("its header has no proper `counts`.")
-    if not _is_bounded(header, MOST_DEEP):
-        raise Damaged("its header is nested too deep, or too large.")
+        raise Damaged("its header has invalid `counts`.")
+    if not _is_bounded(header, MAX_DEPTH):
+        raise Damaged("its header is nested too deeply, or too large.")
 
 
-def proper_notes(notes: dict[str, Any]) -> dict[str, Any]:
-    """The parts of them that are what they should be; `last_test` may be null."""
+def valid_notes(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of the notes that have the right shape; `last_test` may be null."""
     return {
         name: part
         for name, part in notes.items()
@@ -75,40 +75,40 @@ def proper_notes(notes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def refuse_long(rows: Iterable[Entry]) -> None:
-    """The same for paths and the targets of links: whoever plans a restore goes through every folder of a path."""
+def refuse_long_paths(rows: Iterable[Entry]) -> None:
+    """Raise `Damaged` if a path or a link's target is too long: planning a restore visits every folder of a path."""
     for row in rows:
-        if len(row.path) > MOST_PATH or row.path.count(b"/") >= MOST_PARTS:
-            raise Damaged("a path is longer than any may be.")
-        if row.kind == LINK and len(row.content) > MOST_TARGET:
-            raise Damaged("a link leads to more than any kernel takes.")
+        if len(row.path) > MAX_PATH or row.path.count(b"/") >= MAX_PATH_PARTS:
+            raise Damaged("a path is too long.")
+        if row.kind == LINK and len(row.content) > MAX_LINK_TARGET:
+            raise Damaged("the target of a link is too long.")
 
 
-def refuse_odd_attributes(rows: Iterable[Entry]) -> None:
-    """The same for owners and extended attributes of rows."""
+def refuse_invalid_attributes(rows: Iterable[Entry]) -> None:
+    """Raise `Damaged` if the owner or extended attributes of a row are invalid."""
     for row in rows:
         if row.flags & ATTRIBUTES and not _are_attributes(row.extra):
-            raise Damaged("a row has attributes that make no sense.")
+            raise Damaged("a row has invalid attributes.")
 
 
 def _are_attributes(extra: bytes) -> bool:
-    if len(extra) > MOST_ATTRIBUTES:
+    if len(extra) > MAX_ATTRIBUTES_SIZE:
         return False
     try:
-        said = loads(extra)
+        attributes = loads(extra)
     except (ValueError, RecursionError):
         return False
-    if not isinstance(said, dict):
+    if not isinstance(attributes, dict):
         return False
-    owners = [said[name] for name in ("uid", "gid") if name in said]
+    owners = [attributes[name] for name in ("uid", "gid") if name in attributes]
     if not all(_is_number(number) and 0 <= number < 1 << 32 for number in owners):
         return False
-    values = said.get("xattr", {})
+    values = attributes.get("xattr", {})
     return isinstance(values, dict) and all(is_text(value) and "\0" not in name for name, value in values.items())
 
 
 def _is_label(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_LABEL and value.isprintable()
+    return isinstance(value, str) and len(value) <= MAX_LABEL and value.isprintable()
 
 
 def _is_number(value: object) -> bool:
@@ -116,20 +116,20 @@ def _is_number(value: object) -> bool:
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= MOST_ITEMS and all(map(is_text, value))
+    return isinstance(value, list) and len(value) <= MAX_ITEMS and all(map(is_text, value))
 
 
-def _is_bounded(value: object, deep: int) -> bool:
+def _is_bounded(value: object, levels: int) -> bool:
     if isinstance(value, str):
         return is_text(value)
     if isinstance(value, int | float):
         return is_number(int(value)) if isinstance(value, bool) else is_number(value)
     if not isinstance(value, list | dict):
         return True
-    if not deep or len(value) > MOST_ITEMS:
+    if not levels or len(value) > MAX_ITEMS:
         return False
     parts = [*value, *value.values()] if isinstance(value, dict) else value
-    return all(_is_bounded(part, deep - 1) for part in parts)
+    return all(_is_bounded(part, levels - 1) for part in parts)
 
 
 _RULES: tuple[tuple[tuple[str, ...], Any], ...] = (

@@ -1,4 +1,4 @@
-"""Editing JSON in its own text: what is not changed keeps its bytes, its order and its white space."""
+"""Edit JSON text in place: whatever is not changed keeps its bytes, order and white space."""
 
 from __future__ import annotations
 
@@ -20,62 +20,71 @@ class Part(NamedTuple):
 
 
 def parts(text: str, at: int) -> list[Part]:
-    """What the container that opens at `at` holds. The text must be valid JSON."""
-    named = text[at] == "{"
-    found: list[Part] = []
-    here = _skip(text, at + 1)
-    while text[here] not in "}]":
-        start, key = here, ""
-        if named:
-            key, here = _decoder.raw_decode(text, here)
-            here = _skip(text, _skip(text, here) + 1)  # over the colon
-        value, here = here, _decoder.raw_decode(text, here)[1]
-        found.append(Part(key, start, value, here))
-        here = _skip(text, here)
-        if text[here] == ",":
-            here = _skip(text, here + 1)
-    return found
+    """Return the members or elements of the container that opens at `at`. The text must be valid JSON."""
+    is_object = text[at] == "{"
+    members: list[Part] = []
+    position = _skip(text, at + 1)
+    while text[position] not in "}]":
+        start, key = position, ""
+        if is_object:
+            key, position = _decoder.raw_decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)  # over the colon
+        value, position = position, _decoder.raw_decode(text, position)[1]
+        members.append(Part(key, start, value, position))
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return members
 
 
 def member(text: str, at: int, key: str) -> Part | None:
-    """The member of that key; of several the last, which is the one that readers see."""
+    """Return the member with that key; the last one if there are several, because that is what readers see."""
     return next((part for part in reversed(parts(text, at)) if part.key == key), None)
 
 
 def append(text: str, at: int, value: Any, key: str = "") -> str:
     """Return the text with one more part at the end of the container, written in the style of the rest."""
     unit, newline = _style(text)
-    held = parts(text, at)
+    members = parts(text, at)
     inner = _indent_of(text, at) + unit
-    broken = bool(unit)
-    if held:
-        gap = text[at + 1 : held[0].start]
-        broken = "\n" in gap
-        if broken:
+    is_multiline = bool(unit)
+    if members:
+        gap = text[at + 1 : members[0].start]
+        is_multiline = "\n" in gap
+        if is_multiline:
             inner = gap.rpartition("\n")[2]
-        between = gap if broken or len(held) == 1 else text[_comma(text, held[-2].end) + 1 : held[-1].start]
+        between = (
+            gap if is_multiline or len(members) == 1 else text[_comma(text, members[-2].end) + 1 : members[-1].start]
+        )
         return (
-            text[: held[-1].end]
+            text[: members[-1].end]
             + ","
             + between
-            + _written(value, key, inner, unit, newline, broken)
-            + text[held[-1].end :]
+            + _written(value, key, inner, unit, newline, is_multiline)
+            + text[members[-1].end :]
         )
     close = _skip(text, at + 1)
-    if not broken:
-        return text[: at + 1] + _written(value, key, inner, unit, newline, broken) + text[close:]
+    if not is_multiline:
+        return text[: at + 1] + _written(value, key, inner, unit, newline, is_multiline) + text[close:]
     outer = newline + _indent_of(text, at)
-    return text[: at + 1] + newline + inner + _written(value, key, inner, unit, newline, broken) + outer + text[close:]
+    return (
+        text[: at + 1]
+        + newline
+        + inner
+        + _written(value, key, inner, unit, newline, is_multiline)
+        + outer
+        + text[close:]
+    )
 
 
 def remove(text: str, at: int, index: int) -> str:
     """Return the text without that part: the reverse of `append`, where it was the last."""
-    held = parts(text, at)
+    members = parts(text, at)
     if index > 0:
-        return text[: held[index - 1].end] + text[held[index].end :]
-    if len(held) > 1:
-        return text[: held[0].start] + text[held[1].start :]
-    return text[: at + 1] + text[_skip(text, held[0].end) :]
+        return text[: members[index - 1].end] + text[members[index].end :]
+    if len(members) > 1:
+        return text[: members[0].start] + text[members[1].start :]
+    return text[: at + 1] + text[_skip(text, members[0].end) :]
 
 
 def _skip(text: str, at: int) -> int:
@@ -89,7 +98,7 @@ def _comma(text: str, at: int) -> int:
 
 
 def _style(text: str) -> tuple[str, str]:
-    """One step of indentation, empty if all stands on one line; and the end of a line."""
+    """Return one step of indentation, empty if everything is on one line, and the line ending."""
     newline = "\r\n" if "\r\n" in text else "\n"
     for line in text.split("\n")[1:]:
         step = line[: len(line) - len(line.lstrip(" \t"))]
@@ -103,8 +112,8 @@ def _indent_of(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _written(value: Any, key: str, indent: str, unit: str, newline: str, broken: bool) -> str:
-    if broken:
+def _written(value: Any, key: str, indent: str, unit: str, newline: str, is_multiline: bool) -> str:
+    if is_multiline:
         lines = json.dumps(value, indent=unit or None, ensure_ascii=False).split("\n")
         body = (newline + indent).join(lines)
     else:

@@ -1,4 +1,4 @@
-"""JSON without the 8 ms that importing `json` costs: the same C scanner, reached directly."""
+"""JSON without the 8 ms of importing `json`: uses the same C scanner directly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INFINITE = (float("inf"), float("-inf"))
 
 
 def loads(text: str | bytes) -> Any:
-    """Return the value. Raises `ValueError` with a sentence on anything that is not one JSON value."""
+    """Return the value. Raises `ValueError` on anything that is not exactly one JSON value."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")
@@ -28,7 +28,7 @@ def loads(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except SystemError:
-        # The scanner wants to raise an error of the module `json`, and does without if that is not loaded.
+        # The scanner would raise an error class of the module `json`, and raises this if that is not imported.
         raise ValueError("not JSON") from None
     if end != len(text):
         raise ValueError(f"text after the JSON value at character {end}")
@@ -69,26 +69,26 @@ class _Options:
     parse_float = float
     parse_int = int
     parse_constant = staticmethod(_refuse)
-    memo: dict[str, str] = {}  # noqa: RUF012  the C scanner wants the attribute, and keeps its own
+    memo: dict[str, str] = {}  # noqa: RUF012  the C scanner requires the attribute, but uses its own
 
 
 _scan = _make_scanner(_Options())  # type: ignore[arg-type]
 
 
-def beginning(text: str, inner: str) -> dict[str, Any]:
-    """Return the members of a JSON object of which only the beginning is there, as far as they are whole.
+def load_truncated(text: str, inner: str) -> dict[str, Any]:
+    """Return the complete members of a JSON object that is cut off.
 
-    Of the member `inner`, an object itself, whatever is whole of it is returned. Nothing is raised: what is no object
-    gives nothing.
+    If the member `inner`, itself an object, is cut off, its complete members are included. Raises nothing: a text that is
+    no object gives an empty dict.
     """
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     start = _past_space(text, 0)
     if text[start : start + 1] == "{":
-        _members(text, start + 1, found, inner)
-    return found
+        _members(text, start + 1, members, inner)
+    return members
 
 
-def _members(text: str, at: int, found: dict[str, Any], inner: str) -> None:
+def _members(text: str, at: int, members: dict[str, Any], inner: str) -> None:
     while True:
         at = _past_space(text, at)
         end = _string_end(text, at)
@@ -101,10 +101,10 @@ def _members(text: str, at: int, found: dict[str, Any], inner: str) -> None:
         at = _past_space(text, at + 1)
         first = text[at : at + 1]
         if first == "{" and key == inner:
-            found[key] = {}
-            _members(text, at + 1, found[key], "")
-            return  # what comes behind it is large, or of no use
-        # A cut-off string is seen here: the scanner would load `json` to say so.
+            members[key] = {}
+            _members(text, at + 1, members[key], "")
+            return  # what follows is large or not needed
+        # Detect a cut-off string here: the scanner would import `json` to report it.
         if first == '"' and _string_end(text, at) < 0:
             return
         try:
@@ -113,7 +113,7 @@ def _members(text: str, at: int, found: dict[str, Any], inner: str) -> None:
             return
         if at == len(text) and type(value) in (int, float):
             return  # the rest of the number may be cut off
-        found[key] = value
+        members[key] = value
         at = _past_space(text, at)
         if text[at : at + 1] != ",":
             return
@@ -127,7 +127,7 @@ def _past_space(text: str, at: int) -> int:
 
 
 def _string_end(text: str, at: int) -> int:
-    """Where the string that begins at `at` has its closing quote; -1 if there is none."""
+    """Return the position of the closing quote of the string that begins at `at`; -1 if there is none."""
     if text[at : at + 1] != '"':
         return -1
     end = at

@@ -1,4 +1,4 @@
-"""Tuples whose parts have names, without `collections` and without compiling a class for each at every start."""
+"""Named tuples without importing `collections`, and without compiling source code at every start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ except ImportError:
 
 
 class Named(tuple):  # type: ignore[type-arg]
-    """What all of them can; a class of its own has `_fields` and the values that may be left out."""
+    """Base of all named tuples; a subclass defines `_fields` and `_defaults`."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Named(tuple):  # type: ignore[type-arg]
 
     def __new__(cls, *values: Any, **named: Any) -> Any:
         if named or len(values) != len(cls._fields):
-            values = _filled(cls, values, named)
+            values = _ordered_values(cls, values, named)
         return tuple.__new__(cls, values)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -41,9 +41,9 @@ class Named(tuple):  # type: ignore[type-arg]
 
 
 def light_tuple(name: str, fields: str, module: str, defaults: tuple[Any, ...] = (), new: Any = None) -> Any:
-    """Return a class of tuples with these fields; `defaults` are those of the last ones.
+    """Return a named tuple class with these fields; `defaults` are those of the last ones.
 
-    `new` makes one from a class and its values: a function that names them is quicker than the one for all classes.
+    `new` creates an instance from the class and its values: a function with named parameters is faster than the generic one.
     """
     names = tuple(fields.split())
     parts: dict[str, Any] = {field: _getter(place, field) for place, field in enumerate(names)}
@@ -53,16 +53,16 @@ def light_tuple(name: str, fields: str, module: str, defaults: tuple[Any, ...] =
     return type(name, (Named,), parts)
 
 
-def _filled(cls: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-    """The values in order, whether they were given by name, by place or not at all."""
+def _ordered_values(cls: Any, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the values in order, whether they were passed by name, by position or not at all."""
     fields, defaults = cls._fields, cls._defaults
-    given = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True))
+    by_name = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True))
     twice = [name for name in fields[: len(values)] if name in named]
     if len(values) > len(fields) or twice or not set(named) <= set(fields):
         raise TypeError(f"{cls.__name__} takes {', '.join(fields)}, each once")
-    given.update(zip(fields, values, strict=False))
-    given.update(named)
-    missing = [name for name in fields if name not in given]
+    by_name.update(zip(fields, values, strict=False))
+    by_name.update(named)
+    missing = [name for name in fields if name not in by_name]
     if missing:
         raise TypeError(f"{cls.__name__} needs {', '.join(missing)}")
-    return tuple([given[name] for name in fields])
+    return tuple([by_name[name] for name in fields])

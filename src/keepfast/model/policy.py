@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from keepfast.model.agent_event import AgentEvent
 
-    class Chosen(Protocol):
+    class Settings(Protocol):
         def __getitem__(self, key: str, /) -> Any: ...
 
     class Times(Protocol):
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 MINUTE = 60_000_000_000
-RESTS = {"rate_limit": 5 * MINUTE, "error": 5 * MINUTE, "before_compact": MINUTE}
+REST_PERIODS = {"rate_limit": 5 * MINUTE, "error": 5 * MINUTE, "before_compact": MINUTE}
 BUDGET_REST = 5 * MINUTE
-"""How long the same trigger of the same session is not taken again. A compaction may be announced twice."""
-FAILED_REST = 20_000_000_000
-"""The same after one that failed: an attempt may cost the whole deadline."""
+"""How long a trigger is not taken again in the same session. A client may announce a compaction twice."""
+REST_AFTER_FAILURE = 20_000_000_000
+"""How long after a failed attempt, which may cost the whole deadline."""
 
 
 class Decision:
-    """What is to be done about an event, and why."""
+    """What to do about an event, and why."""
 
     __slots__ = ("trigger", "why")
 
@@ -85,77 +85,78 @@ class Take(Decision):
 
 
 class Ask(Take):
-    """A checkpoint, and a question to the user: whether to keep it, or to go on where it cannot be made in time."""
+    """A checkpoint, and a question to the user: keep it? Or, if it cannot be made in time: continue without it?"""
 
     __slots__ = ()
 
 
 class State:
-    """What a decision depends on apart from the event and the settings."""
+    """What a decision depends on besides the event and the settings."""
 
-    __slots__ = ("band", "is_destructive", "now", "taken")
+    __slots__ = ("band", "is_destructive", "now", "taken_at")
 
-    def __init__(self, now: int, taken: Times, band: str = "", is_destructive: bool = False) -> None:
-        self.now, self.taken = now, taken
-        """When each trigger was last taken in this session, in nanoseconds; 0 for never."""
+    def __init__(self, now: int, taken_at: Times, band: str = "", is_destructive: bool = False) -> None:
+        self.now, self.taken_at = now, taken_at
+        """Trigger → when it was last taken in this session, in nanoseconds; 0 for never."""
         self.band = band
-        """The trigger of the highest band of the budget that is crossed; empty below all."""
+        """Trigger of the highest budget band that is crossed; empty below all."""
         self.is_destructive = is_destructive
 
 
-def decide(event: AgentEvent, state: State, settings: Chosen) -> Decision:
-    """Return what an event deserves: the first of what its kind asks for that is not at rest."""
+def decide(event: AgentEvent, state: State, settings: Settings) -> Decision:
+    """Return what to do about an event: the first decision for its kind whose trigger was not taken recently."""
     rule = RULES.get(event.kind)
     if rule is None:
         return Skip("nothing to save for")
     skipped: Skip | None = None
     for candidate in rule(event, state, settings):
-        why = candidate.why if isinstance(candidate, Skip) else _resting(candidate.trigger, state)
+        why = candidate.why if isinstance(candidate, Skip) else _rest_reason(candidate.trigger, state)
         if not why:
             return candidate
         skipped = skipped or Skip(why)
     return skipped or Skip("nothing to save for")
 
 
-def rest_of(trigger: str) -> int:
-    return BUDGET_REST if trigger.startswith("auto_") else RESTS.get(trigger, 0)
+def rest_period(trigger: str) -> int:
+    """Return for how many nanoseconds a trigger is not taken again; 0 for no limit."""
+    return BUDGET_REST if trigger.startswith("auto_") else REST_PERIODS.get(trigger, 0)
 
 
-def taken_before(trigger: str, now: int) -> int:
-    """When the trigger counts as taken whose checkpoint failed now, so that only the short rest is left of its own."""
-    return now - max(0, rest_of(trigger) - FAILED_REST)
+def failed_trigger_time(trigger: str, now: int) -> int:
+    """Return the time to record for a trigger whose checkpoint failed now, so that only `REST_AFTER_FAILURE` remains."""
+    return now - max(0, rest_period(trigger) - REST_AFTER_FAILURE)
 
 
-def _resting(trigger: str, state: State) -> str:
-    rest = rest_of(trigger)
-    taken = state.taken.get(trigger, 0) if rest else 0
-    # A time in the future is that of a clock that has been set back.
-    if taken and 0 <= state.now - taken < rest:
-        return f"{trigger} was taken {(state.now - taken) // MINUTE} min ago"
+def _rest_reason(trigger: str, state: State) -> str:
+    rest = rest_period(trigger)
+    taken_at = state.taken_at.get(trigger, 0) if rest else 0
+    # A time in the future means that the clock was set back.
+    if taken_at and 0 <= state.now - taken_at < rest:
+        return f"{trigger} was taken {(state.now - taken_at) // MINUTE} min ago"
     return ""
 
 
-def _tool_starts(event: AgentEvent, state: State, settings: Chosen) -> list[Decision]:
-    found: list[Decision] = []
-    # A subagent has a memory of its own, of which nobody tells.
+def _tool_starts(event: AgentEvent, state: State, settings: Settings) -> list[Decision]:
+    candidates: list[Decision] = []
+    # A subagent has a context of its own, whose usage is not reported.
     if state.band and not event.subagent:
-        found.append(Take(state.band, at_once=True))
+        candidates.append(Take(state.band, at_once=True))
     if state.is_destructive:
         mode = settings["hooks.before_command"]
         if mode == "off":
-            found.append(Skip("hooks.before_command is off"))
+            candidates.append(Skip("hooks.before_command is off"))
         else:
-            found.append((Ask if mode == "ask" else Take)("before_command", at_once=True))
-    return found
+            candidates.append((Ask if mode == "ask" else Take)("before_command", at_once=True))
+    return candidates
 
 
-def _session_starts(event: AgentEvent, state: State, settings: Chosen) -> list[Decision]:
+def _session_starts(event: AgentEvent, state: State, settings: Settings) -> list[Decision]:
     if event.reason == "compact":
         return [Skip("the compaction had its checkpoint")]
     return [Take("session_start")]
 
 
-def _session_ends(event: AgentEvent, state: State, settings: Chosen) -> list[Decision]:
+def _session_ends(event: AgentEvent, state: State, settings: Settings) -> list[Decision]:
     if event.reason != "clear":
         return [Take("session_end")]
     mode = settings["hooks.auto_checkpoint_on_clear"]
@@ -164,16 +165,16 @@ def _session_ends(event: AgentEvent, state: State, settings: Chosen) -> list[Dec
     return [(Ask if mode == "prompt" else Take)("before_clear")]
 
 
-def _subagent_ended(event: AgentEvent, state: State, settings: Chosen) -> list[Decision]:
-    # One without a type is the client's own summariser.
+def _subagent_ended(event: AgentEvent, state: State, settings: Settings) -> list[Decision]:
+    # A subagent without a type is the client's own summariser.
     return [Take("subagent") if event.subagent_kind else Skip("not a subagent of the user's")]
 
 
-def _turn_failed(event: AgentEvent, state: State, settings: Chosen) -> list[Decision]:
+def _turn_failed(event: AgentEvent, state: State, settings: Settings) -> list[Decision]:
     return [Take("rate_limit" if event.reason == "rate_limit" else "error")]
 
 
-RULES: dict[str, Callable[[AgentEvent, State, Chosen], list[Decision]]] = {
+RULES: dict[str, Callable[[AgentEvent, State, Settings], list[Decision]]] = {
     SESSION_STARTS: _session_starts,
     SESSION_ENDS: _session_ends,
     PROMPT: lambda event, state, settings: [Take("prompt")],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KEPT = frozenset(("manual", "phase_complete", "final", "before_restore"))
 """Triggers whose checkpoints are never dropped by count or age."""
 RESCUE = "before_command"
-"""The trigger of what was taken before a destructive command: often the only copy of what that command removed."""
+"""Trigger of checkpoints before destructive commands: often the only copy of what the command removed."""
 HOUR = 3_600_000_000_000
 DAY = 24 * HOUR
 
@@ -48,11 +48,11 @@ def plan(
 ) -> list[int]:
     """Return the versions to forget, oldest first.
 
-    One from before a destructive command stays for `rescued_for` (ns) however many follow, and takes no other's place;
-    `rescued` are older ones, and when such a command found all that it may destroy in them.
+    A checkpoint from before a destructive command stays for `rescued_for` (ns), and does not count towards `keep_last`.
+    `rescued` maps versions that already held everything such a command may destroy to the time of that command.
 
-    Order is the order of versions. Age is counted back from the newest checkpoint, or from `now` if that is earlier, so
-    that a clock that jumps ahead drops nothing.
+    Checkpoints are ordered by version. Age is counted back from the newest checkpoint, or from `now` if that is earlier,
+    so that a clock that jumps ahead drops nothing.
     """
     ordered = sorted(rows, key=lambda row: row.version, reverse=True)
     if not ordered:
@@ -93,5 +93,5 @@ def _is_rescue(row: Row, present: int, rescued: Mapping[int, int], rescued_for: 
 
 
 def oldest_automatic(rows: Sequence[Row], keep_last: int) -> list[int]:
-    """Versions that a size cap may take, oldest first: automatic ones except the newest few of each session."""
+    """Return the versions that a size limit may remove, oldest first: automatic ones except each session's newest few."""
     return plan(rows, now=0, keep_last=keep_last, hourly_hours=0, daily_days=0, rescued_for=0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-class Rhythm:
-    """Moments are seconds on any clock that only goes forward.
+class SaveSchedule:
+    """Decides when to save. Moments are seconds of a monotonic clock.
 
     A save is due when nothing changed for `settle` seconds. Two saves are at least `at_most` seconds apart, and a
     change never waits longer than that.
@@ -18,7 +18,7 @@ class Rhythm:
         self.last = 0.0
         self.saved_at: float | None = None
         self.unsaved = False
-        """Has something changed that no save has seen?"""
+        """Has anything changed since the last save?"""
 
     def changed(self, now: float) -> None:
         if self.first is None:
@@ -26,18 +26,18 @@ class Rhythm:
         self.last, self.unsaved = now, True
 
     def due(self) -> float | None:
-        """The moment of the next save, None if there is nothing to save."""
+        """Return the moment of the next save; None if there is nothing to save."""
         if self.first is None:
             return None
         moment = min(self.last + self.settle, self.first + self.at_most)
         return moment if self.saved_at is None else max(moment, self.saved_at + self.at_most)
 
-    def saved(self, now: float, made: bool) -> None:
-        """Everything was looked at; `made` if it made a version. A look that finds nothing does not count."""
+    def saved(self, now: float, created_version: bool) -> None:
+        """Record a completed save. Only one that created a version counts for the distance between saves."""
         self.first, self.unsaved = None, False
-        if made:
+        if created_version:
             self.saved_at = now
 
     def failed(self, now: float) -> None:
-        """The next change tries again."""
+        """Record a failed save: the next change tries again."""
         self.first, self.saved_at = None, now

@@ -1,4 +1,4 @@
-"""What a setting may be: values brought into their type, and which of two is the tighter one."""
+"""Values of settings: convert them to their type, check their range, and tell which of two is tighter."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ MOST_TEXT, MOST_ITEMS, MOST_DIGITS = 4096, 1000, 18
 
 
 def checked(key: str, value: object, origin: str, typed: bool = False) -> Any:
-    """Return the value in its type. Raises `Usage` that names key, value and what is allowed.
+    """Return the value converted to its type. Raises `Usage` that names key, value and what is allowed.
 
-    `typed`: it comes from where numbers and truth values have a form of their own, and a text is none.
+    `typed`: it comes from a format with numbers and booleans (TOML, JSON), so a text is not accepted for them.
     """
     setting = TABLE[key]
     if typed and isinstance(value, str) and setting.kind in PLAIN and value != "prompt":
@@ -64,7 +64,7 @@ def choices(key: str) -> str:
 
 
 def limits(key: str) -> str:
-    """The range in words, in the units that people write."""
+    """Return the range in words, in the units that people write."""
     setting = TABLE[key]
     low, high = setting.allowed or (None, None)
     parts = [f"at least {shown(key, low)}"] if low is not None else []
@@ -74,7 +74,7 @@ def limits(key: str) -> str:
 
 
 def shown(key: str, value: Any) -> str:
-    """The value as a person would write it: what is shown can be set again."""
+    """Return the value as a person would write it; it can be parsed back."""
     kind = TABLE[key].kind
     if isinstance(value, bool):
         return str(value).lower()
@@ -92,7 +92,7 @@ def shown(key: str, value: Any) -> str:
 
 
 def tightens(key: str, old: Any, new: Any) -> bool:
-    """Is the new value at least as tight as the old one? Never for a setting that is the user's alone."""
+    """Is the new value at least as tight as the old one? Never for a setting that only the user may change."""
     rule = TABLE[key].tighter
     if rule is None:
         return False
@@ -102,7 +102,7 @@ def tightens(key: str, old: Any, new: Any) -> bool:
 
 
 def size(value: object) -> int | None:
-    """Bytes in `100MB`, `1.5 GB`, `4096`; None if it is not a size."""
+    """Return the bytes in `100MB`, `1.5 GB`, `4096`; None if it is not a size."""
     if not isinstance(value, str):
         return _number(value)
     text = value.strip().upper().replace("IB", "B")
@@ -126,7 +126,7 @@ def _time(value: object) -> int | None:
         text = value.strip().lower()
         digits = text.rstrip("smindh ")
         seconds = _times(digits, TIMES.get(text[len(digits) :].strip(), 0))
-        # Half a second is not nothing: 0 often means "off".
+        # Half a second must not become 0, which often means "off".
         return seconds if seconds or digits.strip("0.") == "" else None
     return _number(value)
 
@@ -173,7 +173,7 @@ def _list(value: object) -> list[str] | None:
 
 
 def _command(value: object) -> list[str] | None:
-    """A list of words; a text is split at spaces, and refused where a shell would see more in it."""
+    """Return a list of words; a text is split at spaces, and refused if it has characters that a shell interprets."""
     if isinstance(value, str) and not value.lstrip().startswith("["):
         return _list(value.split()) if _text(value) is not None and not set(SHELL).intersection(value) else None
     return _list(value)

@@ -1,4 +1,4 @@
-"""What the parts of a text from elsewhere must be: kinds of values, within one another."""
+"""Check untrusted JSON values against a shape of nested types."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SPAN = "span"
 
 
 def fits(value: object, shape: Any) -> bool:
-    """Is the value of this shape? A kind, a list of one shape, or names with a shape each; other names may be anything.
+    """Does the value have this shape: a type, a list of one shape, or names with a shape each? Other names may hold anything.
 
-    The name `*` stands for all names. A number with a fraction may be a whole one; nothing else is taken for another kind.
+    The name `*` stands for all names. An integer is accepted as a float; no other type is accepted for another one.
     """
     if isinstance(shape, list):
         return isinstance(value, list) and all(fits(part, shape[0]) for part in value)
@@ -30,7 +30,7 @@ def fits(value: object, shape: Any) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Can it be written, as UTF-8 or as the bytes of a name that is none?"""
+    """Is it a text of limited length that can be encoded as UTF-8 or as the bytes of a file name?"""
     if not isinstance(value, str) or len(value) > MOST_TEXT:
         return False
     try:

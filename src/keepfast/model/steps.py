@@ -1,4 +1,4 @@
-"""Named steps of every write, so that tests can stop a process exactly there."""
+"""Named steps of every write, at which tests can stop a process."""
 
 from __future__ import annotations
 

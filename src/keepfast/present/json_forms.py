@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
-    from keepfast.state.workers import LivingWorker
+    from keepfast.state.workers import RunningWorker
     from keepfast.store.rows import CheckpointRow
 
 KINDS = {
@@ -176,7 +176,7 @@ def of_coverage(coverage: Coverage) -> dict[str, Any]:
 
 def of_notice(notice: Notice) -> dict[str, Any]:
     return {
-        "at": rfc3339(notice.at), "kind": notice.kind, "trigger": notice.trigger, "text": notice.text, "told": notice.told,
+        "at": rfc3339(notice.at), "kind": notice.kind, "trigger": notice.trigger, "text": notice.text, "told": notice.was_reported,
     }  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def of_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def of_worker(worker: LivingWorker) -> dict[str, Any]:
+def of_worker(worker: RunningWorker) -> dict[str, Any]:
     saved = worker.last_save
     return {
         "kind": worker.kind,

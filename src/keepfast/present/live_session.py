@@ -46,11 +46,11 @@ def live_session(folder: str, around: Surroundings) -> LiveSession:
     A client's process stays when its session changes; its variable with the session's id may be older than that.
     """
     client, named = around.text("CLAUDE_PID"), around.text("CLAUDE_CODE_SESSION_ID")
-    known = [facts for facts in sessions.every(folder) if not facts.get("ended")]
+    known = [facts for facts in sessions.all_facts(folder) if not facts.get("ended")]
     for facts in known if client else ():
         if str(facts.get("client")) == client:
             return LiveSession(facts, True)
     if named:
         return LiveSession({**sessions.facts(folder, named), "session": named}, True)
-    live = [facts for facts in known if sessions.lives(facts.get("client"))]
+    live = [facts for facts in known if sessions.is_alive(facts.get("client"))]
     return LiveSession(live[0] if live else {}, False, max(len(live) - 1, 0))

@@ -14,7 +14,7 @@ from keepfast.resume.quotation import clean, escaped, fence
 from keepfast.resume.ranking import is_generated, rank
 from keepfast.resume.selection import Choice, Selector, ranges
 from keepfast.resume.tokens import estimate, weigh
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 
 __all__ = ["Brief", "Excerpt", "Facts", "build"]
 
@@ -153,7 +153,7 @@ def _fits(brief: Brief, tokens: int) -> bool:
 
 
 def _is_sealed(file: WorkingFile) -> bool:
-    return file.sealed or by_name(file.path.encode("utf-8", "replace"))
+    return file.sealed or is_secret_by_name(file.path.encode("utf-8", "replace"))
 
 
 def _unchanged(text: str) -> str:

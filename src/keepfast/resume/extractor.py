@@ -16,7 +16,7 @@ from keepfast.resume.notes import FileNote, Notes, Run
 from keepfast.resume.run_output import FAILED, says_passed
 from keepfast.resume.tokens import calibrate
 from keepfast.secrets.cuts import head, tail
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 
 __all__ = ["FileNote", "Notes", "Run", "take"]
 
@@ -234,7 +234,7 @@ def _is_told(call: Call) -> bool:
 def _sealed_file(command: str) -> str:
     """The first file in the command that is secret by its name: what it holds may stand in the output."""
     words = [word for word in WORDS.split(command) if word]
-    return next((word for word in words if by_name(word.encode("utf-8", "surrogateescape"))), "")
+    return next((word for word in words if is_secret_by_name(word.encode("utf-8", "surrogateescape"))), "")
 
 
 def _is_test(command: str, failed: bool = False) -> bool:

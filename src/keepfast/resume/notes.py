@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keepfast.agents.working_file import Span, WorkingFile
-from keepfast.model.header import proper_notes
+from keepfast.model.header import valid_notes
 from keepfast.resume.signals import Signals
 from keepfast.secrets.cuts import head
 
@@ -176,7 +176,7 @@ class Notes:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Notes:
         """Read back what `to_json` wrote; what is missing stays empty, and so does what is something else."""
-        value = proper_notes(value)
+        value = valid_notes(value)
         analysis, around = value.get("analysis") or {}, value.get("context") or {}
         session = value.get("session") or {}
         return cls(

@@ -1,11 +1,11 @@
-"""Texts cut short, never within a secret: half of one would not be recognised, and shown."""
+"""Shorten texts, never within a secret: half of one would not be recognised and would be shown."""
 
 from __future__ import annotations
 
 NEAR, FAR = 600, 8192
 """How far around a cut a secret is looked for; a private key is longer than others."""
 LONG, BESIDE = 12, 80
-"""No key is shorter; other secrets have a telling word beside them."""
+"""No key is shorter; other secrets have a label such as `password` beside them."""
 TELLING = (
     "pass",
     "pwd",
@@ -25,14 +25,14 @@ TELLING = (
 
 
 def first_line(text: str, most: int) -> str:
-    """The first line that says something, cut: a heading or a rule does not, unless there is nothing else."""
+    """Return the first line of prose, shortened; a heading only if there is nothing else."""
     lines = [line for line in [line.strip() for line in text.split("\n")] if line.strip("#-=*_`~ ")]
-    said = next((line for line in lines if not _is_heading(line)), lines[0].lstrip("# ") if lines else "")
-    return head(said, most)
+    sentence = next((line for line in lines if not _is_heading(line)), lines[0].lstrip("# ") if lines else "")
+    return head(sentence, most)
 
 
 def _is_heading(line: str) -> bool:
-    """Is it one of Markdown, or nothing but bold words?"""
+    """Is the line a Markdown heading, or nothing but bold words?"""
     bold = line.rstrip(": ")
     if len(bold) > 4 and bold[:2] == "**" == bold[-2:] and bold.count("**") == 2:
         return True
@@ -41,26 +41,26 @@ def _is_heading(line: str) -> bool:
 
 
 def head(text: str, most: int) -> str:
-    """The first `most` characters, or fewer where a secret among them would not be known as one any more."""
+    """Return the first `most` characters, or fewer if the cut would leave a part of a secret that is not recognised."""
     if len(text) <= most:
         return text
-    first, last = _near(text, most)
-    lost = [start for start, _ in _unknown(text[first:last], 0, most - first)]
+    first, last = _search_range(text, most)
+    lost = [start for start, _ in _secrets_lost(text[first:last], 0, most - first)]
     return text[: min([first + start for start in lost], default=most)]
 
 
 def tail(text: str, most: int) -> str:
-    """The last `most` characters, or fewer where a secret among them would not be known as one any more."""
+    """Return the last `most` characters, or fewer if the cut would leave a part of a secret that is not recognised."""
     at = len(text) - most
     if at <= 0:
         return text
-    first, last = _near(text, at)
-    lost = [end for _, end in _unknown(text[first:last], at - first, last - first)]
+    first, last = _search_range(text, at)
+    lost = [end for _, end in _secrets_lost(text[first:last], at - first, last - first)]
     return text[max([first + end for end in lost], default=at) :]
 
 
-def _near(text: str, at: int) -> tuple[int, int]:
-    """What of the text is looked at for secrets that a cut here could touch; nothing if there can be none."""
+def _search_range(text: str, at: int) -> tuple[int, int]:
+    """Return start and end of the text to search for secrets that a cut at `at` could split; an empty range if none can be."""
     first, last = max(at - FAR, 0), min(at + FAR, len(text))
     if text.find("PRIVATE KEY", first, last) >= 0:
         return first, last
@@ -74,8 +74,8 @@ def _near(text: str, at: int) -> tuple[int, int]:
     return (first, last) if any(map(beside.__contains__, TELLING)) else (at, at)
 
 
-def _unknown(text: str, first: int, last: int) -> list[tuple[int, int]]:
-    """Secrets of the text that are not known as such, as far as they go, where only this part of it is left."""
+def _secrets_lost(text: str, first: int, last: int) -> list[tuple[int, int]]:
+    """Return the secrets of the text that are not recognised in full when only `text[first:last]` is left."""
     if first == last or not text:
         return []
     from keepfast.secrets.redaction import find

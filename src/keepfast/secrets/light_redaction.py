@@ -1,4 +1,4 @@
-"""Redaction of texts that are most often harmless: the patterns are loaded only for one that needs a closer look."""
+"""Redaction for the hook path: the patterns are loaded only for a text that may hold a secret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONG = 16
 
 
 def without_secrets(text: str) -> str:
-    """Return the text redacted. Most texts need no closer look, and then the patterns are not even loaded."""
+    """Return the redacted text. Most texts show no sign of a secret, and then the patterns are not even loaded."""
     lower = text.lower()
     if not any(sign in lower for sign in TELLING) and not any(len(word) >= LONG for word in lower.split()):
         return text

@@ -1,29 +1,29 @@
-"""How secrets look: keys of well-known services, values beside telling words, and what only looks like one."""
+"""Patterns of secrets: values beside labels, headers, options, URLs; and of what only looks like a secret."""
 
 from __future__ import annotations
 
 from keepfast.secrets import services
 from keepfast.secrets.light_re import lazy
+from keepfast.secrets.marks import LABELS, SHORT_LABELS
 from keepfast.secrets.marks import SLASHED as SIGNS
-from keepfast.secrets.marks import TOLD, TOLD_SHORTLY
 
-LOGIN_BEHIND = lazy(services.LOGIN_BEHIND)
+LOGIN_BEHIND = lazy(services.URL_LOGIN_REST)
 
-_WHOLE = "|".join([word.replace("_", "[_.-]?") for word in TOLD.split()])
-_SHORT = TOLD_SHORTLY.replace("auth", "auth(?!or(?!iz))(?:[_.-]?key)?").replace(" ", "|")
+_WHOLE = "|".join([word.replace("_", "[_.-]?") for word in LABELS.split()])
+_SHORT = SHORT_LABELS.replace("auth", "auth(?!or(?!iz))(?:[_.-]?key)?").replace(" ", "|")
 _NAME = rf"(?:{_WHOLE}|(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:{_SHORT}))"
 BEGINNINGS = tuple(
-    {word.partition("_")[0]: 0 for word in (*TOLD.split(), *TOLD_SHORTLY.split()) if not word.startswith("passw")}
+    {word.partition("_")[0]: 0 for word in (*LABELS.split(), *SHORT_LABELS.split()) if not word.startswith("passw")}
 )
-"""How every name in `_NAME` begins, in small letters."""
+"""The beginnings of all labels in `_NAME`, in lower case."""
 _QUOTE = r"(?:\\{0,3}[\"'`])"
-_TOLD = rf"(?P<name>{_NAME}(?:[_.-]?[a-z0-9]{{1,12}}){{0,2}})"
+_LABEL = rf"(?P<name>{_NAME}(?:[_.-]?[a-z0-9]{{1,12}}){{0,2}})"
 _QUOTED = r"(?P<quote>\\{0,3}[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\r\n]){1,4096})(?P=quote)"
 _BARE = r"(?P<bare>[^\s\"'`<>,;&|(){}\[\]]{3,4096})"
 # `"db_password": "…"`, `PASSWORD=…`, `password: …`, `--token …`, `<password>…</password>`, `password("…")`, `password,…`, also
 # inside escaped JSON, and with the value on the next line.
 ASSIGNED = lazy(
-    rf"(?i){_TOLD}(?:{_QUOTE}|\*\*|__)?\]?(?:[ \t]{{5,40}}(?=[:=])|[ \t]{{0,4}})"
+    rf"(?i){_LABEL}(?:{_QUOTE}|\*\*|__)?\]?(?:[ \t]{{5,40}}(?=[:=])|[ \t]{{0,4}})"
     rf"(?P<sign>:=|=>|==?|:|>|,|\((?=[\"'`])|[ \t]is:?(?=[ \t])|[ \t])(?:\*\*)?(?:(?<=[:=])[ \t]{{5,40}}|[ \t]{{0,4}})"
     rf"(?:\|[-+]?\s{{1,8}}|>[-+]?[ \t]{{0,4}}\r?\n[ \t]{{1,60}}|[brfu](?=[\"'])"
     rf"|(?<=[:=>(])(?P<line>\\?\r?\n[ \t]{{0,60}}(?:-[ \t])?))?(?:{_QUOTED}|{_BARE})"
@@ -36,7 +36,7 @@ _FIELD = (
 _VALUE = r"(?:value|string|data|default|content)(?:\\{0,3}[\"'`])?\s{0,4}"
 # `name: DB_PASSWORD` and `value: …`, in YAML, in JSON, as attributes, or as `<key>` and `<string>`.
 PAIRED = lazy(
-    rf"(?i){_TOLD}{_BETWEEN}(?:(?!{_VALUE}[:=]){_FIELD}){{0,3}}{_VALUE}[:=>](?![:=])\s{{0,4}}(?:{_QUOTED}|{_BARE})"
+    rf"(?i){_LABEL}{_BETWEEN}(?:(?!{_VALUE}[:=]){_FIELD}){{0,3}}{_VALUE}[:=>](?![:=])\s{{0,4}}(?:{_QUOTED}|{_BARE})"
 )
 # The value first: what stands before the name.
 VALUED = lazy(
@@ -45,7 +45,7 @@ VALUED = lazy(
 )
 NAMED = lazy(rf"(?i){_NAME}")
 CELL = lazy(r"\s*[\"']?[A-Za-z_][\w .-]{0,40}[\"']?\s*")
-"""What a column of a table is called."""
+"""The heading of a table's column."""
 HEADER = lazy(
     r"(?i)\b(?:authorization|proxy-authorization|x-api-key|x-auth-token|cookie|set-cookie)\\?[\"']?\s*[:=]\s*\\?[\"']?\s*"
     r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?([^\s\"'\\,;]{6,4096})"
@@ -74,12 +74,12 @@ _WRAPS = (
     r"\"[ \t]{0,8}+[+.]?" + _END, r"'[ \t]{0,8}+[+.]?" + _END, r"\\\\?r?\\{0,2}n", r"=\r?\n", r"\x1b(?<=\n\x1b)" + _COLOURED,
 )  # fmt: skip
 WRAP = lazy(r"(?:" + "|".join(_WRAPS) + rf")[ \t>|#*+]{{0,60}}(?:\.[ \t]{{0,8}}(?=[\"']))?[\"']?|\x1b{_COLOURED}")
-"""Where a key may go on: at the beginning of a line, behind the signs of diffs and quotations; behind a colour, at once."""
+"""A break within a key that continues in the next line, behind the signs of diffs and quotations, or after a colour."""
 COLOUR = lazy(r"(?:\x1b|\\{1,4}(?:x1[bB]|u001[bB]|0?33|[eE]))\[[0-9;?]{0,20}[A-Za-z]")
-"""What colours a terminal, as it is sent or as it is written in programs: its last letter is no part of what follows."""
+"""A colour escape of terminals, raw or as written in code: its last letter is no part of what follows."""
 _GOES_ON = r"[ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']"
 CONTINUED = lazy(r"\\\r?\n[ \t]{0,60}|\"" + _GOES_ON + r"|'" + _GOES_ON)
-"""Line breaks that a shell or a compiler takes out: only across these a value goes on for sure."""
+"""Line breaks that a shell or a compiler removes: only across these does a value certainly continue."""
 ENTITIES = {
     "lowbar": "_", "period": ".", "colon": ":", "equals": "=", "sol": "/", "commat": "@", "plus": "+", "dollar": "$", "excl": "!",
 }  # fmt: skip
@@ -88,7 +88,7 @@ ESCAPE = lazy(
     rf"|({'|'.join(ENTITIES)}));"
 )
 SLASHED = lazy(rf"\\([{SIGNS.replace('-', '')}-])")
-"""A sign as a file of Java's properties, Markdown or a shell writes it."""
+"""A sign escaped with a backslash, as in Java's properties, Markdown or a shell."""
 
 # A placeholder is a whole word or phrase: what only begins with one, and goes on like a password, is a password.
 _PLAIN = (

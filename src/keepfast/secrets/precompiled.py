@@ -1,4 +1,4 @@
-"""The patterns of secrets as this Python compiles them, for the package's build to keep: see `light_re`."""
+"""The patterns of secrets compiled by this Python; the build writes them into `_ready.py` (see `light_re`)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from keepfast.secrets.light_re import THIS_PYTHON
 HEAD = '"""Compiled patterns, made when the package was built. Not to be edited, and not needed."""\n'
 
 
-def written() -> list[str]:
-    """Every pattern that a look for secrets may need."""
-    found = [
-        value.written
+def pattern_sources() -> list[str]:
+    """Return the source of every pattern that the search for secrets may need."""
+    sources = [
+        value.source
         for room in (patterns, declared, prose, redact, values)
         for value in vars(room).values()
         if _is_lazy(value)
     ]
-    return list(dict.fromkeys([*found, *[services.pattern(kind) for kind in services.kinds()]]))
+    return list(dict.fromkeys([*sources, *[services.pattern(kind) for kind in services.kinds()]]))
 
 
 def compiled(pattern: str) -> tuple[int, bytes, int, dict[str, int], tuple[str | None, ...]]:
-    """What the engine of `re` wants to know of a pattern: flags, code, number of groups, and their names both ways."""
+    """Return what the engine of `re` takes: flags, code, number of groups, and group names by name and by number."""
     tree = _parser.parse(pattern, 0)
     names: dict[str, int] = tree.state.groupdict
     index: list[str | None] = [None] * tree.state.groups
@@ -36,11 +36,11 @@ def compiled(pattern: str) -> tuple[int, bytes, int, dict[str, int], tuple[str |
     return tree.state.flags, array("I", code).tobytes(), tree.state.groups - 1, names, tuple(index)
 
 
-def readied() -> str:
-    """The text of the module `_ready`."""
-    lines = [f"    {pattern!r}: {compiled(pattern)!r},\n" for pattern in written()]
+def module_text() -> str:
+    """Return the source text of the module `_ready`."""
+    lines = [f"    {pattern!r}: {compiled(pattern)!r},\n" for pattern in pattern_sources()]
     return f"{HEAD}\nMADE_BY = {THIS_PYTHON!r}\nPATTERNS = {{\n{''.join(lines)}}}\n"
 
 
 def _is_lazy(value: Any) -> bool:
-    return "written" in getattr(value, "__dict__", ()) and isinstance(value.written, str)
+    return "source" in getattr(value, "__dict__", ()) and isinstance(value.source, str)

@@ -1,10 +1,10 @@
-"""Sentences beside a telling word: in `auth: HS256` and `secret: rotation policy` nothing is kept secret."""
+"""Recognise prose behind a label: in `auth: HS256` and `secret: rotation policy` nothing is secret."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from keepfast.secrets.declarations import CHOSEN, WORD
+from keepfast.secrets.declarations import PASSWORD_LABELS, WORD
 from keepfast.secrets.light_re import lazy
 
 _BITS = "(?:1|128|160|192|224|256|384|512)"
@@ -22,7 +22,7 @@ _PUBLIC = "|".join((
 PUBLIC = lazy(rf"(?i)(?:{_PUBLIC})(?:[/+](?:{_PUBLIC})){{0,3}}")
 """Names of algorithms, formats and protocols, and versions."""
 NAMES = lazy(r"[A-Za-z][A-Za-z'’]*(?:[-_/][A-Za-z][A-Za-z'’]*)?")
-"""A word, or two that belong together; more of them are how passphrases are made."""
+"""A word, or two joined by a sign; more than two look like a passphrase."""
 GOES_ON = lazy(r"[,;]?[ \t]{1,4}[(\[]?[A-Za-z][a-z'’-]*[.,;!?)\]…]{0,3}(?=\s|$)")
 RELEASE = lazy(r"[ \t]{1,4}v?\d{1,4}(?:\.\d{1,4}){0,3}[.,;!?)\]…]{0,3}(?=\s|$)")
 """The version of a product, behind its name."""
@@ -32,10 +32,10 @@ STANDARD = lazy(r"[A-Z]{2,6}-?\d{1,5}")
 _PART = r"(?:[A-Z]{2,}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*)\d{0,3}|\d{1,3}"
 _STEM = rf"\.?(?:{_PART})(?:[-_.](?:{_PART}))*"
 TRODDEN = lazy(rf"(?:~|\.{{0,2}})/{_STEM}(?:/{_STEM})*/?[.,:;!?)…]*|(?:{_STEM}/)+{_STEM}\.[a-z]{{1,4}}\d?[.,:;!?)…]*")
-"""A path whose names are words: from the root, home or here, or one to a file with an ending."""
+"""A path made of words: absolute, below the home folder or relative, or one to a file with an extension."""
 ENDS = ".,:;!?)…"
 MOST_PARTS, SHORT = 2, 3
-"""Words in a name, as in `loginHandler`; and letters of those that may be anything, as in `JwtParser`."""
+"""Most words in a name, as in `loginHandler`; words up to so many letters may be anything, as in `JwtParser`."""
 VOWELS = "aeiouy"
 MOST_CONSONANTS = 4
 _BEHIND = """
@@ -46,48 +46,48 @@ _BEHIND = """
     zaeioyz
 """
 BEHIND = {letters[0]: letters[1:] for letters in _BEHIND.split()}
-"""Which letters follow which in English: of random letters, one in forty words of ten is made so."""
+"""Which letters follow which in English; of random words of ten letters, one in forty passes."""
 FEWEST_LETTERS, MOST_LETTERS = 12, 64
 MEAN_WORD, DISORDER = 5, 0.65
-"""Letters in a word on average, and disorder per letter: nine in ten passwords of random letters are beyond both, and four in a
-thousand identifiers."""
+"""Mean word length, and disorder per letter: nine in ten passwords of random letters are beyond both, and four in a thousand
+identifiers."""
 
 
 def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
-    """Is `value` the next word of a sentence, and nothing that somebody keeps secret?
+    """Is `value` the next word of a sentence, and not a secret?
 
-    `name` is the telling word, `before` the line up to it, `sign` what stands between, with its blanks, `after` the rest
-    of the line. What programs and settings write (`secret=…`, `client_secret: …`) is no sentence.
+    `name` is the label, `before` the line up to it, `sign` what stands between, with its blanks, `after` the rest of the
+    line. Code and settings (`secret=…`, `client_secret: …`) are not prose.
     """
     if "=" in sign or not sign[-1:].isspace():
         return False
     bare = value.rstrip(ENDS)
-    told = sign.strip() == ":" and _stands_alone(name, before)
-    if told and TRODDEN.fullmatch(value) is not None:
+    is_labelled = sign.strip() == ":" and _stands_alone(name, before)
+    if is_labelled and TRODDEN.fullmatch(value) is not None:
         return True
-    if any(word in name.lower() for word in CHOSEN):
-        return told and bare[:1].isalpha() and is_public(bare) and after[:1] in " \t,;" and bool(after.strip())
+    if any(word in name.lower() for word in PASSWORD_LABELS):
+        return is_labelled and bare[:1].isalpha() and is_public(bare) and after[:1] in " \t,;" and bool(after.strip())
     if is_public(bare):
         return True
-    if not told or (not (is_spoken := _is_spoken(bare)) and STANDARD.fullmatch(bare) is None):
+    if not is_labelled or (not (is_spoken := _is_spoken(bare)) and STANDARD.fullmatch(bare) is None):
         return False
     return GOES_ON.match(after) is not None or (is_spoken and bare[:1].isupper() and RELEASE.match(after) is not None)
 
 
 def _stands_alone(name: str, before: str) -> bool:
-    """Is the telling word a whole word, and not the end of a name or the key of a JSON object?"""
+    """Is the label a whole word, and not the end of a name or the key of a JSON object?"""
     return name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
 
 
 def is_public(value: str) -> bool:
-    """Is it a name that everybody knows, such as `HS256` or `OAuth2`?"""
+    """Is it a well-known technical name, such as `HS256` or `OAuth2`?"""
     return PUBLIC.fullmatch(value) is not None
 
 
 def is_random(value: str) -> bool:
-    """Is it letters of both cases in no order, as a password generator makes them, and no identifier?
+    """Is it letters of both cases in random order, as a password generator makes them, and not an identifier?
 
-    Disorder is letters that do not follow one another in words (these count twice), changes of case, and words of one letter.
+    Disorder counts pairs of letters that do not occur in English (twice), changes of case, and words of one letter.
     """
     letters = value[:-1] if value[-1:].isdigit() else value
     if not (FEWEST_LETTERS <= len(letters) <= MOST_LETTERS and letters.isascii() and letters.isalpha()):
@@ -108,7 +108,7 @@ def is_random(value: str) -> bool:
 
 
 def _is_spoken(value: str) -> bool:
-    """Is it one word or two, as people speak?"""
+    """Is it one or two natural words?"""
     if NAMES.fullmatch(value) is None:
         return False
     words = WORD.findall(value)
@@ -116,7 +116,7 @@ def _is_spoken(value: str) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """Do the letters follow one another as they do in words?"""
+    """Do the letters follow one another as in English words?"""
     consonants = 0
     for letter in word:
         consonants = 0 if letter in VOWELS else consonants + 1

@@ -1,4 +1,4 @@
-"""Secrets in texts: found by how they begin, by the word beside them, or by how random they look; and blotted out."""
+"""Find and redact secrets in texts: by their prefix, by the label beside them, or by how random they look."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
     Span = tuple[int, int, str]
 
 MOST_TEXT = 4 << 20
-"""Beyond this a text is cut: nothing that is shown or kept as a summary is longer."""
+"""Longer texts are truncated: nothing that is shown or stored as a summary is longer."""
 
 _compiled: dict[str, Pattern[str]] = {}
-"""Patterns that were needed so far: most texts need none, and compiling all of them takes 20 ms."""
-_known: dict[str, tuple[str, ...]] = {}
+"""Patterns compiled so far: most texts need none, and compiling all of them takes 20 ms."""
+_signs_by_kind: dict[str, tuple[str, ...]] = {}
 _all_signs: tuple[str, ...] = ()
 LONGEST_GAP = 80
-"""How far above a line the word that ends before it is looked for."""
-_begun: dict[tuple[str, ...], set[str]] = {}
+"""How many characters before a line break the last word above it is searched for."""
+_kinds_by_beginning: dict[tuple[str, ...], set[str]] = {}
 """Kinds by the first three letters of their signs."""
 WITH_BLANKS = ("private-key", "url-password", "openvpn-key", "putty-key")
 SHORTEST_KEY = 15
-SHOWN = frozenset(
+EXAMPLE_PASSWORDS = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
 )
-"""Passwords in the examples of every manual."""
-STRANGE = "\u0130\u0131\u017f\u212a"
-"""Letters that count as `i`, `s` and `k` where case does not; one of them even becomes two when it is made small."""
+"""Passwords in examples of manuals."""
+CASE_FOLDING_LETTERS = "\u0130\u0131\u017f\u212a"
+"""Letters that match `i`, `s` and `k` when case is ignored; one of them becomes two characters in lower case."""
 WORDS = lazy(r"[A-Za-z]+(?:[-_./: ][A-Za-z]+)*|[a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z0-9]+)+|[A-Za-z]+\d")
 SPOKEN = lazy(r"[A-Za-z][a-z'’]*(?:-[A-Za-z]?[a-z'’]*)?[.,:;!?)…]*")
-"""A word, or two with a hyphen: more of them are how passphrases are made. One that was cut ends with an ellipsis."""
+"""A word, or two with a hyphen; more look like a passphrase. A truncated one ends with an ellipsis."""
 VERBS = ("pass", "passes", "passed", "passing")
 TAGS = lazy(
     r"(?:(?:json|yaml|toml|xml|db|bson|mapstructure|form|query|validate|binding|protobuf|gorm|env|envconfig|header|uri|hcl|tfsdk"
@@ -76,7 +76,7 @@ FURTHEST_WORD = 80
 """The next word of a sentence ends within so many characters."""
 COLUMNS, MOST_COLUMNS = ",;\t|", 64
 MOST_ROWS = 64 << 10
-"""So much of a table is looked at."""
+"""Characters of a table that are searched."""
 
 
 def redact(text: str) -> str:
@@ -91,36 +91,36 @@ def redact(text: str) -> str:
 
 
 def find(text: str) -> list[Span]:
-    """Return (start, end, kind) of every secret, sorted, none of them overlapping."""
-    sent = _ended(text)
+    """Return (start, end, kind) of every secret, sorted, without overlaps."""
+    sent = _without_nul(text)
     text = colourless(sent)
-    spans = [*_keys(text), *_told(text), *_coded(text), *_random(text)]
-    known = {start: end for start, end, _ in spans}
+    spans = [*_keys(text), *_labelled_values(text), *_base64_secrets(text), *_random_runs(text)]
+    ends_by_start = {start: end for start, end, _ in spans}
     for pattern, put in VIEWS:
-        # A colour may stand within a key as well: the text on one line is without.
+        # A colour escape may be within a key as well, so unwrapping starts from the text with its escapes.
         seen = sent if pattern is WRAP else text
         other = _view(pattern, put, seen)
-        found = [*_keys(other), *_coded(other)] if other != seen else []
-        # A key that ends with its line is whole; the word that begins the next line is none of it.
+        view_spans = [*_keys(other), *_base64_secrets(other)] if other != seen else []
+        # If a key ends with its line and a word begins the next line, that word is no part of the key.
         spans += [
             (start, end, kind)
-            for start, end, kind in _back(found, _places(seen, pattern, put))
-            if not PROSE.match(seen[known.get(start, end) : end].strip("\r\n \t>|#*+\\\"'"))
+            for start, end, kind in _spans_in_original(view_spans, _original_places(seen, pattern, put))
+            if not PROSE.match(seen[ends_by_start.get(start, end) : end].strip("\r\n \t>|#*+\\\"'"))
         ]
         if other != seen and pattern is ESCAPE:
-            spans += _back(list(_told(other)), _places(seen, pattern, put))
+            spans += _spans_in_original(list(_labelled_values(other)), _original_places(seen, pattern, put))
     other = CONTINUED.sub("", text)
-    found = list(_assigned(other, _beginnings(other))) if other != text else []
-    return _merged(spans + _back(found, _places(text, CONTINUED, _nothing)))
+    view_spans = list(_assigned_values(other, _label_places(other))) if other != text else []
+    return _merge(spans + _spans_in_original(view_spans, _original_places(text, CONTINUED, _remove)))
 
 
-def _ended(text: str) -> str:
-    """The text with blanks that are none of any line in the place of NUL: as in `env -0`, a value ends there for sure."""
+def _without_nul(text: str) -> str:
+    """Return the text with form feeds in place of NUL: a value certainly ends there, as in `env -0`."""
     return text.replace("\0", "\f") if "\0" in text else text
 
 
 def colourless(text: str) -> str:
-    """The text with blanks in the place of what colours a terminal: every letter stays where it is."""
+    """Return the text with blanks in place of a terminal's colour escapes: every other letter keeps its place."""
     if "[" not in text or ("\x1b" not in text and "\\" not in text):
         return text
     return COLOUR.sub(_blanks, text)
@@ -131,17 +131,17 @@ def _blanks(match: Match[str]) -> str:
 
 
 def unescaped(text: str) -> str:
-    """The text with letters in the place of their escapes."""
+    """Return the text with escapes decoded."""
     return _view(ESCAPE, _character, text)
 
 
 def unwrapped(text: str) -> str:
-    """The text on one line, as far as keys could go on from one to the next."""
-    return _view(WRAP, _nothing, text)
+    """Return the text without the line breaks across which a key could continue."""
+    return _view(WRAP, _remove, text)
 
 
-def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
-    """Spans of a view, as those of the text that it is made from. Most views have none, and need no places."""
+def _spans_in_original(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
+    """Return a view's spans as spans of the original text. Most views have none, so `places` is called only if needed."""
     if not spans:
         return []
     at = places()
@@ -149,29 +149,29 @@ def _back(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
 
 
 def holds_key(text: str) -> bool:
-    """Is there a key of a known form, a private key, or an address with a password? Stops at the first."""
-    sent = _ended(text)
+    """Is there a key of a known kind, a private key, or a URL with a password? Stops at the first."""
+    sent = _without_nul(text)
     text = colourless(sent)
-    if next(_keys(text), None) or next(_coded(text), None):
+    if next(_keys(text), None) or next(_base64_secrets(text), None):
         return True
     views = (unwrapped(sent), _view(WRAP, _joined, sent), unescaped(text), _view(SLASHED, _sign, text))
     others = [other for other in dict.fromkeys(views) if other != text]
-    return any(next(_keys(other), None) or next(_coded(other), None) for other in others)
+    return any(next(_keys(other), None) or next(_base64_secrets(other), None) for other in others)
 
 
-def holds_told(text: str) -> bool:
-    """Is there a value that nothing but the word beside it gives away, also inside of base64? Stops at the first."""
-    text = colourless(_ended(text))
-    if next(_told(text, strict=True), None) or next(_coded(text), None):
+def holds_labelled_value(text: str) -> bool:
+    """Is there a secret that only the label beside it reveals, also inside base64? Stops at the first."""
+    text = colourless(_without_nul(text))
+    if next(_labelled_values(text, strict=True), None) or next(_base64_secrets(text), None):
         return True
     joined, plain = CONTINUED.sub("", text), unescaped(text) if "\\u00" in text else text
-    if joined != text and next(_assigned(joined, _beginnings(joined), strict=True), None):
+    if joined != text and next(_assigned_values(joined, _label_places(joined), strict=True), None):
         return True
-    return plain != text and next(_told(plain, strict=True), None) is not None
+    return plain != text and next(_labelled_values(plain, strict=True), None) is not None
 
 
 def _keys(text: str) -> Iterator[Span]:
-    for kind in _kinds(text):
+    for kind in _likely_kinds(text):
         if kind == "url-password" and not LOGIN_BEHIND.search(text):
             continue
         pattern = _compiled.get(kind)
@@ -179,46 +179,49 @@ def _keys(text: str) -> Iterator[Span]:
             pattern = _compiled[kind] = compile(services.pattern(kind))
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
-            if kind == "url-password" and (PLACEHOLDER.match(match[1]) or match[1].lower() in SHOWN):
+            if kind == "url-password" and (PLACEHOLDER.match(match[1]) or match[1].lower() in EXAMPLE_PASSWORDS):
                 continue
             if match[group].endswith("EXAMPLE"):
-                continue  # how AWS's manuals end the keys that they show
-            if len(set(match[group])) > 4:  # `AKIAXXXXXXXXXXXXXXXX` shows how a key looks, and is none
+                continue  # example keys in AWS's manuals end so
+            if len(set(match[group])) > 4:  # `AKIAXXXXXXXXXXXXXXXX` is a placeholder
                 yield match.start(group), match.end(group), kind
 
 
-def _kinds(text: str) -> list[str]:
-    """Kinds of keys that could be in it, by their signs."""
-    if not _known:
-        _known.update({kind: services.signs(kind) for kind in services.kinds() if kind not in WITH_BLANKS})
-        for kind, signs in _known.items():
+def _likely_kinds(text: str) -> list[str]:
+    """Return the kinds of keys that could be in the text, by their signs."""
+    if not _signs_by_kind:
+        _signs_by_kind.update({kind: services.signs(kind) for kind in services.kinds() if kind not in WITH_BLANKS})
+        for kind, signs in _signs_by_kind.items():
             for sign in signs:
-                _begun.setdefault(tuple(sign[:3]), set()).add(kind)
-    found = [kind for kind in WITH_BLANKS if any(sign in text for sign in services.OTHERS[kind][0])]
-    # Keys have no blanks in them, so only long words are searched, and most texts have few of those. All of their threes are
-    # looked up at once: there are hundreds of signs.
+                _kinds_by_beginning.setdefault(tuple(sign[:3]), set()).add(kind)
+    kinds = [kind for kind in WITH_BLANKS if any(sign in text for sign in services.OTHERS[kind][0])]
+    # Keys have no blanks, so only long words are searched, and most texts have few of those. All their groups of three letters
+    # are looked up at once, because there are hundreds of signs.
     long = " ".join([word for word in text.split() if len(word) >= SHORTEST_KEY])
-    begun = {*filter(_begun.__contains__, zip(long, long[1:], long[2:], strict=False))}
+    begun = {*filter(_kinds_by_beginning.__contains__, zip(long, long[1:], long[2:], strict=False))}
     if not begun:
-        return found
-    likely = {kind for three in begun for kind in _begun[three]}
-    return [*found, *[kind for kind, signs in _known.items() if kind in likely and any(map(long.__contains__, signs))]]
+        return kinds
+    likely = {kind for three in begun for kind in _kinds_by_beginning[three]}
+    return [
+        *kinds,
+        *[kind for kind, signs in _signs_by_kind.items() if kind in likely and any(map(long.__contains__, signs))],
+    ]
 
 
-def _told(text: str, strict: bool = False) -> Iterator[Span]:
-    """Values that are told by what stands beside them. `strict`: only those that look like a value and not like a word."""
-    places = _beginnings(text)
-    yield from _assigned(text, places, strict)
+def _labelled_values(text: str, strict: bool = False) -> Iterator[Span]:
+    """Yield secrets that the text beside them reveals. `strict`: only those that look like a secret and not like a word."""
+    places = _label_places(text)
+    yield from _assigned_values(text, places, strict)
     yield from _parameters(text)
     if places or places is None:
-        yield from _paired(text, places, strict)
-        yield from _valued(text, places, strict)
-        yield from _listed(text, places)
+        yield from _paired_values(text, places, strict)
+        yield from _values_before_labels(text, places, strict)
+        yield from _table_values(text, places)
 
 
-def _assigned(text: str, places: list[int] | None, strict: bool = False) -> Iterator[Span]:
-    """Values beside a word such as `password`."""
-    for match in _tried(ASSIGNED, text, places):
+def _assigned_values(text: str, places: list[int] | None, strict: bool = False) -> Iterator[Span]:
+    """Yield values assigned to a label such as `password`."""
+    for match in _matches_at(ASSIGNED, text, places):
         group = "quoted" if match["quoted"] is not None else "bare"
         value = match[group]
         after = text[match.end() : match.end() + 1]
@@ -227,48 +230,48 @@ def _assigned(text: str, places: list[int] | None, strict: bool = False) -> Iter
             continue
         if match["line"] is not None and (group == "bare" and (value[-1] in ":=" or after in ("=", ":"))):
             continue  # the next line has a name of its own
-        # On another line, or behind a comma, there may be anything.
+        # In the next line, or behind a comma, there may be anything.
         is_sentence = match["sign"].strip(" \t:").lower() == "is"
         loosely = match["line"] is not None or match["sign"] in LOOSE or (is_sentence and group == "quoted")
         if loosely and not _is_strange(value):
             continue
-        apart = match["sign"].isspace() or (is_sentence and group == "bare")
-        if _is_value(value, apart, group == "quoted", strict or loosely, match["name"]):
+        after_blank = match["sign"].isspace() or (is_sentence and group == "bare")
+        if _is_value(value, after_blank, group == "quoted", strict or loosely, match["name"]):
             yield match.start(group), match.end(group), "secret"
 
 
 def _is_harmless_bare(match: Match[str], value: str, after: str) -> bool:
-    """Is a value without quotes part of a program or of a sentence?"""
-    if is_declaration(match["name"], _signed(match), value, after):
+    """Is a value without quotes part of code or of a sentence?"""
+    if is_declaration(match["name"], _sign_with_blanks(match), value, after):
         return True
-    return _is_alternative(match, value) or _is_said(match, value) or _is_prose(match, value)
+    return _is_alternative(match, value) or _is_next_word(match, value) or _is_prose(match, value)
 
 
 def _is_harmless_quoted(match: Match[str], value: str, after: str) -> bool:
     """Is a value in quotes a type or code?"""
-    if is_annotation(match["name"], _signed(match), value, _line_before(match), after):
+    if is_annotation(match["name"], _sign_with_blanks(match), value, _line_before(match), after):
         return True
     return match["quote"] == "`" and _is_quoted_code(match["name"], value)
 
 
 def _is_strange(value: str) -> bool:
-    """Would nobody call anything so?"""
+    """Does the value look like no name: digits, mixed characters or great length?"""
     if "=" in value.rstrip("=") or not any(letter.isdigit() for letter in value):
         return False
-    return (_mixed(value) >= 3 or len(value) >= 16) and _entropy(value) >= 3
+    return (_count_character_kinds(value) >= 3 or len(value) >= 16) and _entropy(value) >= 3
 
 
-def _paired(text: str, places: list[int] | None, strict: bool) -> Iterator[Span]:
-    """Values of which the word stands in another place, as in `name: DB_PASSWORD` and `value: …`."""
-    for match in _tried(PAIRED, text, places):
+def _paired_values(text: str, places: list[int] | None, strict: bool) -> Iterator[Span]:
+    """Yield values whose label is the value of another key, as in `name: DB_PASSWORD` and `value: …`."""
+    for match in _matches_at(PAIRED, text, places):
         group = "quoted" if match["quoted"] is not None else "bare"
         if _is_value(match[group], False, group == "quoted", strict, match["name"]):
             yield match.start(group), match.end(group), "secret"
 
 
-def _valued(text: str, places: list[int] | None, strict: bool) -> Iterator[Span]:
-    """The same where the value comes first, as in `value: …` and `name: DB_PASSWORD`."""
-    for named in _tried(NAMED, text, places):
+def _values_before_labels(text: str, places: list[int] | None, strict: bool) -> Iterator[Span]:
+    """Yield such values that come before their label, as in `value: …` and `name: DB_PASSWORD`."""
+    for named in _matches_at(NAMED, text, places):
         start = max(named.start() - FURTHEST_VALUE, 0)
         before = text[start : named.start()]
         match = VALUED.search(before) if ":" in before or "=" in before else None
@@ -279,8 +282,8 @@ def _valued(text: str, places: list[int] | None, strict: bool) -> Iterator[Span]
             yield start + match.start(group), start + match.end(group), "secret"
 
 
-def _cut(row: str, between: str) -> list[str]:
-    """The cells of a row; what stands between quotes may have the sign in it that divides them."""
+def _split_row(row: str, between: str) -> list[str]:
+    """Split a row into cells; a quoted cell may contain the separator."""
     if '"' not in row:
         return row.split(between)
     cells: list[str] = []
@@ -294,48 +297,48 @@ def _cut(row: str, between: str) -> list[str]:
     return cells
 
 
-def _listed(text: str, places: list[int] | None) -> Iterator[Span]:
-    """Values in the column of a table that is called so."""
+def _table_values(text: str, places: list[int] | None) -> Iterator[Span]:
+    """Yield values in the columns of tables whose heading is a label."""
     end = 0
-    for match in _tried(NAMED, text, places):
+    for match in _matches_at(NAMED, text, places):
         line = text.find("\n", match.end())
         if match.start() < end or line < 0:
             continue
         end = line
         heading = text[text.rfind("\n", 0, match.start()) + 1 : end]
         for between in COLUMNS:
-            names = _cut(heading, between)
+            names = _split_row(heading, between)
             # The rows of a table in Markdown begin and end with the bar.
             written = [name for name in names if between != "|" or name.strip()]
             if 1 < len(names) <= MOST_COLUMNS and written and all(CELL.fullmatch(name) for name in written):
-                told = [NAMED.search(name) is not None for name in names]
-                yield from _cells(text, end + 1, between, told)
+                secret_columns = [NAMED.search(name) is not None for name in names]
+                yield from _cells(text, end + 1, between, secret_columns)
 
 
-def _cells(text: str, at: int, between: str, told: list[bool]) -> Iterator[Span]:
-    """Secrets in the rows of a table from here on, in the columns that are told to hold them."""
+def _cells(text: str, at: int, between: str, secret_columns: list[bool]) -> Iterator[Span]:
+    """Yield secrets in the rows of a table that begins at `at`, from the columns that hold secrets."""
     for row in text[at : at + MOST_ROWS].split("\n"):
-        cells = _cut(row, between)
-        if len(cells) != len(told):
+        cells = _split_row(row, between)
+        if len(cells) != len(secret_columns):
             return
-        for cell, is_told in zip(cells, told, strict=True):
+        for cell, is_secret in zip(cells, secret_columns, strict=True):
             value = cell.strip(" \t\r\"'")
-            if is_told and _is_value(value, False, True, True, ""):
+            if is_secret and _is_value(value, False, True, True, ""):
                 start = at + cell.find(value)
                 yield start, start + len(value), "secret"
             at += len(cell) + 1
 
 
-def _beginnings(text: str) -> list[int] | None:
-    """Where telling words begin; None if they could be written with strange letters, and begin anywhere."""
-    if not text.isascii() and any(letter in text for letter in STRANGE):
+def _label_places(text: str) -> list[int] | None:
+    """Return where labels begin; None if the text has letters that only match labels when case is ignored."""
+    if not text.isascii() and any(letter in text for letter in CASE_FOLDING_LETTERS):
         return None
     lower = text.lower()
     return _places_of(BEGINNINGS, lower) if any(map(lower.__contains__, BEGINNINGS)) else []
 
 
-def _tried(pattern: Pattern[str], text: str, places: list[int] | None) -> Iterator[Match[str]]:
-    """All matches of a pattern that begins with a telling word, and is tried only where one of them begins."""
+def _matches_at(pattern: Pattern[str], text: str, places: list[int] | None) -> Iterator[Match[str]]:
+    """Yield all matches of a pattern that begins with a label, which is tried at `places` only."""
     if places is None:
         yield from pattern.finditer(text)
         return
@@ -347,26 +350,26 @@ def _tried(pattern: Pattern[str], text: str, places: list[int] | None) -> Iterat
             end = match.end()
 
 
-def _signed(match: Match[str]) -> str:
-    """The sign with the blanks around it: `TOKEN=…` in a settings file has none, `token = …` in a program has."""
+def _sign_with_blanks(match: Match[str]) -> str:
+    """Return the sign with the blanks around it: `TOKEN=…` in a settings file has none, `token = …` in code has."""
     return match.string[match.end("name") : match.start("bare" if match["quoted"] is None else "quote")]
 
 
 def _is_alternative(match: Match[str], value: str) -> bool:
-    """Is it one of three words or more that may stand there, as in `kind: api_key | env_variable | service`?
+    """Is the value one of three or more alternatives, as in `kind: api_key | env_variable | service`?
 
-    The cells of a table are told apart by the bar that its rows begin with, or by there being only two.
+    The cells of a table differ from that: its rows begin with a bar, or have only two cells.
     """
-    if _signed(match).strip() != "|" or not (value.islower() and value.replace("_", "").isalpha()):
+    if _sign_with_blanks(match).strip() != "|" or not (value.islower() and value.replace("_", "").isalpha()):
         return False
     before, after = _line_before(match).strip(), match.string[match.end() :].partition("\n")[0].strip()
     return not before.startswith("|") and (before.endswith("|") or after.startswith("|"))
 
 
-def _is_said(match: Match[str], value: str) -> bool:
-    """Is it the next word of a sentence or a title, as in `Secrets Redaction for log writes`, or the next path of a command?
+def _is_next_word(match: Match[str], value: str) -> bool:
+    """Is the value the next word of a sentence or title, as in `Secrets Redaction for log writes`, or a path in a command?
 
-    Not behind an option's name.
+    Never after the name of an option.
     """
     if not match["sign"].isspace() or not (SPOKEN.fullmatch(value) or TRODDEN.fullmatch(value)):
         return False
@@ -375,11 +378,11 @@ def _is_said(match: Match[str], value: str) -> bool:
 
 def _is_prose(match: Match[str], value: str) -> bool:
     after = match.string[match.end() : match.end() + FURTHEST_WORD].partition("\n")[0]
-    return is_prose(match["name"], _line_before(match), _signed(match), value, after)
+    return is_prose(match["name"], _line_before(match), _sign_with_blanks(match), value, after)
 
 
 def _is_quoted_code(name: str, value: str) -> bool:
-    """Between backticks: a command that is said to pass, or the tags of a field in Go."""
+    """Is a value in backticks a command after a verb (`make test` passes), or the tags of a field in Go?"""
     return (name.lower() in VERBS and " " in value.strip()) or TAGS.fullmatch(value) is not None
 
 
@@ -388,7 +391,7 @@ def _line_before(match: Match[str]) -> str:
 
 
 def _places_of(words: Iterable[str], text: str) -> list[int]:
-    """Where one of the words begins, in order."""
+    """Return where the words begin in the text, in order."""
     places = []
     for word in words:
         place = text.find(word)
@@ -398,36 +401,36 @@ def _places_of(words: Iterable[str], text: str) -> list[int]:
     return sorted(places)
 
 
-def _is_value(value: str, apart: bool, quoted: bool, strict: bool, name: str) -> bool:
+def _is_value(value: str, after_blank: bool, is_quoted: bool, strict: bool, name: str) -> bool:
     value = value.strip().strip("`").rstrip("\\")  # Markdown puts names and code between backticks
     if len(value) < 4 or PLACEHOLDER.match(value):
         return False
-    if not quoted and (CODE.match(value) or _is_argument(value)):
+    if not is_quoted and (CODE.match(value) or _is_argument(value)):
         return False
-    if apart:
-        return _is_no_speech(value, strict)
+    if after_blank:
+        return _is_unlike_speech(value, strict)
     if " " in value.strip() and len(value.split()) > 3:
         return False  # a sentence about secrets
     if not strict:
-        return not (PROSE.match(value) and not quoted and len(value) < 8)
+        return not (PROSE.match(value) and not is_quoted and len(value) < 8)
     return _looks_random(value, name)
 
 
-def _is_no_speech(value: str, strict: bool) -> bool:
-    """Would nobody write it in a sentence, such as `the token expired`?"""
+def _is_unlike_speech(value: str, strict: bool) -> bool:
+    """Could the value not be a word of a sentence, such as `the token expired`?"""
     is_name = value.startswith("-") or (strict and (_is_words(value) or value.endswith("=") or "://" in value))
-    return not is_name and _entropy(value) >= 3 and len(value) >= 8 and _mixed(value) >= 2
+    return not is_name and _entropy(value) >= 3 and len(value) >= 8 and _count_character_kinds(value) >= 2
 
 
 def _looks_random(value: str, name: str) -> bool:
-    """Is it no path, not the name beside it once more, no code and no words?"""
+    """Does the value look random: no path, no repetition of its label, no code and no words?"""
     if "/" in value and not any(letter.isdigit() for letter in value):
         return False
     if value.lower().replace("_", "").replace("-", "") in name.lower().replace("_", "").replace("-", ""):
         return False
     return (
         len(value) >= 8
-        and _mixed(value) >= 2
+        and _count_character_kinds(value) >= 2
         and _entropy(value) >= 2.5
         and not CODE.match(value)
         and not _is_words(value)
@@ -435,18 +438,18 @@ def _looks_random(value: str, name: str) -> bool:
 
 
 def _is_argument(value: str) -> bool:
-    """Is it how programs write an argument, as in `parse_all=True`?"""
-    name, _, given = value.partition("=")
-    return name.isidentifier() and given in ("True", "False", "None")
+    """Is the value an argument in code, as in `parse_all=True`?"""
+    name, _, argument = value.partition("=")
+    return name.isidentifier() and argument in ("True", "False", "None")
 
 
 def _is_words(value: str) -> bool:
-    """Is it a name made of words, such as `session-token-secret`, `user.password` or `getToken`? Random letters are none."""
+    """Is the value made of words, such as `session-token-secret`, `user.password` or `getToken`, and not of random letters?"""
     return WORDS.fullmatch(value) is not None and not is_random(value)
 
 
 def _parameters(text: str) -> Iterator[Span]:
-    """Values in headers, in addresses, and in the options of well-known commands."""
+    """Yield secrets in headers, URLs, and options of well-known commands."""
     lower = text.lower()
     for words, pattern, kind in (
         (("authorization", "x-api-key", "x-auth-token", "cookie"), HEADER, "authorization"),
@@ -467,22 +470,22 @@ def _parameters(text: str) -> Iterator[Span]:
                 yield match.start(group), match.end(group), kind
 
 
-def _coded(text: str) -> Iterator[Span]:
-    """Base64 of something that is a secret itself."""
+def _base64_secrets(text: str) -> Iterator[Span]:
+    """Yield base64 of texts that contain a secret."""
     for match in CODED.finditer(text):
         run = match[0]
         # Text in base64 has letters of both cases; most long names in programs do not.
         if run.islower() or run.isupper():
             continue
         if any(
-            next(_keys(inside), None) or next(_assigned(inside, _beginnings(inside), strict=True), None)
+            next(_keys(inside), None) or next(_assigned_values(inside, _label_places(inside), strict=True), None)
             for inside in _decoded(run)
         ):
             yield match.start(), match.end(), "base64"
 
 
 def _decoded(run: str) -> Iterator[str]:
-    """What the run may hold: it may begin anywhere in a text that looks like base64 as well."""
+    """Yield the texts that the run may encode, at each of four alignments: letters of a name may precede the base64."""
     plain = run.rstrip("=").replace("-", "+").replace("_", "/")
     for shift in range(4):
         size = len(plain) - shift
@@ -492,19 +495,19 @@ def _decoded(run: str) -> Iterator[str]:
             continue
         if inside.count(0) * 3 > len(inside):  # a text in UTF-16, as PowerShell takes its commands
             inside = inside.replace(b"\0", b"")
-        # What is text in one place of its alphabet is noise in the three others, nearly always; a name before it may
-        # make its first letters noise, too.
+        # At the right alignment it is text, at the three others noise, nearly always; a name before the base64 makes its
+        # first letters noise, too.
         strange = len(inside.translate(None, PRINTABLE))
         if strange * 4 <= len(inside) and (inside.isascii() or len(run) < 64):
             yield inside.decode("utf-8", "replace")
 
 
-def _random(text: str) -> Iterator[Span]:
-    """Long runs that look random, and are neither a digest in hexadecimal nor a path."""
+def _random_runs(text: str) -> Iterator[Span]:
+    """Yield long runs that look random and are neither a hexadecimal digest nor a path."""
     for match in RANDOM.finditer(text):
         run = match[0]
         if (
-            _mixed(run) >= 3
+            _count_character_kinds(run) >= 3
             and _entropy(run) >= 4.3
             and run.count("/") <= len(run) // 20
             and not (_is_words(run) or is_name(run))
@@ -512,39 +515,39 @@ def _random(text: str) -> Iterator[Span]:
             yield match.start(), match.end(), "random"
 
 
-def _places(text: str, pattern: Pattern[str], put: Callable[[Match[str]], str]) -> Callable[[], list[int]]:
-    """How to learn the place in the text of every character of `pattern.sub(put, text)`."""
+def _original_places(text: str, pattern: Pattern[str], put: Callable[[Match[str]], str]) -> Callable[[], list[int]]:
+    """Return a function that returns the place in the text of every character of `pattern.sub(put, text)`."""
 
     def places() -> list[int]:
-        found: list[int] = []
+        places_in_text: list[int] = []
         at = 0
         for match in pattern.finditer(text):
-            found += range(at, match.start())
-            found += [match.end() - 1] * len(put(match))
+            places_in_text += range(at, match.start())
+            places_in_text += [match.end() - 1] * len(put(match))
             at = match.end()
-        found += range(at, len(text))
-        return found
+        places_in_text += range(at, len(text))
+        return places_in_text
 
     return places
 
 
 def _view(pattern: Pattern[str], put: Callable[[Match[str]], str], text: str) -> str:
-    return pattern.sub("" if put is _nothing else put, text)  # no call for each end of a line
+    return pattern.sub("" if put is _remove else put, text)  # no call for each end of a line
 
 
-def _nothing(match: Match[str]) -> str:
+def _remove(match: Match[str]) -> str:
     return ""
 
 
 def _joined(match: Match[str]) -> str:
-    """Nothing, so that a key goes on in the next line; a blank where the next line begins a key, whatever word is above."""
+    """Return nothing, so that a key continues in the next line; a blank if the next line begins with a key's sign."""
     text, start = match.string, match.start()
     above = text[max(0, start - LONGEST_GAP) : start].rstrip()
     return " " if above and above[-1].isalnum() and text.startswith(_signs(), match.end()) else ""
 
 
 def _signs() -> tuple[str, ...]:
-    """How keys begin, of all kinds that have no blanks in them."""
+    """Return the prefixes of all kinds of keys."""
     global _all_signs
     if not _all_signs:
         _all_signs = tuple(
@@ -564,16 +567,16 @@ def _sign(match: Match[str]) -> str:
 
 
 VIEWS: tuple[tuple[Pattern[str], Callable[[Match[str]], str]], ...] = (
-    (WRAP, _nothing),
+    (WRAP, _remove),
     (WRAP, _joined),
     (ESCAPE, _character),
     (SLASHED, _sign),
 )
 
 
-def _merged(spans: list[Span]) -> list[Span]:
+def _merge(spans: list[Span]) -> list[Span]:
     result: list[Span] = []
-    # Where two overlap, the one that begins first names the kind; of two that begin together, the longer one.
+    # Of overlapping spans, the one that begins first gives the kind; of two with the same start, the longer one.
     for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
         if result and start < result[-1][1]:
             first = result[-1]
@@ -583,8 +586,8 @@ def _merged(spans: list[Span]) -> list[Span]:
     return result
 
 
-def _mixed(text: str) -> int:
-    """How many kinds of characters: small letters, capitals, digits, others."""
+def _count_character_kinds(text: str) -> int:
+    """Return how many kinds of characters the text has: lower case, upper case, digits, others."""
     return sum(
         (
             any(letter.islower() for letter in text),
@@ -596,7 +599,7 @@ def _mixed(text: str) -> int:
 
 
 def _entropy(text: str) -> float:
-    """Bits per character, by how often each occurs."""
+    """Return the bits per character, from how often each occurs."""
     from math import log2
 
     size = len(text)

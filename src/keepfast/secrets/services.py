@@ -1,4 +1,4 @@
-"""Keys that services give out, private keys and addresses with a password: the one list of what is looked for and blotted out."""
+"""Keys issued by services, private keys and URLs with a password: the one list of what is detected and redacted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ _SPECIAL = "\\.+*?()[]{}^$|/"
 _LETTERS, _URL, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 _END = r"(?![A-Za-z0-9])"
 _ESCAPES = r"\\[abefnrtv0]", "%[0-7][0-9A-Fa-f]", r"\\u00[0-7][0-9a-fA-F]", r"\\x[0-7][0-9a-fA-F]", "<!--"
-"""What a key may follow although it ends like a word."""
-_BEGUN = r"\n[+-]", r"\A[+-]", r"\n--", r"\A--", "\ufffd[A-Za-z0-9+/_~.-]"
-"""The same: how lines of a patch begin, comments of Lua and SQL, and texts in a pickle, behind their length in one byte."""
+"""Escapes that end in a letter or digit: a key may directly follow one."""
+_LINE_BEGINNINGS = r"\n[+-]", r"\A[+-]", r"\n--", r"\A--", "\ufffd[A-Za-z0-9+/_~.-]"
+"""The same for line beginnings: of patches, of comments in Lua and SQL, and of a pickle's texts behind their length byte."""
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_APART = "(?:" + "|".join(["(?<![A-Za-z0-9_~.-])", *[f"(?<={escape})" for escape in (*_ESCAPES, *_BEGUN)]]) + ")"
-_CODED = _APART.replace("_~.-", "+/")
+_BOUNDARY = (
+    "(?:" + "|".join(["(?<![A-Za-z0-9_~.-])", *[f"(?<={escape})" for escape in (*_ESCAPES, *_LINE_BEGINNINGS)]]) + ")"
+)
+_BASE64_BOUNDARY = _BOUNDARY.replace("_~.-", "+/")
 _HOST = r"[^\s/@:\"'<>\\]{0,256}"
 # A host's port is no password, and what comes behind it may have an `@` in it: `http://localhost:4873/@scope/name`. Of what has
 # one in it, only what could be a password by its look counts.
@@ -19,8 +21,8 @@ _PORT = r"(?!\d{1,5}\\?/(?![A-Za-z0-9+_.~!$%^&*-]{8,64}@)|\d{1,5}\\?/(?-i:[a-z._
 _PASSWORD = _PORT + r"(?:[^\s@\"'<>\\]|\\/){1,512}(?:@[^\s@/:\"'<>\\]{6,64}(?=@))?"
 
 
-# How keys begin: kind → one way of several, how it goes on, and which characters before it make it part of a longer word
-# (letters and digits, if nothing is said). Keys end where their own alphabet ends.
+# Kind → prefixes, a pattern for the rest of the key, and which characters before a prefix make it part of a longer word
+# (letters and digits by default). A key ends where its own alphabet ends.
 BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     # Clouds
     "aws-key": ("AKIA ASIA ABIA ACCA", "[A-Z2-7]{16}" + _END),
@@ -237,23 +239,23 @@ OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     # The signature of an address that opens a store: 32 bytes in base64, most often percent-encoded.
     "azure-signature": (
-        ("sig=",), _APART + r"sig=((?:[A-Za-z0-9+/]|%2[BbFf]){43}(?:=|%3[Dd]))(?![A-Za-z0-9+/=])"
+        ("sig=",), _BOUNDARY + r"sig=((?:[A-Za-z0-9+/]|%2[BbFf]){43}(?:=|%3[Dd]))(?![A-Za-z0-9+/=])"
     ),
     "azure-secret": (
-        tuple(f"{digit}Q~" for digit in "0123456789"), _APART + r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"
+        tuple(f"{digit}Q~" for digit in "0123456789"), _BOUNDARY + r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"
     ),
-    "azure-devops-token": (("AZDO",), _APART + r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}" + _END),
-    "azure-function-key": (("AzFu",), _APART + r"[A-Za-z0-9_-]{44}AzFu[A-Za-z0-9_-]{4,}={0,2}"),
-    "azure-search-key": (("AzSe",), _APART + r"[A-Za-z0-9]{42}AzSe[A-D][A-Za-z0-9]{5}" + _END),
-    "azure-storage-key": (("+ASt",), _CODED + r"[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{4}=="),
-    "azure-cosmos-key": (("ACDb",), _CODED + r"[A-Za-z0-9+/]{76}ACDb[A-Za-z0-9+/]{4}=="),
-    "azure-registry-key": (("+ACR",), _CODED + r"[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}(?![A-Za-z0-9+/])"),
+    "azure-devops-token": (("AZDO",), _BOUNDARY + r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}" + _END),
+    "azure-function-key": (("AzFu",), _BOUNDARY + r"[A-Za-z0-9_-]{44}AzFu[A-Za-z0-9_-]{4,}={0,2}"),
+    "azure-search-key": (("AzSe",), _BOUNDARY + r"[A-Za-z0-9]{42}AzSe[A-D][A-Za-z0-9]{5}" + _END),
+    "azure-storage-key": (("+ASt",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{4}=="),
+    "azure-cosmos-key": (("ACDb",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{76}ACDb[A-Za-z0-9+/]{4}=="),
+    "azure-registry-key": (("+ACR",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}(?![A-Za-z0-9+/])"),
     "authress-key": (
         (".acc-", ".acc_"),
-        _APART + r"(?:sc|ext|scauth|authress)_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[a-z0-9+/_=-]{30,120}",
+        _BOUNDARY + r"(?:sc|ext|scauth|authress)_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[a-z0-9+/_=-]{30,120}",
     ),
-    "salesforce-token": (("!AQ",), _APART + r"00D[A-Za-z0-9]{12,15}!AQ[A-Za-z0-9._]{80,100}"),
-    "newrelic-license": (("NRAL",), _APART + r"[0-9a-f]{36}NRAL" + _END),
+    "salesforce-token": (("!AQ",), _BOUNDARY + r"00D[A-Za-z0-9]{12,15}!AQ[A-Za-z0-9._]{80,100}"),
+    "newrelic-license": (("NRAL",), _BOUNDARY + r"[0-9a-f]{36}NRAL" + _END),
     "zapier-webhook": (("hooks.zapier.com",), r"hooks\.zapier\.com\\?/hooks\\?/catch\\?/(\d+\\?/[a-z0-9]{6,})"),
     "openvpn-key": (
         ("OpenVPN Static key",),
@@ -280,30 +282,30 @@ OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "telegram-token": ((":AA",), r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_]|-(?!->))"),
     "mailchimp-key": (
-        tuple(f"-us{digit}" for digit in "123456789"), _APART + r"[0-9a-f]{32}-us[1-9]\d?(?![A-Za-z0-9])"
+        tuple(f"-us{digit}" for digit in "123456789"), _BOUNDARY + r"[0-9a-f]{32}-us[1-9]\d?(?![A-Za-z0-9])"
     ),
-    "maxmind-key": (("_mmk",), _APART + r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
+    "maxmind-key": (("_mmk",), _BOUNDARY + r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
 }  # fmt: skip
 
-LOGIN_BEHIND = rf":(?:\\?/){{2}}{_HOST}:{_PASSWORD}@"
-"""What every address with a password has behind its first word; quick to look for, since it begins with one letter."""
+URL_LOGIN_REST = rf":(?:\\?/){{2}}{_HOST}:{_PASSWORD}@"
+"""What follows the scheme in every URL with a password; quick to search for, since it begins with a fixed character."""
 
 
 def kinds() -> tuple[str, ...]:
-    """The names of all kinds."""
+    """Return the names of all kinds."""
     return (*OTHERS, *BEGINNINGS)
 
 
 def signs(kind: str) -> tuple[str, ...]:
-    """One of these is in every text that has a key of this kind in it."""
+    """Return strings of which every text with a key of this kind has at least one."""
     return tuple(BEGINNINGS[kind][0].split()) if kind in BEGINNINGS else OTHERS[kind][0]
 
 
 def pattern(kind: str) -> str:
-    """How a key of this kind is written.
+    """Return the pattern of a key of this kind.
 
-    The way it begins comes first and the look back behind it, so that a search skips what begins otherwise. An escape
-    (`\\n`, `%3D`, `\\u003d`) ends in a letter, and a key may follow it all the same.
+    The prefix comes first and the lookbehind after it, so that the engine can skip to a prefix. A key may follow an
+    escape (`\\n`, `%3D`, `\\u003d`) although that ends in a letter.
     """
     if kind in OTHERS:
         return OTHERS[kind][1]
@@ -311,10 +313,13 @@ def pattern(kind: str) -> str:
     ways = []
     for size in sorted({len(sign) for sign in signs(kind)}):
         alike = "|".join([_plain(sign) for sign in signs(kind) if len(sign) == size])
-        apart = "|".join(
-            [rf"(?<![{inside}].{{{size}}})", *[rf"(?<={escape}.{{{size}}})" for escape in (*_ESCAPES, *_BEGUN)]]
+        boundaries = "|".join(
+            [
+                rf"(?<![{inside}].{{{size}}})",
+                *[rf"(?<={escape}.{{{size}}})" for escape in (*_ESCAPES, *_LINE_BEGINNINGS)],
+            ]
         )
-        ways.append(f"(?:{alike})(?:{apart})")
+        ways.append(f"(?:{alike})(?:{boundaries})")
     return f"(?:{'|'.join(ways)})(?:{rest})"
 
 

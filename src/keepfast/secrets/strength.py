@@ -7,16 +7,16 @@ import re
 from keepfast.model.errors import Usage
 
 LEAST = 45
-"""Bits. A guess costs whoever has a backup a tenth of a second: at 2^45 of them a thousand machines are busy for a century."""
+"""Bits. Each guess at a backup costs a tenth of a second: 2^45 of them keep a thousand machines busy for a century."""
 MIXED, WORDY, EXPECTED = 4.25, 2.5, 0.5
 MOST_EACH = 5
-"""However often a character comes, it counts no more than this."""
+"""Bits that all occurrences of one character count together at most."""
 WORD = re.compile(r"[A-Za-z][a-z]{3,}")
 ROWS = ("abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
 COLUMNS = ("1qaz", "2wsx", "3edc", "4rfv", "5tgb", "6yhn", "7ujm", "8ik", "9ol", "0p")
 SHIFTED = str.maketrans("!@#$%^&*()", "1234567890")
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-KNOWN = (
+WELL_KNOWN = (
     "password", "passwort", "passphrase", "passwd", "qwerty", "qwertz", "azerty", "letmein", "welcome", "iloveyou", "secret",
     "admin", "login", "dragon", "monkey", "football", "baseball", "sunshine", "princess", "superman", "trustno", "changeme",
     "keepfast", "spring", "summer", "autumn", "winter",
@@ -24,31 +24,31 @@ KNOWN = (
     "february", "march", "april", "june", "july", "august",
     "september", "october", "november", "december", "correct horse battery staple", "correcthorsebatterystaple",
 )  # fmt: skip
-"""What everybody tries first."""
+"""What an attacker tries first."""
 SPELLED = str.maketrans("@4310$57!", "aaeiosstl")
 
 
 def require_strong(passphrase: str) -> None:
-    """Raise `Usage` for a passphrase that protects too little."""
-    found = strength(passphrase)
-    if found < LEAST:
+    """Raise `Usage` for a weak passphrase."""
+    bits = strength(passphrase)
+    if bits < LEAST:
         raise Usage(
-            f"This passphrase is too weak: about {found} bits of {LEAST} that are needed.",
-            "Take four or more unrelated words, or 14 or more mixed characters; well-known passwords and sentences hardly count.",
+            f"This passphrase is too weak: about {bits} bits, but {LEAST} are needed.",
+            "Use four or more unrelated words, or 14 or more mixed characters; well-known passwords and sentences hardly count.",
         )
 
 
 def strength(passphrase: str) -> int:
-    """About how many bits somebody has to guess, who knows how people make passphrases."""
+    """Estimate how many bits an attacker has to guess who knows how people make passphrases."""
     folded = passphrase.casefold() if len(passphrase.casefold()) == len(passphrase) else passphrase
-    known = _known(folded)
+    guessable = _well_known_places(folded)
     if ADDRESS.fullmatch(passphrase):
-        known = set(range(1, len(passphrase)))  # whose it is, others know
-    words = {at for found in WORD.finditer(passphrase) for at in range(*found.span())}
+        guessable = set(range(1, len(passphrase)))  # an e-mail address is no secret
+    words = {at for word in WORD.finditer(passphrase) for at in range(*word.span())}
     is_mixed = len({_kind(char) for char in passphrase}) > 1
     bits = 0.0
     for at, char in enumerate(passphrase):
-        if at in known or _is_expected(folded, at):
+        if at in guessable or _is_expected(folded, at):
             bits += EXPECTED
         elif not char.isascii() or (is_mixed and at not in words and char != " "):
             bits += MIXED
@@ -57,33 +57,33 @@ def strength(passphrase: str) -> int:
     return int(min(bits, MOST_EACH * len(set(folded))))
 
 
-def _known(folded: str) -> set[int]:
-    """Where the best-known passwords stand, all but the first character of each, also as people disguise them."""
-    found: set[int] = set()
+def _well_known_places(folded: str) -> set[int]:
+    """Return the places of well-known passwords, also disguised ones (`p@ssw0rd`), without the first character of each."""
+    places: set[int] = set()
     for text in (folded, folded.translate(SPELLED)):
-        for word in KNOWN:
+        for word in WELL_KNOWN:
             at = text.find(word)
             while at >= 0:
-                found.update(range(at + 1, at + len(word)))
+                places.update(range(at + 1, at + len(word)))
                 at = text.find(word, at + 1)
-    return found
+    return places
 
 
 def _is_expected(folded: str, at: int) -> bool:
-    """Does this character repeat the one before, go on along the alphabet or a keyboard, or end what was there before?"""
+    """Does this character repeat the previous one, follow it in the alphabet or on a keyboard, or repeat an earlier group?"""
     if at and folded[at] == folded[at - 1]:
         return True
     plain = folded.translate(SHIFTED)
     if at > 1 and any(plain[at - 2 : at + 1] in row or plain[at - 2 : at + 1] in row[::-1] for row in COLUMNS):
         return True
-    if at > 3 and _goes_along(plain[at - 4 : at + 1]):
+    if at > 3 and _alternates(plain[at - 4 : at + 1]):
         return True
     three = folded[at - 2 : at + 1] if at > 1 else ""
     return bool(three) and (any(three in row or three in row[::-1] for row in ROWS) or folded.find(three) < at - 2)
 
 
-def _goes_along(five: str) -> bool:
-    """Do two rows take turns, as in `1q2w3`?"""
+def _alternates(five: str) -> bool:
+    """Do the five characters alternate between two rows, as in `1q2w3`?"""
     return all(any(part in row or part in row[::-1] for row in ROWS) for part in (five[::2], five[1::2]))
 
 

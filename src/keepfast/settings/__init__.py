@@ -1,4 +1,4 @@
-"""How defaults, the user's file, the project's file, the environment and flags become one value for each setting."""
+"""Merge defaults, the user's file, the project's file, the environment and flags into one value for each setting."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["FLAG", "PROJECT_FILE", "STORE_FLAGS", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
 
 PROJECT_FILE, PROJECT_NAME = b"/.keepfast/config.json", b"config.json"
-"""Below a workspace's root. It may have come with a repository, so it is believed only where it tightens."""
-MOST_BYTES = 1 << 20
-MEND = "Fix it, or move it elsewhere to use the defaults."
-TAKEN = ""
+"""Below a workspace's root. It may come with a repository, so it can only tighten settings."""
+MAX_FILE_SIZE = 1 << 20
+REPAIR_HINT = "Fix it, or move it elsewhere to use the defaults."
+ACCEPTED = ""
 FLAG = "a flag"
-"""Where a setting comes from that was given with the command that started a process which stays."""
+"""Origin of a setting given as a flag to the command that started a long-running process."""
 STORE_FLAGS = ("--store", FLAG)
-"""Where `store.url` comes from if somebody typed it: then no marker's word counts against it."""
+"""Origins of a `store.url` that a person typed: it takes precedence over what a marker says."""
 SIMILAR = 0.6
 
 
 class Settings:
-    """One value per key, where it came from, what else was said about it, and what was odd on the way."""
+    """One value per key, its origin, other values that were considered, and warnings."""
 
     __slots__ = ("broken", "considered", "origins", "unknown", "values", "warnings")
 
@@ -41,85 +41,85 @@ class Settings:
         self.origins: dict[str, str] = {}
         self.warnings: list[str] = []
         self.unknown: list[str] = []
-        """Those of the warnings that are about a name which is no setting."""
+        """Those of the warnings that are about unknown settings."""
         self.broken = False
-        """Was something in the user's file not understood that ought to be?"""
+        """Does the user's file contain something invalid?"""
         self.considered: dict[str, list[tuple[str, Any, str]]] = {}
-        """key → (origin, value, why it was not taken, or nothing), in the order in which they were heard."""
+        """key → (origin, value, why it was not accepted, or ""), in the order in which they were read."""
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
     def put(self, key: str, value: object, origin: str, *, tighten: bool = False, typed: bool = False) -> bool:
-        """Set a checked value; with `tighten`, only if it is at least as tight as the one in force; `typed` as in `checked`.
+        """Set a checked value; with `tighten`, only if it is at least as tight as the current one; `typed` as in `checked`.
 
-        False if it was not taken. Raises `Usage` naming the key.
+        Return False if it was not accepted. Raises `Usage` that names the key.
         """
         from keepfast.model.setting_values import checked, tightens
 
         result = checked(key, value, origin, typed)
-        heard = self.considered.setdefault(key, [])
+        attempts = self.considered.setdefault(key, [])
         if tighten and not tightens(key, self.values[key], result):
             why = (
                 "only the user can set it"
                 if TABLE[key].tighter is None
                 else ("it can only tighten the user's settings")
             )
-            heard.append((origin, result, why))
+            attempts.append((origin, result, why))
             self.warnings.append(f"{origin}: {key} is ignored, {why}.")
             return False
-        heard.append((origin, result, TAKEN))
+        attempts.append((origin, result, ACCEPTED))
         if not tighten or result != self.values[key]:
             self.values[key] = result
             self.origins[key] = origin
         return True
 
     def read_file(self, text: bytes, origin: str, *, tighten: bool = False, lenient: bool = False) -> None:
-        """Take over a JSON file with sections. Unknown keys are warned about.
+        """Apply a JSON file with sections. Unknown keys give warnings.
 
-        Raises `Usage` with the offending key or line; `lenient` makes each of these a warning, and its default stands.
+        Raises `Usage` with the offending key or line; with `lenient`, each error is a warning and the key keeps its value.
         """
         try:
             content = parsed(text, origin)
-            found = flatten(content, origin)
+            values = flatten(content, origin)
         except Usage as error:
             if not lenient:
                 raise
-            self._odd(error, tighten)
+            self._warn_of(error, tighten)
             return
-        later = self._later(found, origin)
-        for key, value in found.items():
+        is_later = self._is_later_version(values, origin)
+        for key, value in values.items():
             if key not in TABLE:
                 if key not in ("version", "$schema"):
-                    self._unknown(f"{origin}: unknown setting {key!r}{_meant(similar(key))}")
+                    self._warn_of_unknown(f"{origin}: unknown setting {key!r}{_suggestion(similar(key))}")
                 continue
             try:
                 self.put(key, value, origin, tighten=tighten, typed=True)
             except Usage as error:
-                if not lenient and not later:
+                if not lenient and not is_later:
                     raise
-                self._odd(error, tighten or later)
+                self._warn_of(error, tighten or is_later)
 
-    def _unknown(self, text: str) -> None:
+    def _warn_of_unknown(self, text: str) -> None:
         self.warnings.append(text)
         self.unknown.append(text)
 
-    def _odd(self, error: Usage, expected: bool) -> None:
+    def _warn_of(self, error: Usage, expected: bool) -> None:
         self.warnings.append(f"{error} {error.hint}")
         self.broken = self.broken or not expected
 
     def read_environment(
         self, variables: Mapping[str, str], *, hook: bool = False, agent: bool = False, lenient: bool = False
     ) -> None:
-        """Take over `KEEPFAST_<SECTION>_<KEY>` and the short names; in a hook the short ones alone, to tighten.
+        """Apply `KEEPFAST_<SECTION>_<KEY>` and the short names; in a hook only the short ones, and only to tighten.
 
-        The same for what an `agent` has started: its variables may be a repository's. There it is said what is not taken.
-        Raises `Usage` with the offending key, except in a hook, for an agent, and if `lenient`.
+        The same for commands that an `agent` runs, because a repository may set their variables; then each ignored one
+        gives a warning. Raises `Usage` with the offending key, except in a hook, for an agent, and if `lenient`.
         """
         if agent and not hook:
-            self._pass_over(variables)
+            self._ignore_long_names(variables)
         hook = hook or agent
-        # The long name says exactly which setting is meant, so it is heard last.
+        # The long name is unambiguous, so it is applied last and wins.
         names = [name for name in ALIASES if name in variables]
         if not hook:
             names += [name for name in sorted(variables) if name not in ALIASES]
@@ -127,7 +127,9 @@ class Settings:
             key = ALIASES.get(name) or _by_variable().get(name)
             if key is None:
                 if name.startswith(_PREFIXES):
-                    self._unknown(f"{name} is not a setting{_meant(_nearest(name, [*_by_variable(), *ALIASES]))}")
+                    self._warn_of_unknown(
+                        f"{name} is not a setting{_suggestion(_most_similar(name, [*_by_variable(), *ALIASES]))}"
+                    )
                 continue
             if not TABLE[key].from_environment:
                 self.warnings.append(f"{name} is ignored in the environment; set {key} in the settings file.")
@@ -140,14 +142,14 @@ class Settings:
                     raise
                 self.warnings.append(f"{error} {error.hint}")
 
-    def _pass_over(self, variables: Mapping[str, str]) -> None:
+    def _ignore_long_names(self, variables: Mapping[str, str]) -> None:
         why = "a repository can set it for an agent's commands"
         for name in sorted(set(variables).intersection(_by_variable()).difference(ALIASES)):
             self.warnings.append(f"{name} is ignored: {why}. Set {_by_variable()[name]} in the settings file.")
             self.considered.setdefault(_by_variable()[name], []).append((name, variables[name], why))
 
-    def _later(self, found: dict[str, object], origin: str) -> bool:
-        version = found.get("version", VERSION)
+    def _is_later_version(self, values: dict[str, object], origin: str) -> bool:
+        version = values.get("version", VERSION)
         if isinstance(version, int) and version <= VERSION:
             return False
         self.warnings.append(f"{origin} is of a later version ({version!r}); unknown settings are ignored.")
@@ -169,12 +171,12 @@ def load(
 ) -> Settings:
     """Return the settings in force: defaults, the file at `path`, that of the project around `cwd`, the environment.
 
-    Which folder is a project is told by the stores of this user: `stores`, where not `data`, is the user's data folder,
-    and `store` the store of a flag.
+    The user's stores decide which folder is a project: `stores` is the user's data folder if `data` is not given, and
+    `store` the store given by a flag.
 
-    Raises `Usage` or `Failed` with a sentence, except in a hook and if `lenient`, where what is wrong is a warning, and the
-    last good value stands, which the data folder remembers: with the defaults, a hook would go on in another store.
-    The project's file never raises: it is not the user's fault. Of an `agent`'s environment only what tightens is taken.
+    Raises `Usage` or `Failed`, except in a hook and if `lenient`: there an error is a warning, and the last good values
+    apply, which are kept in the data folder. With the defaults, a hook would continue in another store. The project's file
+    never raises. Of an `agent`'s environment only values that tighten are accepted.
     """
     settings = Settings()
     text, lenient = None, hook or lenient
@@ -190,7 +192,7 @@ def load(
         settings.warnings.append(f"{error} {error.hint}")
         settings.broken = True
     if data and (settings.broken or text is not None):
-        settings = _lasting(settings, text, path, data)
+        settings = _with_last_good(settings, text, path, data)
     root = project_root(store or settings["store.url"], cwd, data or stores) if cwd is not None else None
     if root is not None:
         read_project(settings, root)
@@ -198,8 +200,8 @@ def load(
     return settings
 
 
-def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Settings:
-    """Good settings are remembered; over the last good ones stands what can be read of a broken file."""
+def _with_last_good(settings: Settings, text: bytes | None, path: str, data: str) -> Settings:
+    """Remember good settings. Of a broken file, apply the readable values on top of the last good ones."""
     from keepfast.settings.last_good import place, recall, remember
 
     copy = place(data, path)
@@ -209,26 +211,26 @@ def _lasting(settings: Settings, text: bytes | None, path: str, data: str) -> Se
     last = recall(copy)
     if last is None:
         return settings
-    found = Settings()
-    found.read_file(last, f"the last valid version of {path}", lenient=True)
+    merged = Settings()
+    merged.read_file(last, f"the last valid version of {path}", lenient=True)
     if text is not None:
-        found.read_file(text, path, lenient=True)
-    found.warnings, found.unknown, found.broken = settings.warnings, settings.unknown, True
-    return found
+        merged.read_file(text, path, lenient=True)
+    merged.warnings, merged.unknown, merged.broken = settings.warnings, settings.unknown, True
+    return merged
 
 
 def project_root(url: str, cwd: bytes, data: str) -> bytes | None:
-    """Return the root of the workspace around `cwd`, None if there is none. A marker of nobody here makes none."""
+    """Return the root of the workspace around `cwd`, None if there is none. A marker unknown to this user does not count."""
     try:
         store = store_path_of(url, data)
     except Usage:
-        return None  # whoever opens the store is told
-    found = find(cwd, store, data + "/stores")
-    return found[0] if found is not None and found[2] != UNKNOWN else None
+        return None  # opening the store reports the error
+    nearest = find(cwd, store, data + "/stores")
+    return nearest[0] if nearest is not None and nearest[2] != UNKNOWN else None
 
 
 def read_project(settings: Settings, root: bytes) -> None:
-    """Let the project's file below `root` tighten. It is not read through a link."""
+    """Apply the project's file below `root`, only to tighten. Links are not followed."""
     name = (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
     try:
         place = open_marker(root)
@@ -252,7 +254,7 @@ def flatten(content: object, origin: str) -> dict[str, object]:
     result: dict[str, object] = {}
     for key, value in content.items():
         if key in SECTIONS and not isinstance(value, dict):
-            raise Usage(f"{origin}: {key!r} must be an object of settings.", MEND)
+            raise Usage(f"{origin}: {key!r} must be an object of settings.", REPAIR_HINT)
         if isinstance(value, dict) and key not in TABLE:
             result.update({f"{key}.{inner}": item for inner, item in value.items()})
         else:
@@ -261,9 +263,9 @@ def flatten(content: object, origin: str) -> dict[str, object]:
 
 
 def read_bytes(path: bytes, name: str, *, project: bool = False, folder: int | None = None) -> bytes | None:
-    """The bytes of a file that may be missing; a pipe or a link of that name in a repository must not hold us up.
+    """Return the bytes of a file, None if it is missing. A pipe or link of that name in a repository must not block us.
 
-    `folder` is the descriptor of the one that a relative path lies in.
+    `folder` is the descriptor of the folder that a relative path starts from.
     """
     try:
         fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | (O_NOFOLLOW if project else 0), dir_fd=folder)
@@ -281,13 +283,13 @@ def read_bytes(path: bytes, name: str, *, project: bool = False, folder: int | N
         if project and status.st_uid not in (geteuid(), 0) and geteuid() != 0:
             raise Failed(f"The settings file {name} belongs to another user.", "It is ignored.")
         text = b""
-        while len(text) <= MOST_BYTES and (part := read(fd, MOST_BYTES)):
+        while len(text) <= MAX_FILE_SIZE and (part := read(fd, MAX_FILE_SIZE)):
             text += part
     except OSError as error:
         raise Failed(f"The settings file {name} cannot be read: {error.strerror}.") from None
     finally:
         close(fd)
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_FILE_SIZE:
         raise Failed(f"The settings file {name} is larger than 1 MB.", "Move it elsewhere to use the defaults.")
     return text
 
@@ -295,15 +297,15 @@ def read_bytes(path: bytes, name: str, *, project: bool = False, folder: int | N
 def parsed(text: bytes, origin: str) -> Any:
     text = text.removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
-        return {}  # `touch` is a way to say "nothing yet"
+        return {}  # an empty file is valid
     try:
         return loads(text)
     except ValueError as error:
-        raise Usage(f"{origin} is not JSON: {_where(text, error)}.", _mend(text)) from None
+        raise Usage(f"{origin} is not JSON: {_where(text, error)}.", _repair_hint(text)) from None
 
 
 def _where(text: bytes, error: ValueError) -> str:
-    """The error with its line; the light reader counts characters only."""
+    """Return the error with its line; the light reader reports only a character offset."""
     import json
 
     try:
@@ -315,10 +317,10 @@ def _where(text: bytes, error: ValueError) -> str:
     return str(error)
 
 
-def _mend(text: bytes) -> str:
+def _repair_hint(text: bytes) -> str:
     if b"//" in text or b"/*" in text or b"#" in text:
-        return "JSON has no comments. " + MEND
-    return MEND
+        return "JSON has no comments. " + REPAIR_HINT
+    return REPAIR_HINT
 
 
 _PREFIXES = tuple(f"KEEPFAST_{section.upper()}_" for section in SECTIONS)
@@ -332,19 +334,21 @@ def _by_variable() -> dict[str, str]:
 
 
 def similar(key: str) -> str | None:
-    """The setting that was probably meant: the same name in another section, or one spelled alike."""
+    """Return the setting that was probably meant: the same name in another section, or a similar one."""
     tail = key.rpartition(".")[2]
-    return next((known for known in TABLE if known.rpartition(".")[2] == tail), None) or _nearest(key, list(TABLE))
+    return next((name for name in TABLE if name.rpartition(".")[2] == tail), None) or _most_similar(key, list(TABLE))
 
 
-def _meant(near: str | None) -> str:
-    return f"; did you mean {near}?" if near else "."
+def _suggestion(name: str | None) -> str:
+    return f"; did you mean {name}?" if name else "."
 
 
-def _nearest(word: str, known: list[str]) -> str | None:
-    """The most similar name by pairs of letters; a hook may ask, so nothing is imported for it."""
+def _most_similar(word: str, candidates: list[str]) -> str | None:
+    """Return the most similar name by pairs of letters. Imports nothing, because hooks use it."""
     pairs = _letter_pairs(word)
-    scores = [(2 * len(pairs & other) / (len(pairs) + len(other)), name) for name, other in map(_with_pairs, known)]
+    scores = [
+        (2 * len(pairs & other) / (len(pairs) + len(other)), name) for name, other in map(_with_pairs, candidates)
+    ]
     score, name = max(scores)
     return name if score >= SIMILAR else None
 

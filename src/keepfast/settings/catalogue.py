@@ -1,4 +1,4 @@
-"""The texts of other languages: one TOML file for each in `languages/`, read when it is first asked for."""
+"""Translations: one TOML file per language in `languages/`, loaded on first use."""
 
 from __future__ import annotations
 

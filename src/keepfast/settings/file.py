@@ -1,4 +1,4 @@
-"""Changing a settings file: some keys change in one step, and everything else in it stays as it was."""
+"""Change a settings file: some keys change atomically, everything else stays as it was."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any, NamedTuple
 from keepfast.fsutil.durable import replace
 from keepfast.model.errors import Failed, Usage
 from keepfast.model.schema import SIZE, TABLE, TIME
-from keepfast.settings import MEND, PROJECT_FILE, Settings, parsed, read_bytes
+from keepfast.settings import PROJECT_FILE, REPAIR_HINT, Settings, parsed, read_bytes
 
-GONE = object()
-"""In the place of a value: the key goes, and its default counts again."""
+REMOVED = object()
+"""Instead of a value: the key is removed, and its default applies again."""
 
 
-class Written(NamedTuple):
-    """The text of the file before and after."""
+class FileChange(NamedTuple):
+    """A settings file's text before and after a change."""
 
     path: str
     old: str
     new: str
 
 
-def change(path: str, values: Mapping[str, Any], *, dry_run: bool = False) -> Written:
-    """Put checked values into the user's file. Raises `Usage` if what is there cannot be read, `Failed` if it cannot be written."""
-    # A link, as people who keep their dotfiles elsewhere have, stays a link.
+def change(path: str, values: Mapping[str, Any], *, dry_run: bool = False) -> FileChange:
+    """Write checked values into the user's file. Raises `Usage` if it cannot be parsed, `Failed` if it cannot be written."""
+    # A symbolic link, as in managed dotfiles, stays a link.
     return _change(os.path.realpath(path), values, project=False, dry_run=dry_run)
 
 
-def change_project(root: bytes, values: Mapping[str, Any], *, dry_run: bool = False) -> Written:
-    """Put values into the project's file, below a folder that may have come with a repository."""
+def change_project(root: bytes, values: Mapping[str, Any], *, dry_run: bool = False) -> FileChange:
+    """Write values into the project's file, in a folder that may come with a repository."""
     path = os.fsdecode(root + PROJECT_FILE)
     if os.path.islink(os.path.dirname(path)):
         raise Failed(f"{os.path.dirname(path)} is a symbolic link; nothing is written there.")
@@ -40,7 +40,7 @@ def change_project(root: bytes, values: Mapping[str, Any], *, dry_run: bool = Fa
 
 
 def proposed(key: str, value: object, origin: str) -> Any:
-    """Return the value as it is written to a file: sizes and times stay as typed, because people read it. Raises `Usage`."""
+    """Return the value to write to a file: sizes and times stay as typed, because people read them. Raises `Usage`."""
     from keepfast.model.setting_values import checked
 
     result = checked(key, value, origin)
@@ -48,13 +48,13 @@ def proposed(key: str, value: object, origin: str) -> Any:
 
 
 def tightens_project(settings: Settings, values: Mapping[str, Any], origin: str) -> list[str]:
-    """Return the keys whose values would not tighten what is in force. Raises `Usage` on a wrong one."""
+    """Return the keys whose values would not tighten the current settings. Raises `Usage` on an invalid value."""
     from keepfast.model.setting_values import checked, tightens
 
     return [key for key, value in values.items() if not tightens(key, settings[key], checked(key, value, origin))]
 
 
-def _change(path: str, values: Mapping[str, Any], *, project: bool, dry_run: bool) -> Written:
+def _change(path: str, values: Mapping[str, Any], *, project: bool, dry_run: bool) -> FileChange:
     folder = os.path.dirname(path)
     try:
         if dry_run:
@@ -85,28 +85,28 @@ def _mode(path: str) -> int | None:
         return None
 
 
-def _changed(path: str, values: Mapping[str, Any], project: bool) -> Written:
+def _changed(path: str, values: Mapping[str, Any], project: bool) -> FileChange:
     old = read_bytes(os.fsencode(path), path, project=project) or b""
     content = parsed(old, path)
     if not isinstance(content, dict):
-        raise Usage(f"{path} must contain a JSON object.", MEND)
+        raise Usage(f"{path} must contain a JSON object.", REPAIR_HINT)
     for key, value in values.items():
         section, _, name = key.rpartition(".")
         place = content.setdefault(section, {}) if section else content
         if not isinstance(place, dict):
-            raise Usage(f"{path}: {section!r} must hold an object.", MEND)
-        if value is GONE:
+            raise Usage(f"{path}: {section!r} must hold an object.", REPAIR_HINT)
+        if value is REMOVED:
             place.pop(name, None)
             if section and not place:
                 del content[section]
         else:
             place[name] = value
     text = old.decode("utf-8", "replace")
-    return Written(path, text, json.dumps(content, indent=_indent(text), ensure_ascii=False) + "\n")
+    return FileChange(path, text, json.dumps(content, indent=_indent(text), ensure_ascii=False) + "\n")
 
 
 def _indent(text: str) -> int | str:
-    """The indent that the file has, two spaces where it has none."""
+    """Return the file's indentation, two spaces if it has none."""
     for line in text.splitlines()[1:]:
         blank = line[: len(line) - len(line.lstrip())]
         if blank and line.strip():

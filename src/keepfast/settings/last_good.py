@@ -1,4 +1,4 @@
-"""The last good settings: a copy of the user's file, by which hooks go on while the file itself is broken."""
+"""The last good settings: a copy of the user's file, which hooks use while the file itself is broken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST = 1 << 20
 
 
 def place(data: str, path: str) -> str:
-    """Where the copy of that file lies in the user's data folder: each file that `--config` may name has its own."""
+    """Return the path of the copy in the user's data folder: each file that `--config` names has its own."""
     return f"{data}{FOLDER}/{path.replace('%', '%25').replace('/', '%2F')[-200:]}"
 
 
@@ -42,7 +42,7 @@ def recall(copy: str) -> bytes | None:
 
 
 def remember(copy: str, text: bytes) -> None:
-    """Keep the text, if it is another one. It may fail without harm: then an older one is the last good one."""
+    """Store the text if it differs. Failing is harmless: then an older text is the last good one."""
     if recall(copy) == text:
         return
     temporary = f"{copy}.{getpid()}"

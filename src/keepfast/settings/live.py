@@ -1,4 +1,4 @@
-"""Settings of a process that stays: read again when one of their files changes, the last good ones if it cannot be read."""
+"""Settings of a long-running process: reloaded when one of their files changes; an unreadable file changes nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 
-class Following:
-    """`now()` is what counts now; `generation` rises whenever that has changed."""
+class LiveSettings:
+    """Settings that follow their files: `now()` returns the current ones, `generation` grows with every change."""
 
     def __init__(
         self,
@@ -28,28 +28,28 @@ class Following:
         flags: Mapping[str, object] | None = None,
         stores: str = "",
     ) -> None:
-        """Read them for the first time. Raises what `load` raises: a process does not start with half its settings."""
+        """Load the settings. Raises what `load` raises: a process must not start with part of its settings."""
         self._path, self._variables, self._cwd, self._required = path, variables, cwd, required
         self._agent = agent
         self._flags, self._stores = dict(flags or {}), stores
         self._settings = Settings()
         self.generation = 1
-        self.trouble = ""
-        """Why the files that are there now are not in force; empty if they are."""
+        self.problem = ""
+        """Why the present files could not be loaded; empty if they were."""
         self._stamp = self._stamped()
         self._settings = self._load()
 
     def now(self) -> Settings:
-        """Return the settings in force: two calls of `stat` where nothing has changed."""
+        """Return the current settings; costs two calls of `stat` if nothing has changed."""
         stamp = self._stamped()
         if stamp != self._stamp:
             self._stamp = stamp
             try:
                 self._settings = self._load()
-                self.trouble = ""
+                self.problem = ""
                 self.generation += 1
             except KeepfastError as error:
-                self.trouble = f"{error} {error.hint}"
+                self.problem = f"{error} {error.hint}"
         return self._settings
 
     def _load(self) -> Settings:

@@ -1,4 +1,4 @@
-"""Parts of one brief: whichever hook of a session's start comes first builds them, and leaves the others theirs."""
+"""Parts of one brief: the first hook of a session's start builds all of them, and stores the other hooks' parts."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KIND = "brief"
-PATIENCE, STEP = 20.0, 0.02
-"""Seconds that a hook waits for the one that builds, of the thirty that it has; one that dies lets go of its lock at once."""
-LIFE = 20_000_000_000
-"""Nanoseconds after which nobody comes for a part any more; below the rest between two starts of one session."""
+MAX_WAIT, POLL_PAUSE = 20.0, 0.02
+"""Seconds that a hook waits for the one that builds (it has thirty); the lock of a hook that dies is released at once."""
+MAX_AGE = 20_000_000_000
+"""Nanoseconds after which a part is stale; less than the minimum between two starts of one session."""
 MOST = 256 << 10
 FIRST = "first"
-FOLLOWING, MOMENT = 1.0, 0.03
-"""Seconds that a later part waits for the first one's hook to end, and then for the client to hear of that."""
+MAX_WAIT_FOR_FIRST, CLIENT_DELAY = 1.0, 0.03
+"""Seconds that a later part waits for the first one's hook to end, and then for the client to notice."""
 
 
-def shared(
+def build_or_take(
     folder: str,
     session: str,
     key: list[str],
@@ -33,39 +33,39 @@ def shared(
     others: list[int],
     build: Callable[[], list[str]],
     clock: Callable[[], int],
-    patience: float = PATIENCE,
+    patience: float = MAX_WAIT,
 ) -> list[str]:
-    """All parts if they were built here, else as many with only `number` filled: what another hook left for this one.
+    """Return all parts if they were built here; otherwise only part `number`, which another hook stored, the rest empty.
 
-    `key` says of what the brief is: workspace, session, source, checkpoint. Parts of anything else are not taken.
-    `others` are the numbers of hooks that may still come for theirs. Whatever is wrong with the file, `build` is called.
+    `key` identifies the brief: workspace, session, source, checkpoint; parts with another key are ignored. `others` are
+    the numbers of hooks that may still ask for their parts. If the file cannot be used, `build` is called.
     """
     name = sessions.path(folder, session, KIND)
     fd = _locked(name, patience)
     if fd < 0:
         return build()
     try:
-        left = _left(fd, key, clock())
-        if str(number) in left:
-            mine = left.pop(str(number))
-            _leave(fd, name, key, left, clock())
+        remaining = _remaining_parts(fd, key, clock())
+        if str(number) in remaining:
+            mine = remaining.pop(str(number))
+            _write_parts(fd, name, key, remaining, clock())
             return [*[""] * (number - 1), mine]
-        _leave(fd, name, key, {}, clock(), keep=True)  # of another start
+        _write_parts(fd, name, key, {}, clock(), keep=True)  # of another start
         parts = build()
-        wanted = {str(other): parts[other - 1] for other in others if 0 < other <= len(parts) and other != number}
-        _leave(fd, name, key, wanted, clock())
+        other_parts = {str(other): parts[other - 1] for other in others if 0 < other <= len(parts) and other != number}
+        _write_parts(fd, name, key, other_parts, clock())
         return parts
     finally:
         close_fd(fd)
 
 
-def lead(folder: str, session: str, now: int) -> None:
-    """Let the hooks of later parts wait until this process ends: a client joins texts in the order in which hooks end.
+def hold_first(folder: str, session: str, now: int) -> None:
+    """Make the hooks of later parts wait until this process ends: a client joins texts in the order in which hooks end.
 
-    The lock is the process's own: whatever it forks does not have it, and it goes with the process.
+    The lock belongs to the process: its children do not inherit it, and it ends with the process.
     """
     try:
-        fd = sessions.opened(sessions.path(folder, session, FIRST))
+        fd = sessions.open_private(sessions.path(folder, session, FIRST))
         lockf(fd, LOCK_EX | LOCK_NB)
         ftruncate(fd, 0)
         pwrite(fd, str(now).encode("ascii"), 0)
@@ -73,25 +73,25 @@ def lead(folder: str, session: str, now: int) -> None:
         pass  # the parts can be read in any order
 
 
-def follow(folder: str, session: str, clock: Callable[[], int], patience: float = FOLLOWING) -> None:
-    """Wait until the hook of the first part has ended, but not for long: it may never come."""
+def wait_for_first(folder: str, session: str, clock: Callable[[], int], patience: float = MAX_WAIT_FOR_FIRST) -> None:
+    """Wait until the hook of the first part has ended, but not for long: it may never start."""
     end = monotonic() + patience
     while monotonic() < end:
         if _has_ended(sessions.path(folder, session, FIRST), clock()):
-            sleep(MOMENT)
+            sleep(CLIENT_DELAY)
             return
-        sleep(STEP)
+        sleep(POLL_PAUSE)
 
 
 def _has_ended(name: str, now: int) -> bool:
-    """Did the first hook of this very start begin, and is it gone?"""
+    """Did the first hook of this very start begin and end?"""
     try:
-        fd = sessions.opened(name)
+        fd = sessions.open_private(name)
     except OSError:
         return False
     try:
         begun = pread(fd, MOST, 0)
-        if not begun.isdigit() or not 0 <= now - int(begun) < LIFE:
+        if not begun.isdigit() or not 0 <= now - int(begun) < MAX_AGE:
             return False
         lockf(fd, LOCK_EX | LOCK_NB)
     except OSError:
@@ -102,43 +102,43 @@ def _has_ended(name: str, now: int) -> bool:
 
 
 def sweep(folder: str, now: int) -> None:
-    """Take away parts that nobody came for. Texts of a conversation do not lie about."""
+    """Remove parts that no hook asked for: they hold texts of a conversation."""
     place = folder + sessions.FOLDER
     try:
-        found = [f"{place}/{name}" for name in listdir(place) if name.endswith((f".{KIND}", f".{FIRST}"))]
+        paths = [f"{place}/{path}" for path in listdir(place) if path.endswith((f".{KIND}", f".{FIRST}"))]
     except OSError:
         return
-    for name in found:
+    for path in paths:
         try:
-            if not 0 <= now - stat(name).st_mtime_ns < LIFE:
-                _unlink_free(name)
+            if not 0 <= now - stat(path).st_mtime_ns < MAX_AGE:
+                _unlink_free(path)
         except OSError:
             continue
 
 
 def _locked(name: str, patience: float) -> int:
-    """The file under its lock; -1 if it cannot be had, or not in time."""
+    """Open and lock the file; return -1 if that fails, or takes too long."""
     end = monotonic() + patience
     while True:
         try:
-            fd = sessions.opened(name)
+            fd = sessions.open_private(name)
         except OSError:
             return -1
         try:
-            while not _try(fd):
+            while not _try_lock(fd):
                 if monotonic() >= end:
                     close_fd(fd)
                     return -1
-                sleep(STEP)
-            if _is_there(fd, name):
+                sleep(POLL_PAUSE)
+            if _is_current(fd, name):
                 return fd
         except OSError:
             close_fd(fd)
             return -1
-        close_fd(fd)  # whoever had it took it away
+        close_fd(fd)  # its previous holder removed it
 
 
-def _try(fd: int) -> bool:
+def _try_lock(fd: int) -> bool:
     try:
         flock(fd, LOCK_EX | LOCK_NB)
     except BlockingIOError:
@@ -146,30 +146,30 @@ def _try(fd: int) -> bool:
     return True
 
 
-def _is_there(fd: int, name: str) -> bool:
+def _is_current(fd: int, name: str) -> bool:
     try:
-        here, there = fstat(fd), stat(name)
+        opened, named = fstat(fd), stat(name)
     except FileNotFoundError:
         return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
 
 
-def _left(fd: int, key: list[str], now: int) -> dict[str, str]:
-    """The parts that lie there, if they are of the same brief and fresh."""
+def _remaining_parts(fd: int, key: list[str], now: int) -> dict[str, str]:
+    """Return the stored parts, if they belong to the same brief and are not stale."""
     try:
-        found = loads(pread(fd, MOST, 0))
+        content = loads(pread(fd, MOST, 0))
     except (OSError, ValueError):
         return {}
-    if not isinstance(found, dict) or found.get("key") != key:
+    if not isinstance(content, dict) or content.get("key") != key:
         return {}
-    at, parts = found.get("at"), found.get("parts")
-    if type(at) is not int or not 0 <= now - at < LIFE or not isinstance(parts, dict):
+    at, parts = content.get("at"), content.get("parts")
+    if type(at) is not int or not 0 <= now - at < MAX_AGE or not isinstance(parts, dict):
         return {}
     return {number: text for number, text in parts.items() if isinstance(text, str)}
 
 
-def _leave(fd: int, name: str, key: list[str], parts: dict[str, str], now: int, keep: bool = False) -> None:
-    """Write what is left for others; the file goes when nothing is. It may fail: then each builds its own."""
+def _write_parts(fd: int, name: str, key: list[str], parts: dict[str, str], now: int, keep: bool = False) -> None:
+    """Write the parts for other hooks; without any, remove the file. If that fails, each hook builds its own."""
     try:
         ftruncate(fd, 0)
         if parts:
@@ -181,10 +181,10 @@ def _leave(fd: int, name: str, key: list[str], parts: dict[str, str], now: int, 
 
 
 def _unlink_free(name: str) -> None:
-    """Take the file away unless somebody is at it."""
-    fd = sessions.opened(name)
+    """Remove the file unless a process has it locked."""
+    fd = sessions.open_private(name)
     try:
-        if _try(fd) and _is_there(fd, name):
+        if _try_lock(fd) and _is_current(fd, name):
             unlink(name)
     finally:
         close_fd(fd)

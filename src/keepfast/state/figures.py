@@ -1,4 +1,4 @@
-"""The figures of a session that only the client's status line is told, kept for hooks: one small file per session."""
+"""Figures of a session that the client reports only to its status line, stored for hooks: one small file per session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens
 
 
 def figures(payload: dict[str, Any], at: int) -> dict[str, Any]:
-    """What is worth keeping of a status line's payload. Figures that are not there are None."""
+    """Return the figures to store from a status line's payload; missing ones are None."""
     window = _object(payload.get("context_window"))
     usage = _object(window.get("current_usage"))
     counts = [_number(usage.get(name)) for name in INPUT]
@@ -36,34 +36,34 @@ def figures(payload: dict[str, Any], at: int) -> dict[str, Any]:
     }
 
 
-def keep(folder: str, session: str, kept: dict[str, Any]) -> bool:
+def store_figures(folder: str, session: str, values: dict[str, Any]) -> bool:
     """Write the figures for that session below a workspace's folder in the store; False if that cannot be done."""
     path = path_of(folder, session)
     if not path:
         return False
-    beside = f"{path}.{getpid()}"
+    temporary = f"{path}.{getpid()}"
     try:
         try:
-            fd = open_fd(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+            fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         except FileNotFoundError:
             mkdir(folder + "/sessions", 0o700)
-            fd = open_fd(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+            fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
         try:
-            write(fd, dumps(kept).encode("ascii"))
+            write(fd, dumps(values).encode("ascii"))
         finally:
             close(fd)
-        rename(beside, path)
+        rename(temporary, path)
     except OSError:
         try:
-            unlink(beside)
+            unlink(temporary)
         except OSError:
-            pass  # it was never made
+            pass  # it was never created
         return False
     return True
 
 
-def kept(folder: str, session: str) -> dict[str, Any] | None:
-    """The figures of that session as last kept, or None."""
+def stored_figures(folder: str, session: str) -> dict[str, Any] | None:
+    """Return the figures of that session as last stored, or None."""
     path = path_of(folder, session)
     if not path:
         return None
@@ -72,16 +72,16 @@ def kept(folder: str, session: str) -> dict[str, Any] | None:
     except OSError:
         return None
     try:
-        found = loads(read(fd, MOST))
+        values = loads(read(fd, MOST))
     except (OSError, ValueError):
         return None
     finally:
         close(fd)
-    return found if isinstance(found, dict) else None
+    return values if isinstance(values, dict) else None
 
 
 def path_of(folder: str, session: str) -> str:
-    """Where the figures are; empty for a session whose name is no name for a file."""
+    """Return the path of the figures; empty if the session's name cannot be a file name."""
     return f"{folder}/sessions/{session}.usage" if 0 < len(session) <= 128 and PLAIN.issuperset(session) else ""
 
 

@@ -1,4 +1,4 @@
-"""Who has the store mounted: while a mount holds its shared lock, nothing that it shows is swept."""
+"""Mounts of the store: while a mount holds its shared lock, compaction removes nothing that it shows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NAME = "/mounted.lock"
 
 
 def hold(store: str, where: str) -> int:
-    """Keep contents from being swept until the returned descriptor is closed. Raises `Busy` during a compaction.
+    """Keep contents from being removed until the returned descriptor is closed. Raises `Busy` during a compaction.
 
-    `where` and our process are written into the file for people; only the kernel's lock decides anything. A store that this
-    user cannot write is held by the same lock if its file is there; else nobody knows of us, and its owner may compact it.
+    Writes `where` and our process id into the file for people; only the kernel's lock counts. A store that this user cannot
+    write is locked in the same way if the file exists; otherwise its owner may compact it meanwhile.
     """
     try:
         return _hold_and_tell(store, where)
@@ -42,7 +42,7 @@ def _hold_and_tell(store: str, where: str) -> int:
     try:
         try:
             flock(fd, LOCK_EX | LOCK_NB)
-            ftruncate(fd, 0)  # nobody else has it: what the file says is of mounts that are no more
+            ftruncate(fd, 0)  # no other holder: the lines are of mounts that have ended
         except BlockingIOError:
             pass
         try:
@@ -51,7 +51,7 @@ def _hold_and_tell(store: str, where: str) -> int:
             raise Busy("A compaction is running.") from None
         write_all(fd, f"{getpid()} {where}".replace("\n", "\\n").encode("utf-8", "surrogateescape") + b"\n")
         if new:
-            # A compaction that began before the file was there knows nothing of us: wait for its end.
+            # A compaction that began before the file existed does not know of us: wait for its end.
             with Lock(store + "/compact.lock"):
                 pass
     except BaseException:
@@ -74,14 +74,14 @@ def _hold_unwritten(store: str) -> int:
 
 
 class Unmounted:
-    """For as long as this lasts nobody can mount the store. Raises `Busy` naming the mounts if somebody has."""
+    """A context in which the store cannot be mounted. Raises `Busy` that names the mounts if there are any."""
 
     def __init__(self, store: str) -> None:
         self.store, self.fd = store, -1
 
     def __enter__(self) -> None:
         try:
-            # It is not made here: where no inode is left, compaction must still be able to help.
+            # Not created here: with no inodes left, compaction must still be possible.
             self.fd = open_fd(self.store + NAME, O_RDWR | O_CLOEXEC)
         except FileNotFoundError:
             return

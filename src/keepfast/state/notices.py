@@ -1,4 +1,4 @@
-"""What failed or was skipped, and whether anybody was told, kept for `status`: JSON lines, few and bounded."""
+"""Failures and skipped saves, kept for `status` in a small JSON Lines file."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ SKIPPED, FAILED = "skipped", "failed"
 
 
 class Notice:
-    """What went wrong, or was worth a word, at an event of this trigger. `told`: was anybody told then?"""
+    """Something that failed or was skipped at an event with this trigger. `was_reported`: did a person or agent see it?"""
 
-    def __init__(self, at: int, kind: str, trigger: str, text: str, told: bool = False) -> None:
-        self.at, self.kind, self.trigger, self.text, self.told = at, kind, trigger, text, told
+    def __init__(self, at: int, kind: str, trigger: str, text: str, was_reported: bool = False) -> None:
+        self.at, self.kind, self.trigger, self.text, self.was_reported = at, kind, trigger, text, was_reported
 
 
 class FailedSave:
-    """When, by which kind of error and why the last save of a folder failed."""
+    """When and why the last save of a folder failed, and the kind of error."""
 
     def __init__(self, at: int, kind: str, text: str) -> None:
         self.at, self.kind, self.text = at, kind, text
 
 
-def append(folders: Sequence[str], at: int, kind: str, trigger: str, text: str, told: bool = False) -> bool:
-    """Add one line in the first of the folders that takes it. False if none does: there is nobody left to tell."""
-    notice = {"at": at, "kind": kind, "trigger": trigger, "text": text[:LONGEST], "told": told}
+def append(folders: Sequence[str], at: int, kind: str, trigger: str, text: str, was_reported: bool = False) -> bool:
+    """Append a notice in the first writable folder. Return False if none is writable."""
+    notice = {"at": at, "kind": kind, "trigger": trigger, "text": text[:LONGEST], "told": was_reported}
     line = dumps(notice).encode("ascii") + b"\n"
     return any(_append(folder, line) for folder in folders)
 
 
 def read(folders: Sequence[str]) -> list[Notice]:
-    """Return the notices in all of the folders, oldest first; lines that are not whole are passed over."""
-    found: list[Notice] = []
+    """Return the notices in all of the folders, oldest first; damaged lines are skipped."""
+    notices: list[Notice] = []
     for folder in folders:
         try:
             lines = _read(folder).split(b"\n")
@@ -64,28 +64,28 @@ def read(folders: Sequence[str]) -> list[Notice]:
             try:
                 notice = loads(line)
                 kind, trigger, text = [str(notice[key]) for key in ("kind", "trigger", "text")]
-                found.append(Notice(int(notice["at"]), kind, trigger, text, notice.get("told") is True))
+                notices.append(Notice(int(notice["at"]), kind, trigger, text, notice.get("told") is True))
             except (ValueError, TypeError, KeyError):
                 continue
-    found.sort(key=lambda notice: notice.at)
-    return found
+    notices.sort(key=lambda notice: notice.at)
+    return notices
 
 
 def note_unsaved(folder: str, at: int, kind: str, text: str) -> None:
-    """Write down why a folder could not be saved, in its own folder in the store; the next save that succeeds removes it."""
+    """Record why a folder could not be saved, in its folder in the store; the next successful save removes the record."""
     line = dumps({"at": at, "kind": kind, "text": text[:LONGEST]}).encode("ascii")
     try:
         replace(folder + UNSAVED, line + b"\n", durable=False)
     except OSError:
-        pass  # the store cannot be written: the hook that tries to is told by the system
+        pass  # the store cannot be written, which the next save reports
 
 
 def unsaved(folder: str) -> FailedSave | None:
-    """How the last save of a folder failed; None if it did not."""
+    """Return how the last save of a folder failed; None if it succeeded."""
     try:
         with open(folder + UNSAVED, "rb") as file:
-            found = loads(file.read(MOST))
-        return FailedSave(int(found["at"]), str(found["kind"]), str(found["text"]))
+            fields = loads(file.read(MOST))
+        return FailedSave(int(fields["at"]), str(fields["kind"]), str(fields["text"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -113,7 +113,7 @@ def _append(folder: str, line: bytes) -> bool:
 
 
 def _open(folder: str) -> int:
-    """A link in the place of a marker's folder, which may come with a repository, leads nowhere."""
+    """Open the folder. A link is refused: in the place of a marker's folder, it may come with a repository."""
     return open_fd(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 
@@ -137,6 +137,6 @@ def _content(place: int) -> bytes:
 
 
 def _shorten(place: int) -> None:
-    """Keep the newer half. A line that another process adds meanwhile may be lost; it is a notice, not a record."""
+    """Keep the newer half. A line that another process appends meanwhile may be lost, which is acceptable for a notice."""
     rest = _content(place)[-MOST // 2 :]
     replace_in(place, NAME, rest[rest.find(b"\n") + 1 :], durable=False)

@@ -1,4 +1,4 @@
-"""Events that are recorded and not done yet: one small file each, so that nobody waits for anybody to add or remove one."""
+"""Events that are recorded but not processed yet: one small file each, so that adding or removing one needs no lock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TEXTS = ("session", "agent", "cwd", "transcript", "reason", "model", "said")
 
 
 class PendingEvent:
-    """What a hook saw: an event of a session, of which a checkpoint is to be made. `at` is in nanoseconds.
+    """An event of a session that needs a checkpoint. `at` is in nanoseconds.
 
-    `client`: the client's process. `said`: not empty if the event brought words of the conversation.
+    `client` is the client's process id. `conversed` is not empty if the event brought a prompt or an answer.
     """
 
     def __init__(
@@ -29,28 +29,34 @@ class PendingEvent:
         client: int = 0,
         model: str = "",
         reason: str = "",
-        said: str = "",
+        conversed: str = "",
     ) -> None:
         self.trigger, self.at, self.session, self.agent, self.cwd = trigger, at, session, agent, cwd
-        self.transcript, self.client, self.model, self.reason, self.said = transcript, client, model, reason, said
-        # Only of one that is saved at once, before a command:
+        self.transcript, self.client, self.model, self.reason, self.conversed = (
+            transcript,
+            client,
+            model,
+            reason,
+            conversed,
+        )
+        # Set only for an event that is saved at once, before a command:
         self.command, self.until = "", 0
         self.named: tuple[bytes, ...] = ()
         self.partial: tuple[bytes, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """The form that its file has."""
+        """Return the content of its file."""
         return {
             "trigger": self.trigger, "at": self.at, "session": self.session, "agent": self.agent, "cwd": self.cwd,
             "transcript": self.transcript, "client": self.client, "model": self.model, "reason": self.reason,
-            "said": self.said,
+            "said": self.conversed,
         }  # fmt: skip
 
 
 def append(folder: str, event: PendingEvent) -> str:
     """Record an event in the folder of its workspace; return its name. Raises `OSError`.
 
-    The file outlives every process. It is not synced: after a power cut the tree that it spoke of is what is there.
+    The file is not synced: after a power cut, the tree that it was about is gone anyway.
     """
     from posix import write
 
@@ -82,7 +88,7 @@ def append(folder: str, event: PendingEvent) -> str:
 
 
 def names(folder: str) -> list[str]:
-    """The names of all pending events of a workspace, oldest first."""
+    """Return the names of all pending events of a workspace, oldest first."""
     try:
         return sorted(listdir(folder + FOLDER))
     except OSError:
@@ -90,25 +96,26 @@ def names(folder: str) -> list[str]:
 
 
 def read(folder: str, name: str) -> PendingEvent | None:
-    """Return an event; None if it is done. One that is cut off still is an event: `auto`."""
+    """Return an event; None if it was already processed. One that is cut off counts as an event `auto`."""
     try:
         with open(f"{folder}{FOLDER}/{name}", "rb") as file:
             text = file.read(MOST)
     except OSError:
         return None
     try:
-        told = loads(text)
+        fields = loads(text)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        told = {}
-    texts = {key: told[key] for key in TEXTS if isinstance(told.get(key), str)}
-    trigger, at, client = told.get("trigger"), told.get("at"), told.get("client")
+        fields = None
+    if not isinstance(fields, dict):
+        fields = {}
+    texts = {key: fields[key] for key in TEXTS if isinstance(fields.get(key), str)}
+    trigger, at, client = fields.get("trigger"), fields.get("at"), fields.get("client")
     digits = name.partition("-")[0]
     return PendingEvent(
         trigger if isinstance(trigger, str) else "auto",
         at if isinstance(at, int) else int(digits) if digits.isdigit() else 0,
         client=client if isinstance(client, int) else 0,
+        conversed=texts.pop("said", ""),
         **texts,
     )
 

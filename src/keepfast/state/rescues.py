@@ -1,4 +1,4 @@
-"""Versions that a destructive command relied on: each line one of them and when, for a day, whatever it was taken for."""
+"""Versions that a destructive command relied on, each with the time of the command, kept for a day."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400_000_000_000
 
 
 def note(folder: str, version: int, at: int) -> None:
-    """Write down that all a command may destroy is in this version. It may be an old one, if nothing changed since."""
+    """Record that this version holds everything that a command may destroy. It may be old, if nothing changed since."""
     fd = open_fd(folder + NAME, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     try:
         _lock(fd)
@@ -22,7 +22,7 @@ def note(folder: str, version: int, at: int) -> None:
 
 
 def read(folder: str) -> dict[int, int]:
-    """Version → when a command last relied on it; lines that are not whole are passed over."""
+    """Return version → when a command last relied on it; damaged lines are skipped."""
     try:
         with open(folder + NAME, "rb") as file:
             return _parsed(file.read())
@@ -31,16 +31,16 @@ def read(folder: str) -> dict[int, int]:
 
 
 def sweep(folder: str) -> None:
-    """Drop what is a day older than the newest line: a clock that jumps ahead drops nothing."""
+    """Remove lines a day older than the newest one: if the clock jumps ahead, nothing is removed."""
     try:
         fd = open_fd(folder + NAME, O_RDWR | O_CLOEXEC)
     except OSError:
         return
     try:
         _lock(fd)
-        found = _parsed(pread(fd, fstat(fd).st_size, 0))
-        newest = max(found.values(), default=0)
-        rest = b"".join([b"%d %d\n" % one for one in found.items() if newest - one[1] < DAY])
+        times = _parsed(pread(fd, fstat(fd).st_size, 0))
+        newest = max(times.values(), default=0)
+        rest = b"".join([b"%d %d\n" % entry for entry in times.items() if newest - entry[1] < DAY])
         pwrite(fd, rest, 0)
         ftruncate(fd, len(rest))
     finally:
@@ -48,12 +48,12 @@ def sweep(folder: str) -> None:
 
 
 def _parsed(text: bytes) -> dict[int, int]:
-    found: dict[int, int] = {}
+    times: dict[int, int] = {}
     for line in text.split(b"\n"):
         version, _, at = line.partition(b" ")
         if version.isdigit() and at.isdigit():
-            found[int(version)] = max(int(at), found.get(int(version), 0))
-    return found
+            times[int(version)] = max(int(at), times.get(int(version), 0))
+    return times
 
 
 def _lock(fd: int) -> None:

@@ -1,4 +1,4 @@
-"""What is known of an agent's sessions in a workspace: when which trigger was taken, what was touched, how full it is."""
+"""Facts about an agent's sessions in a workspace: when triggers were taken, which files were touched, and more."""
 
 from __future__ import annotations
 
@@ -31,109 +31,110 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = "/sessions"
-MOST, MOST_TOUCHED, MOST_EARLIER = 64 << 10, 256 << 10, 2 << 20
+MAX_FILE_SIZE, MAX_TOUCHED_SIZE, MAX_EARLIER_SIZE = 64 << 10, 256 << 10, 2 << 20
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-KEPT, AGE = 400, 30 * 86_400_000_000_000
+SWEEP_ABOVE, MAX_AGE = 400, 30 * 86_400_000_000_000
 CUT_OFF = "crash"
-"""How a session ended that did not tell so, once what it said is kept."""
+"""Value of `ended` for a session whose client died, once its conversation is saved."""
 
 
 def path(folder: str, session: str, kind: str) -> str:
-    """Where a session's file of a kind lies: `json` (facts), `touched`, `extract`, `earlier`, `inherited`.
+    """Return the path of a session's file of this kind: `json` (facts), `touched`, `extract`, `earlier`, `inherited`.
 
-    `parts.py` has `brief`, `figures.py` `usage`.
+    Other modules own the kinds `brief` (`brief_parts.py`) and `usage` (`figures.py`).
     """
     name = "".join([letter if letter in PLAIN else "_" for letter in session[:80]]) or "none"
     return f"{folder}{FOLDER}/{name}.{kind}"
 
 
-# Facts: `taken` (trigger → nanoseconds), `session`, `agent`, `transcript`, `model`, `prompt`, `said`, `client` (its process),
-# `ended` (why, once it has), `prompted` and `heard` (nanoseconds: when it was last asked something, and asked or answered),
-# `tried` (nanoseconds: when what it said before a crash could not be kept).
+# Facts: `taken` (trigger → nanoseconds), `session`, `agent`, `transcript`, `model`, `prompt`, `said` (its last answer), `client`
+# (process id), `ended` (why, once it has), `prompted` and `heard` (nanoseconds: last prompt; last prompt or answer), `tried`
+# (nanoseconds: when saving the conversation of a crashed session last failed).
 
 
 def facts(folder: str, session: str) -> dict[str, Any]:
     return _read(path(folder, session, "json"))
 
 
-def taken(folder: str, session: str) -> dict[str, int]:
-    """When each trigger was last taken in this session."""
+def trigger_times(folder: str, session: str) -> dict[str, int]:
+    """Return when each trigger was last taken in this session."""
     return _times(facts(folder, session))
 
 
 def claim(folder: str, session: str, trigger: str, now: int, rest: int) -> bool:
-    """Note that the trigger is taken now; False if somebody took it less than `rest` nanoseconds ago."""
+    """Record that the trigger is taken now; return False if it was already taken less than `rest` nanoseconds ago."""
 
-    def change(found: dict[str, Any]) -> bool:
-        times = _times(found)
+    def change(record: dict[str, Any]) -> bool:
+        times = _times(record)
         if rest and 0 <= now - times.get(trigger, now - rest) < rest:
             return False
-        found["taken"] = {**times, trigger: now}
+        record["taken"] = {**times, trigger: now}
         return True
 
     return _change(path(folder, session, "json"), change)
 
 
-def ease(folder: str, session: str, trigger: str, at: int) -> None:
-    """The trigger counts as taken at an earlier time: its checkpoint failed. Raises `OSError`."""
+def set_trigger_time(folder: str, session: str, trigger: str, at: int) -> None:
+    """Record an earlier time for the trigger, because its checkpoint failed. Raises `OSError`."""
 
-    def change(found: dict[str, Any]) -> bool:
-        found["taken"] = {**_times(found), trigger: at}
+    def change(record: dict[str, Any]) -> bool:
+        record["taken"] = {**_times(record), trigger: at}
         return True
 
     _change(path(folder, session, "json"), change)
 
 
-def remember(folder: str, name: str, /, **known: str | int) -> None:
-    """Keep facts of a session. What was asked and said must be redacted already."""
+def remember(folder: str, name: str, /, **facts: str | int) -> None:
+    """Store facts of a session. Prompts and answers must already be redacted."""
 
-    def change(found: dict[str, Any]) -> bool:
-        found.update({key: value for key, value in known.items() if value})
+    def change(record: dict[str, Any]) -> bool:
+        record.update({key: value for key, value in facts.items() if value})
         return True
 
     _change(path(folder, name, "json"), change)
 
 
 def reopen(folder: str, session: str) -> None:
-    """The session goes on, although it had ended. Raises `OSError`."""
+    """Record that a session that had ended continues. Raises `OSError`."""
     if facts(folder, session).get("ended"):
-        _change(path(folder, session, "json"), lambda found: bool(found.pop("ended", "")))
+        _change(path(folder, session, "json"), lambda record: bool(record.pop("ended", "")))
 
 
-def cut_off(folder: str, but: str, client: int, is_new: bool) -> list[dict[str, Any]]:
-    """The facts of sessions whose client is gone and which did not tell of an end, the one last heard of last.
+def crashed_sessions(folder: str, but: str, client: int, is_new: bool) -> list[dict[str, Any]]:
+    """Return the facts of sessions whose client died without reporting an end, by last activity, oldest first.
 
-    `but` is the session that begins, in the process `client`; `is_new`: the process begins with it, so that an earlier
-    session of a process of this number was another one's. Where no process is known nobody can say that it is gone.
+    `but` is the session that begins now, in the process `client`. `is_new`: that process is new too, so an earlier session
+    with the same process id belonged to another process. A session without a known process is never counted as crashed.
     """
-    found = [
-        one
-        for one in every(folder)
-        if one.get("client")
-        and one.get("transcript")
-        and not one.get("ended")
-        and one.get("session") not in (None, "", but)
-        and ((is_new and str(one["client"]) == str(client)) or not lives(one["client"]))
+    crashed = [
+        record
+        for record in all_facts(folder)
+        if record.get("client")
+        and record.get("transcript")
+        and not record.get("ended")
+        and record.get("session") not in (None, "", but)
+        and ((is_new and str(record["client"]) == str(client)) or not is_alive(record["client"]))
     ]
-    return sorted(found, key=heard)
+    return sorted(crashed, key=last_activity)
 
 
-def heard(known: Mapping[str, Any]) -> int:
-    """When the session was last asked something, or answered; 0 for never."""
-    return _time(known, "heard")
+def last_activity(session_facts: Mapping[str, Any]) -> int:
+    """Return the time of the session's last prompt or answer; 0 for never."""
+    return _time(session_facts, "heard")
 
 
-def tried(known: Mapping[str, Any]) -> int:
-    """When keeping what the session said before it crashed last failed; 0 for never."""
-    return _time(known, "tried")
+def last_failed_save(session_facts: Mapping[str, Any]) -> int:
+    """Return when saving the conversation of this crashed session last failed; 0 for never."""
+    return _time(session_facts, "tried")
 
 
-def _time(known: Mapping[str, Any], key: str) -> int:
-    at = known.get(key)
+def _time(session_facts: Mapping[str, Any], key: str) -> int:
+    at = session_facts.get(key)
     return at if isinstance(at, int) else 0
 
 
-def lives(process: object) -> bool:
+def is_alive(process: object) -> bool:
+    """Does the process with this id exist?"""
     try:
         number = int(str(process))
         if number <= 1:
@@ -146,8 +147,8 @@ def lives(process: object) -> bool:
     return True
 
 
-def every(folder: str) -> list[dict[str, Any]]:
-    """The facts of all sessions, the one that was last heard of first."""
+def all_facts(folder: str) -> list[dict[str, Any]]:
+    """Return the facts of all sessions, most recently changed first."""
     try:
         names = [name for name in listdir(folder + FOLDER) if name.endswith(".json")]
         times = {name: stat(f"{folder}{FOLDER}/{name}").st_mtime_ns for name in names}
@@ -156,8 +157,8 @@ def every(folder: str) -> list[dict[str, Any]]:
     return [_read(f"{folder}{FOLDER}/{name}") for name in sorted(times, key=lambda name: -times[name])]
 
 
-def newest(folder: str) -> dict[str, Any]:
-    """The facts of the session that was last heard of."""
+def newest_facts(folder: str) -> dict[str, Any]:
+    """Return the facts of the most recently changed session."""
     try:
         names = [name for name in listdir(folder + FOLDER) if name.endswith(".json")]
         name = max(names, key=lambda name: stat(f"{folder}{FOLDER}/{name}").st_mtime_ns, default="")
@@ -170,7 +171,7 @@ def newest(folder: str) -> dict[str, Any]:
 
 
 def touch(folder: str, session: str, paths: Iterable[str]) -> None:
-    """Note paths, each with `w` or `r` and a space before it."""
+    """Record touched paths, each preceded by `w` or `r` and a space."""
     text = "".join([line + "\n" for line in paths]).encode("utf-8", "surrogateescape")
     name = path(folder, session, "touched")
     fd = _open(name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
@@ -181,53 +182,53 @@ def touch(folder: str, session: str, paths: Iterable[str]) -> None:
 
 
 def touched(folder: str, session: str) -> list[str]:
-    """Paths that were noted, the newest first, each once, with `w` if it was ever written."""
+    """Return the touched paths, newest first, each once, with `w` if it was ever written."""
     name = path(folder, session, "touched")
     try:
         with open(name, "rb") as file:
             size = stat(name).st_size
-            file.seek(max(0, size - MOST_TOUCHED))
-            lines = file.read(MOST_TOUCHED).decode("utf-8", "surrogateescape").split("\n")
+            file.seek(max(0, size - MAX_TOUCHED_SIZE))
+            lines = file.read(MAX_TOUCHED_SIZE).decode("utf-8", "surrogateescape").split("\n")
     except OSError:
         return []
-    found: dict[str, str] = {}
+    marks: dict[str, str] = {}
     for line in reversed(lines[:-1]):
         mark, _, where = line.partition(" ")
-        if where.startswith("/") and mark in ("w", "r") and (where not in found or mark == "w"):
-            found[where] = mark
-    return [f"{mark} {where}" for where, mark in found.items()]
+        if where.startswith("/") and mark in ("w", "r") and (where not in marks or mark == "w"):
+            marks[where] = mark
+    return [f"{mark} {where}" for where, mark in marks.items()]
 
 
-# What a model read in the session's conversation (`keepfast.app.model_notes`).
+# What a model extracted from the session's conversation (`keepfast.app.model_notes`).
 
 
 def extract(folder: str, session: str) -> dict[str, Any]:
-    """`extract` with what was read, `size` of the transcript then, `at`, and `trouble` if the last attempt failed."""
+    """Return `extract`, the transcript's `size` then, `at`, and `trouble` if the last attempt failed."""
     return _read(path(folder, session, "extract"))
 
 
-def keep_extract(folder: str, name: str, /, **known: object) -> None:
-    def change(found: dict[str, Any]) -> bool:
-        found.update(known)
+def keep_extract(folder: str, name: str, /, **values: object) -> None:
+    def change(record: dict[str, Any]) -> bool:
+        record.update(values)
         return True
 
     _change(path(folder, name, "extract"), change)
 
 
-# What still tells of the beginning of a long conversation (`keepfast.app.resume`).
+# Notes carried over from the beginning of a long conversation (`keepfast.app.resume`).
 
 
 def earlier(folder: str, session: str) -> dict[str, Any]:
-    """`transcript`, and `earlier` with what was carried on; texts in it have no secrets."""
-    return _read(path(folder, session, "earlier"), MOST_EARLIER)
+    """Return `transcript`, and `earlier` with the notes carried over; their texts are redacted."""
+    return _read(path(folder, session, "earlier"), MAX_EARLIER_SIZE)
 
 
-def keep_earlier(folder: str, name: str, /, **known: object) -> None:
-    """Raises `OSError`."""
+def keep_earlier(folder: str, name: str, /, **values: object) -> None:
+    """Replace what `earlier` returns. Raises `OSError`."""
 
-    def change(found: dict[str, Any]) -> bool:
-        found.clear()
-        found.update(known)
+    def change(record: dict[str, Any]) -> bool:
+        record.clear()
+        record.update(values)
         return True
 
     _change(path(folder, name, "earlier"), change)
@@ -237,124 +238,124 @@ def keep_earlier(folder: str, name: str, /, **known: object) -> None:
 
 
 def inherited(folder: str, session: str) -> dict[str, Any]:
-    """Empty if the session began with nothing; texts in it have no secrets."""
-    return _read(path(folder, session, "inherited"), MOST_EARLIER) if session else {}
+    """Return the inherited notes; empty if the session began with nothing. Their texts are redacted."""
+    return _read(path(folder, session, "inherited"), MAX_EARLIER_SIZE) if session else {}
 
 
-def keep_inherited(folder: str, name: str, /, **known: object) -> None:
-    """Raises `OSError`."""
+def keep_inherited(folder: str, name: str, /, **values: object) -> None:
+    """Replace what `inherited` returns. Raises `OSError`."""
 
-    def change(found: dict[str, Any]) -> bool:
-        found.clear()
-        found.update(known)
+    def change(record: dict[str, Any]) -> bool:
+        record.clear()
+        record.update(values)
         return True
 
     _change(path(folder, name, "inherited"), change)
 
 
-# /clear: the session that ended, for the one that begins in the same client. A client without a known process is 0.
+# /clear: about the session that it ended, for the next one in the same client. 0 stands for a client of unknown process.
 
 
 def cleared(folder: str, client: int) -> dict[str, Any]:
-    """What is known of the session that `/clear` last ended in this client: `session`, `at`, and then `status`, `id`, `version`;
-    `begun` is the session that began after it, and `asked` the one that asks whether to keep it, until that is answered.
+    """Return the record of the session that `/clear` last ended in this client.
 
-    Without `status` its checkpoint is still being made; `off` says that none is wanted.
+    It has `session` and `at`; `status` (`off`: no checkpoint is made), `id` and `version` once its checkpoint is done; `begun`,
+    the session that followed; and `asked`, the session that asks whether to keep the checkpoint, until that is answered.
     """
     return _read(f"{folder}/cleared/{client}")
 
 
 def cleared_for(folder: str, client: int, session: str, since: int = 0) -> dict[str, Any]:
-    """The same for the session that begins now: nothing if another one began after that clear, or it was before `since`."""
-    found = cleared(folder, client)
-    if not found or _time(found, "at") < since or found.get("begun", session) != session:
+    """Claim that record for the session that begins now; empty if another one has, or if it is older than `since`."""
+    record = cleared(folder, client)
+    if not record or _time(record, "at") < since or record.get("begun", session) != session:
         return {}
-    if "begun" in found:
-        return found
+    if "begun" in record:
+        return record
 
-    def change(now: dict[str, Any]) -> bool:
-        if now.get("session") != found.get("session") or now.get("begun", session) != session:
+    def change(current: dict[str, Any]) -> bool:
+        if current.get("session") != record.get("session") or current.get("begun", session) != session:
             return False
-        now["begun"] = session
+        current["begun"] = session
         return True
 
     return cleared(folder, client) if _change(f"{folder}/cleared/{client}", change) else {}
 
 
-def note_cleared(folder: str, client: int, /, **known: object) -> None:
-    """A clear ends a session of this client. A client with two hooks of ours tells it twice. Raises `OSError`."""
+def note_cleared(folder: str, client: int, /, **values: object) -> None:
+    """Record that `/clear` ended a session. A client with two of our hooks reports it twice. Raises `OSError`."""
 
-    def change(found: dict[str, Any]) -> bool:
-        if found.get("session") == known["session"] and "begun" not in found:
+    def change(record: dict[str, Any]) -> bool:
+        if record.get("session") == values["session"] and "begun" not in record:
             return False
-        found.clear()
-        found.update(known)
+        record.clear()
+        record.update(values)
         return True
 
     _change(f"{folder}/cleared/{client}", change)
 
 
-def note_saved(folder: str, client: int, session: str, /, **known: object) -> None:
-    """What became of the checkpoint of a cleared session; nothing if that client cleared another one since."""
+def note_saved(folder: str, client: int, session: str, /, **values: object) -> None:
+    """Record the outcome of a cleared session's checkpoint, unless that client has cleared another session since."""
 
-    def change(found: dict[str, Any]) -> bool:
-        if found.get("session") != session:
+    def change(record: dict[str, Any]) -> bool:
+        if record.get("session") != session:
             return False
-        found.update(known)
+        record.update(values)
         return True
 
     _change(f"{folder}/cleared/{client}", change)
 
 
 def note_asked(folder: str, client: int, session: str) -> None:
-    """A new session asks whether to keep the checkpoint of the one that was cleared: a question that is open."""
-    _change(f"{folder}/cleared/{client}", lambda found: found.update(asked=session) or True)
+    """Record that a new session asks whether to keep the checkpoint of the cleared one."""
+    _change(f"{folder}/cleared/{client}", lambda record: record.update(asked=session) or True)
 
 
-def settle(folder: str, client: int) -> None:
-    """Close the question, if there is one: its checkpoint is kept. Raises `OSError`."""
+def close_question(folder: str, client: int) -> None:
+    """Close the open question of this client, if any: the checkpoint is kept. Raises `OSError`."""
     if cleared(folder, client).get("asked"):
-        _change(f"{folder}/cleared/{client}", lambda found: bool(found.pop("asked", "")))
+        _change(f"{folder}/cleared/{client}", lambda record: bool(record.pop("asked", "")))
 
 
-def settle_asked(folder: str, session: str) -> None:
-    """The same for the question that this session asks, where its client's process is not told. Raises `OSError`."""
-    for client, known in questions(folder).items():
-        if known["asked"] == session:
-            settle(folder, client)
+def close_question_of(folder: str, session: str) -> None:
+    """Close the question that this session asks, whatever its client. Raises `OSError`."""
+    for client, record in open_questions(folder).items():
+        if record["asked"] == session:
+            close_question(folder, client)
 
 
-def questions(folder: str) -> dict[int, dict[str, Any]]:
-    """What is known of cleared sessions whose checkpoints an open question is about, by client."""
+def open_questions(folder: str) -> dict[int, dict[str, Any]]:
+    """Return, by client, the records of cleared sessions with an open question."""
     try:
         clients = [int(name) for name in listdir(folder + "/cleared") if name.isdecimal()]
     except OSError:
         return {}
-    found = {client: cleared(folder, client) for client in clients}
-    return {client: known for client, known in found.items() if known.get("asked")}
+    records = {client: cleared(folder, client) for client in clients}
+    return {client: record for client, record in records.items() if record.get("asked")}
 
 
 def sweep(folder: str, now: int) -> None:
-    """Drop what belongs to sessions of long ago, once there is much of it."""
-    for place in (folder + FOLDER, folder + "/cleared"):
+    """Remove files of sessions older than `MAX_AGE`, once there are more than `SWEEP_ABOVE`."""
+    for directory in (folder + FOLDER, folder + "/cleared"):
         try:
-            found = listdir(place)
+            names = listdir(directory)
         except OSError:
             continue
-        for name in found if len(found) > KEPT else ():
+        for name in names if len(names) > SWEEP_ABOVE else ():
             try:
-                if now - stat(f"{place}/{name}").st_mtime_ns > AGE:
-                    unlink(f"{place}/{name}")
+                if now - stat(f"{directory}/{name}").st_mtime_ns > MAX_AGE:
+                    unlink(f"{directory}/{name}")
             except OSError:
                 continue
 
 
-def _times(found: Mapping[str, Any]) -> dict[str, int]:
-    times = found.get("taken")
+def _times(session_facts: Mapping[str, Any]) -> dict[str, int]:
+    times = session_facts.get("taken")
     return {key: at for key, at in times.items() if type(at) is int} if isinstance(times, dict) else {}
 
 
-def _read(name: str, most: int = MOST) -> dict[str, Any]:
+def _read(name: str, most: int = MAX_FILE_SIZE) -> dict[str, Any]:
     try:
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
@@ -369,13 +370,13 @@ def _read(name: str, most: int = MOST) -> dict[str, Any]:
 
 def _change(name: str, change: Any) -> bool:
     """Change a small file under its own lock. Raises `OSError`."""
-    fd = opened(name)
+    fd = open_private(name)
     try:
         flock(fd, LOCK_EX)
-        found = _parsed(pread(fd, MOST, 0))
-        if not change(found):
+        record = _parsed(pread(fd, MAX_FILE_SIZE, 0))
+        if not change(record):
             return False
-        text = dumps(found).encode("ascii")
+        text = dumps(record).encode("ascii")
         pwrite(fd, text, 0)
         ftruncate(fd, len(text))
         return True
@@ -383,8 +384,8 @@ def _change(name: str, change: Any) -> bool:
         close(fd)
 
 
-def opened(name: str) -> int:
-    """A session's own file, made if need be, to be read and written by nobody else. Raises `OSError`."""
+def open_private(name: str) -> int:
+    """Open a session's file for this user alone, creating it if missing. Raises `OSError`."""
     return _open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC)
 
 
@@ -402,7 +403,7 @@ def _open(name: str, flags: int) -> int:
 
 def _parsed(text: bytes) -> dict[str, Any]:
     try:
-        found = loads(text)
+        value = loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Who works on a workspace in the background: a kernel lock that ends with its holder, and what it says of itself."""
+"""Background workers of a workspace: a kernel lock that ends with its holder, and a file that describes the holder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 NAME, HOOKS = "/watch.lock", "/worker.lock"
 MOST = 4096
 TRIES, PAUSE = 10, 0.05
-"""`status` holds the lock for an instant when it asks."""
+"""Retries: `status` holds the lock for a moment while it checks for a worker."""
 
 
-class LivingWorker:
-    """What a process that works on a workspace says of itself. `last_save` is 0 until it has saved a `version`."""
+class RunningWorker:
+    """A process that watches or saves a workspace. `last_save` is 0 until it has saved a `version`."""
 
     def __init__(self, kind: str, pid: int, since: int, last_save: int = 0, version: int = 0) -> None:
         self.kind, self.pid, self.since, self.last_save, self.version = kind, pid, since, last_save, version
@@ -34,11 +34,11 @@ class LivingWorker:
 
 
 class Worker:
-    """The one watcher of a workspace, for as long as it is open. Raises `Busy` with the process that is it already."""
+    """The only watcher of a workspace, until closed. Raises `Busy` that names the process if there is one already."""
 
     def __init__(self, folder: str, now: int) -> None:
         make_folder(folder)
-        self.facts = LivingWorker("watch", getpid(), now)
+        self.facts = RunningWorker("watch", getpid(), now)
         self.fd = open_fd(folder + NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
         for attempt in range(TRIES):
             try:
@@ -49,7 +49,7 @@ class Worker:
                     sleep(PAUSE)
                     continue
                 close(self.fd)
-                other = living(folder)
+                other = running_worker(folder)
                 who = f"process {other.pid}" if other else "another process"
                 raise Busy(
                     f"This workspace is already watched by {who}.", "Stop it first to start another one."
@@ -69,18 +69,18 @@ class Worker:
             ftruncate(self.fd, 0)
             pwrite(self.fd, text, 0)
         except OSError:
-            pass  # a full disk: `status` knows less of us, the lock holds all the same
+            pass  # the disk is full: `status` shows less, but the lock still holds
 
 
-def begin(folder: str, now: int) -> int:
-    """Become the one who does the pending events of a workspace; close the descriptor to end it. -1: somebody else is."""
+def try_to_become_worker(folder: str, now: int) -> int:
+    """Become the process that saves a workspace's pending events, until the descriptor is closed. Return -1 if one exists."""
     make_folder(folder)
     fd = open_fd(folder + HOOKS, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
     for _ in range(TRIES):
         try:
             flock(fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            # Whoever asks whether somebody works here holds the lock for an instant.
+            # A process that checks for a worker holds the lock for a moment.
             sleep(PAUSE / 10)
             continue
         try:
@@ -94,10 +94,10 @@ def begin(folder: str, now: int) -> int:
     return -1
 
 
-def living(folder: str, name: str = NAME) -> LivingWorker | None:
-    """What a worker of a workspace says of itself; None if there is none.
+def running_worker(folder: str, name: str = NAME) -> RunningWorker | None:
+    """Return the running worker of a workspace; None if there is none.
 
-    The watcher has the lock `NAME`, whoever does the pending events of hooks has the lock `HOOKS`.
+    `NAME` is the lock of the watcher, `HOOKS` that of the process that saves pending events.
     """
     try:
         fd = open_fd(folder + name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
@@ -108,14 +108,14 @@ def living(folder: str, name: str = NAME) -> LivingWorker | None:
         return None
     except BlockingIOError:
         kind = "watch" if name == NAME else "hooks"
-        found = LivingWorker(kind, 0, 0)
+        worker = RunningWorker(kind, 0, 0)
         try:
-            said = loads(pread(fd, MOST, 0))
-            numbers = [int(said.get(key, 0)) for key in ("pid", "since", "last_save", "version")]
-            found = LivingWorker(kind, *numbers)
+            fields = loads(pread(fd, MOST, 0))
+            numbers = [int(fields.get(key, 0)) for key in ("pid", "since", "last_save", "version")]
+            worker = RunningWorker(kind, *numbers)
         except (OSError, ValueError, TypeError, AttributeError):
             pass
-        return found
+        return worker
     except OSError:
         return None
     finally:

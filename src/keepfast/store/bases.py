@@ -1,4 +1,4 @@
-"""What a folder is at: the version that it was last saved as or set to, as its log tells from the beginning."""
+"""The base of a folder: the version that it was last saved as or restored to, derived from its log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def previous_version(repository: Repository, row: CheckpointRow) -> CheckpointRow | None:
-    """The version that this one is compared with: what its folder was at before, saved or restored.
+    """Return the version that this one is compared with: the folder's base before it.
 
-    Where that is no longer kept, the newest older one is that is kept and that `list` shows; None if there is none.
+    If that was forgotten, the newest older version that `list` shows; None if there is none.
     """
     records = []
     for record in Chain(repository.records.read(row.workspace)).records:
@@ -39,7 +39,7 @@ def previous_version(repository: Repository, row: CheckpointRow) -> CheckpointRo
 
 
 def _base_from_last_record(ledger: Ledger, workspace: str, records: list[Record]) -> Base:
-    """The same as `base_after`, from the end: nearly always the last record tells."""
+    """Return the same as `base_after`, reading backwards: nearly always the last record is enough."""
     for record in reversed(records):
         kind = record.get("r")
         if kind == "checkpoint":
@@ -54,7 +54,7 @@ def _base_from_last_record(ledger: Ledger, workspace: str, records: list[Record]
 
 
 def bases_before(repository: Repository, workspace: str, versions: set[int]) -> dict[int, Base]:
-    """What the folder was at before each of these versions was made, by one reading of its log."""
+    """Return the folder's base before each of these versions, from one reading of its log."""
     bases: dict[int, Base] = {}
     for record, now in _walk(repository.ledger, workspace, Chain(repository.records.read(workspace)).records):
         if record.get("r") == "checkpoint" and record.get("v") in versions:
@@ -63,12 +63,12 @@ def bases_before(repository: Repository, workspace: str, versions: set[int]) -> 
 
 
 def base_after(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Base:
-    """What the folder is at after these records of its log. Those of an older program do not say what they led to."""
+    """Return the folder's base after these records of its log. Restore records of older releases do not name it."""
     return [now for _, now in _walk(ledger, workspace, (*records, {}))][-1]
 
 
 def _walk(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Iterator[tuple[Record, Base]]:
-    """Each record with what the folder was at before it."""
+    """Yield each record with the folder's base before it."""
     now: Base = None
     done: list[tuple[Base, Base]] = []
     for record in records:
@@ -86,7 +86,7 @@ def _walk(ledger: Ledger, workspace: str, records: Iterable[Record]) -> Iterator
 
 
 def _restored_to(record: Record, workspace: str, was: Base, done: list[tuple[Base, Base]]) -> Base:
-    """`done`: what each restore before this one led from and to."""
+    """Return the base after a restore record that does not name it; `done`: bases before and after each earlier restore."""
     undone, redone = record.get("undo"), record.get("redo")
     if isinstance(undone, int) and 0 <= undone < len(done):
         return done[undone][0]
@@ -102,5 +102,5 @@ def base_key(workspace: str) -> str:
 
 
 def base_text(base: list[Any] | None, version: int) -> str:
-    """What the ledger keeps of the version that a folder was set to: it counts until there is a version after `version`."""
+    """Return the ledger's text for the base that a restore set; it is valid until there is a version after `version`."""
     return f"{base[0]} {int(base[1])} {version}" if base else ""

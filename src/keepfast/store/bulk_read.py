@@ -1,4 +1,4 @@
-"""Many contents at once: found together, read frame by frame, unpacked and handed over by two threads."""
+"""Read many contents at once: located together, read frame by frame, decompressed and delivered by two threads."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     """Number, offset and length."""
     Take = Callable[[bytes, list[Part]], None]
     Frame = list[tuple[int, Location]]
-    """Wanted contents of one frame: their numbers, and where they lie."""
+    """The requested contents that lie in one frame: their numbers and locations."""
     Unpack = Callable[[int, int, int, int, Frame, list[bytes]], tuple[bytes, list[Part]] | None]
 
 FRAMES_FOR_TWO_THREADS = 8
-"""Frames from which on another thread helps: unpacking and whatever writes files need no Python."""
+"""From this many frames on a second thread helps: decompressing and writing files do not hold Python's lock."""
 FIRST_LOOKUP, LOOKUP_CONTENTS = 512, 4096
-"""Contents whose places are asked for at once: few at first, because nobody has anything to do until they are known."""
+"""Contents per lookup in the ledger: few at first, because no thread has work until they are located."""
 PYTHON_ONLY_CONTENTS = 64
-"""Contents up to which Python does it all: of each frame it unpacks no more than it must."""
+"""Up to this many contents, Python code decompresses: of each frame no more than it needs."""
 OPEN_PACKS = 64
-"""Packs that are held open at once; what lies in more of them is read as always."""
+"""Packs that are open at once; contents of further packs are read without the compiled module."""
 ENOUGH_BYTES = 768 << 10
-"""Wanted bytes for which a frame is unpacked although more may be wanted of it later: three quarters of an ordinary frame."""
+"""Requested bytes from which a frame is decompressed at once although a later lookup may find more in it: 3/4 of a frame."""
 WAITING_CONTENTS = 8192
-"""Wanted contents of one frame that wait for the rest of it. A frame of tiny files has a hundred thousand and more: it is cheaper
-to unpack it once more for each so many of them than to hold all their places at once."""
+"""Requested contents of one frame that wait for the rest of it. A frame of tiny files has a hundred thousand and more: it is
+cheaper to decompress it again for each so many of them than to hold all their locations in memory."""
 LOW_FRAMES = 6
-"""Frames below which more places are asked for, while the other thread still has something to do."""
+"""With fewer queued frames than this, one thread looks up more contents while the other works."""
 
 
 def read_many(repository: Repository, keys: Sequence[bytes], take: Take, accelerated: bool = True) -> list[int]:
-    """Call `take(frame, parts)` with all contents, checked, frame by frame, perhaps from two threads at once.
+    """Call `take(frame, parts)` for all contents, checked, frame by frame, possibly from two threads at once.
 
-    `accelerated`: where there are many, frames are read, unpacked and checked by our own compiled module, if it was built.
-    Return the numbers of those that come in parts, which are left to the caller. Raises `Damaged` for a content that is
-    not there or does not match its digest.
+    Return the numbers of contents that are stored in chunks or sealed: the caller reads those. `accelerated`: use the
+    compiled module for many contents, if it was built. Raises `Damaged` for a content that is missing or does not match
+    its digest.
     """
     work = _BulkReader(repository, list(keys), take)
     work.look_up_next()
@@ -66,7 +66,7 @@ def read_many(repository: Repository, keys: Sequence[bytes], take: Take, acceler
 
 
 def _native_unpack() -> Unpack | None:
-    """What unpacks and checks a whole frame without Python; None if it was not built, or finds no Zstandard."""
+    """Return the compiled function that decompresses and checks a frame; None if it was not built or finds no Zstandard."""
     try:
         from keepfast.store import _unpack  # type: ignore[attr-defined]
 
@@ -83,7 +83,7 @@ def _wanted_bytes(frame: Frame) -> int:
 
 
 class _BulkReader:
-    """What is left to be done."""
+    """The work queue of one call of `read_many`."""
 
     def __init__(self, repository: Repository, keys: list[bytes], take: Take) -> None:
         self.repository, self.keys, self.take = repository, keys, take
@@ -97,7 +97,7 @@ class _BulkReader:
         self._incomplete_frames: dict[tuple[str, int], Frame] = {}
 
     def look_up_next(self) -> None:
-        """Find out where the next contents lie. Only one thread does so at a time."""
+        """Locate the next contents and queue their frames. Only one thread does this at a time."""
         start = self._looked_up
         end = min(start + (LOOKUP_CONTENTS if start else FIRST_LOOKUP), len(self.keys))
         keys = self.keys[start:end]
@@ -116,22 +116,22 @@ class _BulkReader:
             else:
                 self.in_parts.append(number)
         if end < len(self.keys) and keys:
-            # Files that follow one another mostly lie in one frame: the last one waits for the rest of them. In a compacted
-            # pack kin from many folders do: such a frame waits while more of it is asked for, or little of it was.
+            # Neighbouring files mostly lie in one frame, so the last frame waits for the next lookup. In a compacted pack
+            # a frame holds similar files of many folders: it waits while lookups still add to it, or have added little.
             last = places[keys[-1]]
             waiting = [
                 slot
-                for slot, wanted in frames.items()
-                if len(wanted) < WAITING_CONTENTS
+                for slot, places_in_frame in frames.items()
+                if len(places_in_frame) < WAITING_CONTENTS
                 and (
                     slot == (last.pack, last.frame)
-                    or (start and wanted[-1][0] >= start)
-                    or _wanted_bytes(wanted) < ENOUGH_BYTES
+                    or (start and places_in_frame[-1][0] >= start)
+                    or _wanted_bytes(places_in_frame) < ENOUGH_BYTES
                 )
             ]
             self._incomplete_frames = {slot: frames.pop(slot) for slot in waiting}
         self.frames.extend([frames[slot] for slot in sorted(frames)])
-        self._looked_up = end  # at last: whoever finds nothing to do then knows that there is nothing more
+        self._looked_up = end  # last: a thread that then finds no frame knows that there are no more
 
     def _next(self) -> Frame | None:
         while True:
@@ -143,7 +143,7 @@ class _BulkReader:
                 finally:
                     self._lookup_lock.release()
             try:
-                # From both ends: files of neighbouring frames lie in one folder, which takes a new file at a time.
+                # From both ends: files of neighbouring frames lie in one folder, and a folder takes one new file at a time.
                 frame: Frame = self.frames.popleft() if get_ident() == self._first_thread else self.frames.pop()
                 return frame
             except IndexError:
@@ -159,34 +159,34 @@ class _BulkReader:
 
         by_two(self._next, self._deliver_frame)
 
-    def _deliver_frame(self, wanted: Frame) -> None:
-        """All wanted contents of one frame, checked."""
+    def _deliver_frame(self, places_in_frame: Frame) -> None:
+        """Decompress one frame, check its requested contents and pass them to `take`."""
         keys = self.keys
         try:
-            most = max([place.offset + place.length for _, place in wanted])
-            done = self.unpack and self._unpack_natively(self.unpack, wanted, most)
+            most = max([place.offset + place.length for _, place in places_in_frame])
+            done = self.unpack and self._unpack_natively(self.unpack, places_in_frame, most)
             if done:
                 self.take(*done)
                 return
-            frame = self.repository.contents.frame(wanted[0][1], most, keep=False)
+            frame = self.repository.contents.frame(places_in_frame[0][1], most, keep=False)
         except FileNotFoundError:
-            for number, _ in wanted:  # compaction has moved them since we asked
+            for number, _ in places_in_frame:  # compaction has moved them since they were located
                 data = self.repository.contents.blob(keys[number])[0]
                 self.take(data, [(number, 0, len(data))])
             return
         view = memoryview(frame)
         parts = []
-        for number, place in wanted:
+        for number, place in places_in_frame:
             offset, length = place.offset, place.length
-            # A frame that is too short gives less, which has another digest.
+            # A frame that is too short yields less data, which has another digest.
             if digest(view[offset : offset + length]) != keys[number]:
                 raise Damaged(f"The content {keys[number].hex()} in pack {place.pack} does not match its digest.")
             parts.append((number, offset, length))
         self.take(frame, parts)
 
-    def _unpack_natively(self, unpack: Unpack, wanted: Frame, most: int) -> tuple[bytes, list[Part]] | None:
-        """The frame and the parts of it, checked; None where something is not as it should be, or not for us to unpack."""
-        place = wanted[0][1]
+    def _unpack_natively(self, unpack: Unpack, places_in_frame: Frame, most: int) -> tuple[bytes, list[Part]] | None:
+        """Return the frame and its checked parts; None if anything is wrong or the compiled module cannot read it."""
+        place = places_in_frame[0][1]
         with self._files_lock:
             if place.pack not in self._files:
                 if len(self._files) >= OPEN_PACKS:
@@ -194,7 +194,7 @@ class _BulkReader:
                 self._files[place.pack] = self.repository.blobs.descriptor(place.pack)
             file = self._files[place.pack]
         return (
-            unpack(file, place.frame, place.stored, max(MAX_SHARED_FRAME, most), wanted, self.keys)
+            unpack(file, place.frame, place.stored, max(MAX_SHARED_FRAME, most), places_in_frame, self.keys)
             if file >= 0
             else None
         )

@@ -1,4 +1,4 @@
-"""One file that carries checkpoints: a pack, a manifest, and a digest of the whole (docs/format/bundle.md)."""
+"""Read bundles: one file with checkpoints, made of a pack, a manifest, and a digest of the whole (docs/format/bundle.md)."""
 
 from __future__ import annotations
 
@@ -47,29 +47,30 @@ FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
 TRAILER = 56
 MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 8 << 20, 256 << 20
 FRAMES_KEPT = 32 << 20
-"""So many bytes of unpacked frames are kept at hand."""
+"""Bytes of decompressed frames in the cache."""
 MOST_UNPACKED, MOST_TIMES = 1 << 30, 16
-"""So many bytes are unpacked in all, and so many times all that is in it: contents may lie so that it takes again and again."""
+"""Limit of bytes decompressed in all: this many, plus this many times all contents. Contents may be arranged so that frames
+must be decompressed again and again."""
 MOST_RAW, MOST_RATIO = 1 << 30, 1024
-"""So many bytes all frames unpack to, or so many times the size of the file."""
+"""Limit of what all frames decompress to: this many bytes, or this many times the size of the file."""
 PART = 1 << 20
 HEX = frozenset("0123456789abcdef")
 HINT = "Nothing was changed. Copy or export the file again."
 
 
 class Bundle:
-    """A bundle that is read. Opening it checks the whole, the index and the manifest; `blob` checks what it returns."""
+    """An open bundle. Opening it checks the digest of the whole, the index and the manifest; `blob` checks what it returns."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.length = 0
         """Of the pack."""
         self.keys: Any = None
-        """What opens its sealed parts, under a passphrase; None if it has none of either."""
+        """The keys of its sealed parts, encrypted with a passphrase; None if it has no sealed parts."""
         self.left_out = 0
-        """How many sealed contents and conversations its maker did not put in."""
+        """Number of sealed contents and conversations that were not exported."""
         try:
-            # O_NONBLOCK: a pipe of that name must not stop us.
+            # O_NONBLOCK: opening a pipe of that name must not block.
             self.fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(f"File {path} not found.", "Give the path of a bundle.") from None
@@ -102,7 +103,7 @@ class Bundle:
         return data
 
     def all_blobs(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield every blob in order: digest, bytes, kind. Each is checked; chunk lists are, by whoever needs them."""
+        """Yield every blob in order: digest, bytes, kind. Each is checked but for chunk lists, which their users check."""
         for key, place in self.entries:
             data = self._frame(place.frame, place.stored)[place.offset : place.offset + place.length]
             if place.kind != CHUNKS and digest(data) != key:
@@ -112,7 +113,7 @@ class Bundle:
     def damaged_error(self, what: str) -> Damaged:
         return Damaged(f"{self.path} is damaged: {what}.", HINT)
 
-    # The pack, as `read_index` wants to see it
+    # The blobs port for `read_index`, with the bundle's pack as its only object
 
     def size(self, name: str) -> int:
         return self.length
@@ -223,7 +224,7 @@ class Bundle:
         while length > 0:
             part = pread(self.fd, min(length, PART), offset)
             if not part:
-                raise self.damaged_error("it became shorter while it was read")
+                raise self.damaged_error("it was truncated while it was read")
             parts.append(part)
             offset += len(part)
             length -= len(part)
@@ -231,7 +232,7 @@ class Bundle:
 
 
 class _InvalidMember(ValueError):
-    """What is wrong with a member of the manifest, in words."""
+    """A member of the manifest is invalid; the text says how."""
 
 
 def _hex(text: Any, length: int) -> str:

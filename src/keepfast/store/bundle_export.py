@@ -1,4 +1,4 @@
-"""Writing checkpoints into a bundle: documents that follow one another, and every content they need."""
+"""Export checkpoints into a bundle: a chain of documents, and every content they need."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LeftOut:
-    """What a bundle does not have because it is sealed: contents, of which files, and how many conversations."""
+    """What was not exported because it is sealed: number of contents, their files, and number of conversations."""
 
     def __init__(self, contents: int, files: list[bytes], conversations: int) -> None:
         self.contents, self.files, self.conversations = contents, files, conversations
@@ -50,8 +50,8 @@ def export_bundle(
 ) -> tuple[int, LeftOut]:
     """Write these checkpoints of one workspace into the file `path`; return its size, and what was left out.
 
-    With `keys`, which are under a passphrase, sealed contents go along; without, they are left out. Nothing is left
-    behind unless all of it is written. Raises `Conflict` if the file is there and `force` is not given.
+    With `keys`, which are encrypted with a passphrase, sealed contents are exported too; without, they are left out. The
+    file appears only when it is complete. Raises `Conflict` if it exists and `force` is not given.
     """
     if not force and exists(path):
         raise already_exists(path)
@@ -73,7 +73,7 @@ def export_bundle(
 
 
 def _without_compaction(place: Place) -> Lock | None:
-    """What is being exported must not be swept meanwhile. In a store that cannot be written nothing is."""
+    """Lock out compaction during the export; None in a store that cannot be written, where nothing is compacted."""
     guard = Lock(place.path + "/compact.lock")
     try:
         return guard.__enter__()
@@ -93,7 +93,7 @@ class _Exporter:
         self.repository, self.workspace, self.writer, self.progress = repository, workspace, writer, progress
         self.keys = keys
         self.exported_tree: int = 0
-        """The sum over the rows as the bundle has them."""
+        """The tree sum over the rows as they are exported."""
         self.left_out: set[bytes] = set()
         self.left_files: set[bytes] = set()
         self.left_conversations: set[str] = set()
@@ -133,7 +133,7 @@ class _Exporter:
         return self.writer.finish(manifest, force), left
 
     def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[Header, list[Entry]]:
-        """Return the version's header and the rows that lead to it from the state so far; go there."""
+        """Return the version's header and the rows that change since the state so far; update the state."""
         header = header_from_ledger(self.repository, row)
         rows = self._change_set(row) if before is not None and row.version == before.version + 1 else None
         if rows is None:
@@ -160,7 +160,7 @@ class _Exporter:
         return self._without_secrets(header), [self._as_exported(entry) for entry in rows]
 
     def _as_exported(self, entry: Entry) -> Entry:
-        """The row as the bundle has it: what is sealed and does not go along is named, as something that was not kept."""
+        """Return the row as it is exported: a sealed file that is left out becomes an unreadable one."""
         if self.keys is not None or not entry.flags & SEALED or entry.kind != FILE:
             return entry
         self.left_out.add(entry.content)

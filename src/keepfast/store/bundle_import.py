@@ -1,4 +1,4 @@
-"""Taking checkpoints over from a bundle: everything is checked first, then all of it comes with one commit."""
+"""Import checkpoints from a bundle: everything is checked first, then all of it is committed at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRIGGER, TAG = "import", "imported from "
 
 
 class ImportResult:
-    """What was taken over: (version there, version here, id here) of each, and ids that were here already."""
+    """The imported checkpoints as (version in the bundle, version here, id here), and ids that were present already."""
 
     def __init__(self, workspace: str, is_new: bool) -> None:
         self.workspace, self.is_new = workspace, is_new
@@ -51,9 +51,9 @@ def import_bundle(
     new_id: Callable[[], str],
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Take over all checkpoints of a bundle into the workspace `target`, which is made with `path` if it is unknown.
+    """Import all checkpoints of a bundle into the workspace `target`, which is registered with `path` if it is unknown.
 
-    All of them, or none. Raises `Damaged` if any content is not what its digest says.
+    All of them, or none. Raises `Damaged` if any content does not match its digest.
     """
     try:
         for _ in range(ATTEMPTS):
@@ -67,7 +67,7 @@ def import_bundle(
 
 
 class _Importer:
-    """One attempt."""
+    """One attempt to import a bundle."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class _Importer:
             raise
 
     def _copy(self) -> None:
-        """Check every blob, also those that nobody needs, and store what is needed and not here yet."""
+        """Check every blob, also unneeded ones, and store those that are needed and not in the store yet."""
         checked, total = self.checked, len(self.bundle.entries)
         for number, (key, data, kind) in enumerate(self.bundle.all_blobs()):
             if kind != DOCUMENT and (key in checked.sizes or key in checked.chunks):
@@ -123,9 +123,9 @@ class _Importer:
             self.saving._state = None
         row = self.saving.row
         result = ImportResult(self.target, is_new)
-        new_versions = [one for one in self.bundle.versions if not self._is_present(one, is_new)]
-        taken = {one.id for one in new_versions}
-        result.skipped = [one.id for one in self.bundle.versions if one.id not in taken]
+        new_versions = [bundled for bundled in self.bundle.versions if not self._is_present(bundled, is_new)]
+        new_ids = {bundled.id for bundled in new_versions}
+        result.skipped = [bundled.id for bundled in self.bundle.versions if bundled.id not in new_ids]
         if not new_versions:
             self.saving.abort()
             return result
@@ -138,32 +138,32 @@ class _Importer:
         self._commit(records, is_new)
         return result
 
-    def _is_present(self, one: BundledVersion, is_new: bool) -> bool:
+    def _is_present(self, bundled: BundledVersion, is_new: bool) -> bool:
         find = self.repository.ledger.find
         if is_new:  # it keeps its id, and no id is twice in a store
-            return bool(find(Query(id_prefix=one.id, limit=1, forgotten=True)))
-        if find(Query(workspace=self.target, id_prefix=one.id, limit=1)):
+            return bool(find(Query(id_prefix=bundled.id, limit=1, forgotten=True)))
+        if find(Query(workspace=self.target, id_prefix=bundled.id, limit=1)):
             return True
-        return bool(find(Query(workspace=self.target, tag=TAG + one.id, limit=1)))
+        return bool(find(Query(workspace=self.target, tag=TAG + bundled.id, limit=1)))
 
     def _numbers(self, new_versions: list[BundledVersion], is_new: bool) -> list[int]:
-        versions = [one.version for one in new_versions]
+        versions = [bundled.version for bundled in new_versions]
         if is_new and versions == list(range(versions[0], versions[0] + len(versions))):
-            return versions  # they are called here as they were there
+            return versions  # they keep their numbers
         first = self.saving.row.version + 1
         return list(range(first, first + len(versions)))
 
     def _documents(
         self, new_versions: list[BundledVersion], numbers: list[int], is_new: bool
     ) -> Iterator[tuple[document.Header, bytes]]:
-        """Write the documents that lead from the workspace's newest state through all that are wanted."""
+        """Write documents for the new versions, each with its changes since the one before in this workspace."""
         saving, row = self.saving, self.saving.row
         state, whole = dict(saving.state()), saving.whole
         parent, left, number = row.document.hex() or None, set(new_versions), iter(numbers)
         touched, counts = set(state), _Counts(state.values())
-        for one, header, rows, state_there in self.checked.versions():
+        for bundled, header, rows, state_there in self.checked.versions():
             touched.update([entry.path for entry in rows])
-            if one not in left:
+            if bundled not in left:
                 continue
             changed = []
             for path in sorted(touched):
@@ -178,7 +178,7 @@ class _Importer:
                     del state[path]
             touched.clear()
             header = header.with_members(
-                **({} if is_new else self._members_of_import(one, header)),
+                **({} if is_new else self._members_of_import(bundled, header)),
                 workspace=self.target, version=next(number), parent=parent, keyframe=whole, counts=counts.to_json(),
             )  # fmt: skip
             data = document.encode(header, changed)
@@ -187,17 +187,17 @@ class _Importer:
             parent, whole = key.hex(), False
             yield header, key
 
-    def _members_of_import(self, one: BundledVersion, header: document.Header) -> dict[str, Any]:
-        """What an imported version says of itself among versions of another origin."""
+    def _members_of_import(self, bundled: BundledVersion, header: document.Header) -> dict[str, Any]:
+        """Return the header members of a version that is imported into an existing workspace."""
         return {
             "id": self.new_id(),
             "created_at": self.now,
             "trigger": TRIGGER,
-            "tags": [*header.tags, TAG + one.id],
-            # What was not for the policy to drop must not become so by being carried.
+            "tags": [*header.tags, TAG + bundled.id],
+            # A checkpoint that retention did not drop must not be dropped after an import.
             "pinned": header.pinned or header.trigger in KEPT,
             "origin": {
-                "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": one.id, "version": one.version,
+                "workspace": self.bundle.workspace, "folder": self.bundle.folder, "id": bundled.id, "version": bundled.version,
                 "trigger": header.trigger, "created_at": header.created_at,
             },
         }  # fmt: skip
@@ -235,7 +235,7 @@ class _Importer:
 
 
 class _Counts:
-    """How many rows of each kind a state has, and the bytes of its files; it goes along with the state."""
+    """Number of rows by kind, and bytes of files, of a state; updated with each change."""
 
     def __init__(self, rows: Iterable[Entry]) -> None:
         self._counts: dict[str, int] = {}

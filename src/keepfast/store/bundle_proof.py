@@ -1,4 +1,4 @@
-"""The documents of a bundle, proven to fit one another and the contents that they need (docs/format/bundle.md)."""
+"""Check that the documents of a bundle match one another and that it has their contents (docs/format/bundle.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from blake3 import blake3
 from keepfast.model import document
 from keepfast.model.entry import FILE, GONE
 from keepfast.model.errors import KeepfastError
-from keepfast.model.header import refuse_long, refuse_odd, refuse_odd_attributes
+from keepfast.model.header import refuse_invalid_attributes, refuse_invalid_header, refuse_long_paths
 from keepfast.model.restore_plan import refuse_crafted
 from keepfast.store.bundle import MOST_BLOBS
 from keepfast.store.contents import MOST_NESTED, MOST_PARTS
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from keepfast.store.bundle import Bundle, BundledVersion
 
 MOST_HEADER, MOST_TAGS = 8 << 20, 1 << 17
-"""Bytes of a header, and tags of all versions: each becomes a row of its own."""
+"""Limits: bytes of a header, and tags of all versions, as each tag becomes a row."""
 MOST_EXPANDED, MOST_RATIO = 16 << 30, 256
-"""So many bytes of large contents are put together, or so many times the size of the file: chunks may be named over and over."""
+"""Limit of large contents that are assembled: this many bytes, or this many times the size of the file. One chunk may be
+named many times."""
 
 
 class _Measure:
-    """Of a sealed content or a part of one: its length, how many names all its lists have, and how deep they are nested."""
+    """Length of a sealed content or a part of one, the number of names in all its lists, and how deep they are nested."""
 
     def __init__(self, length: int, count: int, height: int) -> None:
         self.length, self.count, self.height = length, count, height
 
 
 class CheckedBundle:
-    """The documents of a bundle, proven to fit one another, and the contents they need. Raises `Damaged` if they do not."""
+    """A bundle whose documents match one another and whose contents are all there. Creating one raises `Damaged` if not."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
@@ -50,24 +51,24 @@ class CheckedBundle:
         self.chunks: set[bytes] = set()
         self.lists: list[bytes] = []
         self.expanded = 0
-        """Bytes of the large contents that were put together."""
+        """Bytes of the large contents that were assembled from chunks."""
         self._measures: dict[bytes, _Measure] = {}
         self._parts = 0
-        """Names in the lists of all sealed files: whoever restores them follows each."""
+        """Names in the lists of all sealed files: a restore follows each."""
         self._check_contents()
 
     def versions(self) -> Iterator[tuple[BundledVersion, Header, list[Entry], dict[bytes, Entry]]]:
-        """Yield each version, its header, the rows that changed, and the whole state, which goes on changing."""
+        """Yield each version, its header, its changed rows, and the whole state, a dict that the next version updates."""
         bundle = self.bundle
         state: dict[bytes, Entry] = {}
         total, parent, tags = 0, None, 0
-        for one in bundle.versions:
-            if one.doc not in bundle.places or bundle.places[one.doc].kind != DOCUMENT:
-                raise bundle.damaged_error(f"it lacks the document of v{one.version}")
-            header, rows = self._decode(one)
+        for bundled in bundle.versions:
+            if bundled.doc not in bundle.places or bundle.places[bundled.doc].kind != DOCUMENT:
+                raise bundle.damaged_error(f"it lacks the document of v{bundled.version}")
+            header, rows = self._decode(bundled)
             claims = header.workspace, header.id, header.tree, header.keyframe, header.members.get("parent")
-            if claims != (bundle.workspace, one.id, one.tree, parent is None, parent):
-                raise bundle.damaged_error(f"the document of v{one.version} is a different one")
+            if claims != (bundle.workspace, bundled.id, bundled.tree, parent is None, parent):
+                raise bundle.damaged_error(f"the document of v{bundled.version} is a different one")
             tags += len(header.tags)
             if tags > MOST_TAGS:
                 raise bundle.damaged_error("its versions have more tags than a bundle may")
@@ -78,22 +79,22 @@ class CheckedBundle:
                 if row.kind != GONE:
                     state[row.path] = row
                     total = add(total, plus=weight(row))
-            if f"{total:064x}" != one.tree:
-                raise bundle.damaged_error(f"the state of v{one.version} is inconsistent")
-            parent = one.doc.hex()
-            yield one, header, rows, state
+            if f"{total:064x}" != bundled.tree:
+                raise bundle.damaged_error(f"the state of v{bundled.version} is inconsistent")
+            parent = bundled.doc.hex()
+            yield bundled, header, rows, state
 
-    def _decode(self, one: BundledVersion) -> tuple[Header, list[Entry]]:
-        bundle, data = self.bundle, self.bundle.blob(one.doc)
+    def _decode(self, bundled: BundledVersion) -> tuple[Header, list[Entry]]:
+        bundle, data = self.bundle, self.bundle.blob(bundled.doc)
         if int.from_bytes(data[8:16], "little") > MOST_HEADER:
             raise bundle.damaged_error(
                 "a header exceeds the size limit"
             )  # before it is read: that takes 30 times its size
         try:
             header, rows = document.decode(data)
-            refuse_odd(header.members)
-            refuse_long(rows)
-            refuse_odd_attributes(rows)
+            refuse_invalid_header(header.members)
+            refuse_long_paths(rows)
+            refuse_invalid_attributes(rows)
             refuse_crafted([row for row in rows if row.kind != GONE])
         except KeepfastError as error:
             raise bundle.damaged_error(str(error).rstrip(".")) from None
@@ -101,14 +102,14 @@ class CheckedBundle:
         if conversation is None and header.conversation not in ({}, {"left_out": True}):
             raise bundle.damaged_error("a header has an invalid conversation")
         if conversation is not None:
-            self.conversations.update({one.id: one.size for one in conversation.transcripts()})
+            self.conversations.update({transcript.id: transcript.size for transcript in conversation.transcripts()})
         for row in rows:
             if row.kind == FILE and self.sizes.setdefault(row.content, row.size) != row.size:
                 raise bundle.damaged_error("one content has two sizes")
         return header, rows
 
     def _check_contents(self) -> None:
-        """See that every content is there, as large as it should be; put large ones together once."""
+        """Check that the bundle has every content in the right size; assemble each large one once."""
         places, damaged = self.bundle.places, self.bundle.damaged_error
         for key, size in self.sizes.items():
             place = places.get(key)
@@ -129,7 +130,7 @@ class CheckedBundle:
             self._check_sealed(key, size)
 
     def _check_sealed(self, key: bytes, size: int) -> None:
-        """What is sealed cannot be looked into, but its parts must be there and say that they are as long as the whole."""
+        """Check a sealed content without its key: all parts must be there, and their lengths must add up."""
         measure = self._measured(key, MOST_NESTED)
         if measure.length != size:
             raise self.bundle.damaged_error(f"the sealed content {key.hex()} has another size")
@@ -138,7 +139,7 @@ class CheckedBundle:
             raise self.bundle.damaged_error("its sealed files exceed the limit of parts")
 
     def _measured(self, key: bytes, deep: int) -> _Measure:
-        """Asked once of each part, however often lists name it: lists of lists would multiply otherwise."""
+        """Measure each part once, however often lists name it: the work for nested lists would multiply otherwise."""
         measure = self._measures.get(key)
         if measure is None:
             if deep < 0:

@@ -1,4 +1,4 @@
-"""A bundle being written: all of it beside its place, then there, whole (docs/format/bundle.md)."""
+"""Write a bundle into a temporary file and move it into place when it is complete (docs/format/bundle.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BundleWriter:
-    """A bundle being written beside its place, where nobody sees it until `finish`; the blobs port of its own pack."""
+    """Writes a bundle into a temporary file beside its target; also the blobs port of its own pack."""
 
     def __init__(self, path: str, durable: bool = True) -> None:
         self.path, self.durable = path, durable
@@ -38,10 +38,10 @@ class BundleWriter:
         self._write(data)
 
     def sync(self) -> None:
-        """The pack is whole; the bundle is made durable when it is finished."""
+        """Do nothing: `finish` syncs the whole bundle."""
 
     def finish(self, manifest: dict[str, Any], force: bool) -> int:
-        """Write the rest and put the bundle in its place; return its size. Raises `Conflict` if something is there."""
+        """Write the manifest and move the bundle into place; return its size. Raises `Conflict` if the target exists."""
         self.pack.sync()
         length, text = self.size - len(MAGIC), dumps(manifest).encode("ascii")
         self._write(text + pack_numbers("<QQ", length, len(text)))

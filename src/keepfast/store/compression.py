@@ -1,4 +1,4 @@
-"""Zstandard without the Python around it, and threads that compress while the main one reads."""
+"""Zstandard's compiled module without its Python package, and threads that compress while the main one reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _native: Any = None
 
 
 def zstd_module() -> Any:
-    """The compiled module of Zstandard, with its two classes and its error; 0.4 ms in place of the package's 7."""
+    """Return the compiled module of Zstandard; it loads in 0.4 ms, its package in 7."""
     global _native
     if _native is None:
         try:
@@ -26,7 +26,7 @@ def zstd_module() -> Any:
 
 
 def load_compiled(name: str) -> Any:
-    """Load a package's compiled module and nothing else; None if it is not where it should be."""
+    """Load a package's compiled module without the package; None if it is not found."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded
@@ -48,7 +48,7 @@ def load_compiled(name: str) -> Any:
                 loader.exec_module(module)
             except ImportError:
                 return None
-            sys.modules[name] = module  # whoever imports the whole package later gets this very module
+            sys.modules[name] = module  # a later import of the whole package must get this very module
             return module
     return None
 
@@ -60,13 +60,13 @@ def _import_package() -> Any:
 
 
 def compress(data: bytes, level: int) -> bytes:
-    """One whole Zstandard frame."""
+    """Return one whole Zstandard frame."""
     packed: bytes = make_compressor(level)(data)
     return packed
 
 
 def make_compressor(level: int) -> Callable[[bytes], bytes]:
-    """A function that makes whole frames one after another, with the same working memory."""
+    """Return a function that makes whole frames, one after another in the same working memory."""
     compressor = zstd_module().ZstdCompressor(level=level)
     mode = compressor.FLUSH_FRAME
 
@@ -78,7 +78,7 @@ def make_compressor(level: int) -> Callable[[bytes], bytes]:
 
 
 class Job:
-    """Something that a thread does; `result` waits for it and gives what it returned, or raises what it raised."""
+    """A call that runs in a thread; `result` waits for it and returns what it returned, or raises what it raised."""
 
     __slots__ = ("_done", "_error", "_result", "value")
 
@@ -106,7 +106,7 @@ class Job:
 
 
 def start_job(work: Callable[[bytes], bytes]) -> Job | None:
-    """Do it in a thread of its own; None if there can be none."""
+    """Run `work` in a thread of its own; None if no thread can be started."""
     job = Job(b"")
     try:
         start_new_thread(job.run, (work,))
@@ -116,7 +116,7 @@ def start_job(work: Callable[[bytes], bytes]) -> Job | None:
 
 
 class Workers:
-    """Threads with one queue, as many as are needed. The package `concurrent.futures` would cost 20 ms before its first job."""
+    """A pool of threads with one queue. Loading `concurrent.futures` would cost 20 ms."""
 
     def __init__(self, count: int, make_work: Callable[[], Callable[[bytes], bytes]]) -> None:
         from _queue import SimpleQueue
@@ -127,12 +127,12 @@ class Workers:
     def submit(self, value: bytes) -> Job:
         job = Job(value)
         self._queue.put(job)
-        # A further thread only where those that are there do not keep up: it would take the processor from its neighbour.
+        # A further thread only if the present ones do not keep up: it would take the processor from its neighbour.
         if self._count < self._most and (not self._count or self._queue.qsize() > 1):
             try:
                 start_new_thread(self._run, (self._make_work(),))
             except RuntimeError:
-                self._run_queued()  # no more threads: those that are there have to do, or we do it ourselves
+                self._run_queued()  # no thread can be started: the present ones do it, or this one if there are none
             else:
                 self._count += 1
         return job
@@ -145,7 +145,7 @@ class Workers:
             self._queue.get().run(work)
 
     def close(self) -> None:
-        """Let the threads end after what they have; nobody may wait for a job that is still in the queue."""
+        """End the threads after their current jobs. Queued jobs are dropped, so nobody may wait for one."""
         while not self._queue.empty():
             self._queue.get()
         for _ in range(self._count):

@@ -1,4 +1,4 @@
-"""Contents by their digest: found in packs, unpacked, opened if they are sealed, and checked."""
+"""Load contents by digest: locate them in packs, decompress, decrypt sealed ones, and check the digest."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FRAMES_KEPT = 8
 SEALED_HEAD = 21
-"""So many bytes of a sealed blob say with which keys it is sealed, and how long its content is."""
+"""The first bytes of a sealed blob, which name its key set and the length of its content."""
 MOST_NESTED = 3
-"""A list of sealed parts may name lists, which may name lists."""
+"""How deep lists of sealed parts may be nested."""
 MOST_PARTS = 1 << 20
-"""So many names all lists of one sealed content have together: of lists in lists, few bytes could name without end."""
+"""Most names in all lists of one sealed content together: nested lists of few bytes could expand without end."""
 
 
 class PartCounter:
@@ -36,7 +36,7 @@ class PartCounter:
         self.count = 0
 
     def split_list(self, names: bytes) -> list[bytes]:
-        """What a list names. Raises `Damaged` if that is nothing, or too much together with the lists before it."""
+        """Return the digests in a list. Raises `Damaged` if it is empty or all lists together exceed the limit."""
         self.count += len(names) // 32
         if not names or self.count > MOST_PARTS:
             raise Damaged("A list of sealed parts is empty or exceeds the limit.")
@@ -44,12 +44,12 @@ class PartCounter:
 
 
 class Contents:
-    """What the packs hold, by digest; the ledger says where."""
+    """The contents in the packs, by digest; the ledger knows where each lies."""
 
     def __init__(self, blobs: Blobs, ledger: Ledger) -> None:
         self.blobs, self.ledger = blobs, ledger
         self.key_place: tuple[str, str, bool] | None = None
-        """The store's folder, where its keys lie, and whether they are synced; none in memory."""
+        """The store's folder, the folder of its keys, and whether writes are synced; None for a store in memory."""
         self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
         self._frames_lock, self._ledger_lock = allocate_lock(), allocate_lock()
@@ -59,7 +59,7 @@ class Contents:
         return b"".join(self.stream(key))
 
     def stream(self, key: bytes) -> Iterator[bytes]:
-        """Yield the content in parts; the last part comes only if the whole matches its digest."""
+        """Yield the content in parts; the last part only after the whole matched its digest. Raises `Damaged`."""
         data, kind = self.blob(key)
         if kind in (SEALED, LIST):
             yield from self._sealed(data, kind, MOST_NESTED, PartCounter())
@@ -78,7 +78,7 @@ class Contents:
         yield chunk
 
     def _sealed(self, data: bytes, kind: int, deep: int, met: PartCounter) -> Iterator[bytes]:
-        """Open a sealed content, part by part. Raises `WrongKey`."""
+        """Decrypt a sealed content part by part. Raises `WrongKey`."""
         if kind == SEALED:
             yield self.sealer().open(data)
             return
@@ -89,7 +89,7 @@ class Contents:
             yield from self._sealed(part, kind, deep - 1, met)
 
     def paths_without_key(self, entries: Iterable[Entry | None]) -> set[bytes]:
-        """Paths of files that are sealed with a key that is not at hand."""
+        """Return the paths of files whose contents are sealed with a key that is missing here."""
         paths, opens_by_content = set(), dict[bytes, bool]()
         for entry in entries:
             sealed = entry is not None and entry.kind == FILE and entry.flags & SEALED_FILE
@@ -98,7 +98,7 @@ class Contents:
         return paths
 
     def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], deep: int = MOST_NESTED) -> bool:
-        """Asked once of each part, however often lists name it."""
+        """Can this content be decrypted? Each part is checked once, however often lists name it."""
         if key not in opens_by_content:
             opens_by_content[key] = self._can_open_unasked(key, opens_by_content, deep)
         return opens_by_content[key]
@@ -108,12 +108,12 @@ class Contents:
         if place.kind == SEALED:
             return self.sealer().opens(self.sealed_head(place) or self.blob(key)[0])
         if place.kind != LIST or not deep:
-            return True  # what it is, is seen when it is read
+            return True  # if it is invalid, reading it says so
         names = self.blob(key)[0]
         return all(self._can_open(names[at : at + 32], opens_by_content, deep - 1) for at in range(0, len(names), 32))
 
     def sealed_head(self, place: Location) -> bytes:
-        """The beginning of a sealed blob, which names its key set; empty if it cannot be read."""
+        """Return the beginning of a sealed blob, which names its key set; empty if it cannot be read."""
         try:
             stored = self.blobs.read(place.pack, place.frame, min(place.stored, 1 + place.offset + SEALED_HEAD))
         except (FileNotFoundError, EOFError):
@@ -121,7 +121,7 @@ class Contents:
         return stored[1 + place.offset :] if stored[:1] == b"\0" else b""  # it has a frame of its own, as it is
 
     def warnings(self) -> list[str]:
-        """What whoever saves should be told about keys."""
+        """Return warnings about keys for the user who saves; each is returned once."""
         if self._sealer is None or not self._sealer.keys.made_new_key:
             return []
         self._sealer.keys.made_new_key = False
@@ -130,9 +130,9 @@ class Contents:
         ]
 
     def ids(self, read: Callable[[int], bytes], sealed: bool = True) -> list[bytes]:
-        """Every id that these bytes have as a content of this store: in the clear, and sealed if that is wanted.
+        """Return every id that these bytes can have in this store: their digest and, if `sealed`, the ids of sealed forms.
 
-        Whoever knows that a file lies in the clear spares himself the cipher, which costs 20 ms to load.
+        A caller who knows that the file is not sealed passes False and saves the 20 ms that loading the cipher costs.
         """
         total = blake3()
 
@@ -151,7 +151,7 @@ class Contents:
             return bool(self.ledger.locate([key]))
 
     def sealer(self) -> Sealer:
-        """Who seals and opens what must not lie here in the clear."""
+        """Return the object that encrypts and decrypts sealed contents. Raises `Failed` for a store in memory."""
         if self._sealer is None:
             if self.key_place is None:
                 raise Failed("This store cannot keep keys.")
@@ -170,7 +170,7 @@ class Contents:
                 data = self.fetch(place)
                 break
             except FileNotFoundError:
-                # Compaction may have moved it since we asked, and again while we were slow.
+                # Compaction may have moved it since it was located, and again since then.
                 if place == before:
                     raise Damaged(f"Pack {place.pack} is missing.", "Run `keepfast verify`.") from None
                 before = place
@@ -193,9 +193,9 @@ class Contents:
         return data
 
     def frame(self, place: Location, least: int, keep: bool = True) -> bytes:
-        """Return the frame that holds a location, unpacked: at least so many bytes of it are wanted.
+        """Return the decompressed frame that holds a location, at least its first `least` bytes.
 
-        `keep`: it may be asked for again soon. Else no more than those bytes are unpacked, and nothing is remembered.
+        `keep`: cache the frame for later reads. Without it only those bytes are decompressed, and nothing is cached.
         """
         slot = place.pack, place.frame
         with self._frames_lock:
@@ -215,5 +215,5 @@ class Contents:
         return frame
 
     def forget_frames(self) -> None:
-        """Let go of unpacked frames, after packs were replaced."""
+        """Drop cached frames after packs were replaced."""
         self._frames.clear()

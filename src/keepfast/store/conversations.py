@@ -1,4 +1,4 @@
-"""Conversations: transcripts in sealed parts, of which only what is new is stored (docs/format/sealed.md)."""
+"""Store agents' transcripts in sealed parts; each save stores only what is new (docs/format/sealed.md)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PART = 1 << 20
 PARTS_PER_LIST = 64
-"""So many parts become a list of their own: a long conversation is told by few ids."""
+"""So many parts become a list of their own, so that a long conversation needs few ids."""
 LONGEST_TRANSCRIPT = 1 << 30
-"""A longer transcript is not kept; nobody could go on with it."""
+"""Longer transcripts are not stored; no client could resume one."""
 SAMPLE, SAMPLES = 4 << 10, 16
 EDGE = 64 << 10
 SIDE_FILES, SIDE_FILE_BYTES = 500, 64 << 20
@@ -32,9 +32,10 @@ FOLDERS = ("subagents", "tool-results")
 
 
 class StoredTranscript:
-    """A transcript as it is kept: its length, the list of its parts, and a proof of what a file with more begins with.
+    """A stored transcript: its length, the id of the list of its parts, and a keyed digest by which a longer file is
+    recognised as its continuation.
 
-    `name`: of what lies beside another transcript, where.
+    `name`: of a side file, its path in the folder beside the main transcript.
     """
 
     def __init__(self, size: int, content: str, proof: str, name: str = "") -> None:
@@ -45,14 +46,15 @@ class StoredTranscript:
         return bytes.fromhex(self.content)
 
     def to_json(self) -> dict[str, Any]:
-        kept = {"bytes": self.size, "content": self.content, "proof": self.proof}
-        return {**kept, "name": self.name} if self.name else kept
+        members = {"bytes": self.size, "content": self.content, "proof": self.proof}
+        return {**members, "name": self.name} if self.name else members
 
 
 class Conversation:
-    """A session's conversation in a checkpoint. `path`: where its transcript lay; `root`: where the workspace did.
+    """A session's conversation in a checkpoint.
 
-    `last` is the id of its newest message.
+    `path` and `root` are where transcript and workspace lay; `last` is the id of the newest message; `side_files` are
+    transcripts of subagents and long outputs, which lie in a folder beside the transcript.
     """
 
     def __init__(
@@ -63,29 +65,29 @@ class Conversation:
         root: str,
         last: str,
         transcript: StoredTranscript,
-        beside: list[StoredTranscript],
+        side_files: list[StoredTranscript],
     ) -> None:
         self.session, self.agent, self.path, self.root, self.last = session, agent, path, root, last
-        self.transcript, self.side_files = transcript, beside
+        self.transcript, self.side_files = transcript, side_files
 
     def transcripts(self) -> list[StoredTranscript]:
-        """Its own, and what lies beside it."""
+        """Return the main transcript and the side files."""
         return [self.transcript, *self.side_files]
 
     def to_json(self) -> dict[str, Any]:
-        """The form that a header has of it (docs/format/checkpoint.md)."""
+        """Return the JSON of the header's member `conversation` (docs/format/checkpoint.md)."""
         about = {"agent": self.agent, "session": self.session, "path": self.path, "root": self.root, "last": self.last}
         whole = {**about, **self.transcript.to_json()}
-        return {**whole, "beside": [one.to_json() for one in self.side_files]} if self.side_files else whole
+        return {**whole, "beside": [file.to_json() for file in self.side_files]} if self.side_files else whole
 
 
 def store_transcript(
     saving: CheckpointWriter, path: str, before: StoredTranscript | None, most_new: int = LONGEST_TRANSCRIPT
 ) -> tuple[StoredTranscript | None, bytes]:
-    """Store what a transcript has more than `before`; return where it lies, and its newest lines.
+    """Store what a transcript has more than `before`, up to its last whole line; return it as stored, and its newest lines.
 
-    It ends with its last whole line. None: it has no line yet, or more new ones than the save may take over now; then
-    what was kept before still holds. Raises `OSError` if it cannot be read, and `Failed` if it is none.
+    None if it has no line yet, or more than `most_new` new bytes; then `before` is still valid. Raises `OSError` if it
+    cannot be read, and `Failed` if it is not a regular file or too large.
     """
     fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
     try:
@@ -119,8 +121,8 @@ def store_transcript(
 def store_side_files(
     saving: CheckpointWriter, folder: str, before: list[StoredTranscript], most_new: int
 ) -> list[StoredTranscript]:
-    """The same for what lies beside a transcript: those of subagents, and outputs that are too long for it."""
-    previous_by_name = {one.name: one for one in before}
+    """Store the side files of a transcript: transcripts of subagents, and long outputs."""
+    previous_by_name = {file.name: file for file in before}
     transcripts, size = list[StoredTranscript](), 0
     for name in _side_file_names(folder):
         try:
@@ -137,7 +139,7 @@ def store_side_files(
 
 
 def latest_conversation(repository: Repository, workspace: str, session: str) -> Conversation | None:
-    """The conversation in the newest checkpoint of this session."""
+    """Return the conversation in the newest checkpoint of this session; None if there is none."""
     for row in repository.ledger.find(Query(workspace=workspace, session=session, limit=1)) if session else ():
         try:
             header = repository.document(row)[0]
@@ -148,12 +150,12 @@ def latest_conversation(repository: Repository, workspace: str, session: str) ->
 
 
 def conversation_from_json(value: Any) -> Conversation | None:
-    """The header's `conversation`, if it is one that can be read: a header is what somebody wrote."""
+    """Return the conversation from a header's JSON; None if the JSON is invalid, as a header may be crafted."""
     if not isinstance(value, dict) or not isinstance(value.get("session"), str) or not _is_transcript_json(value):
         return None
     beside = value.get("beside", [])
     if not isinstance(beside, list) or not all(
-        _is_transcript_json(one) and _is_side_file_name(one.get("name")) for one in beside
+        _is_transcript_json(file) and _is_side_file_name(file.get("name")) for file in beside
     ):
         return None
     agent, path, root, last = [
@@ -166,7 +168,7 @@ def conversation_from_json(value: Any) -> Conversation | None:
         root,
         last,
         _transcript_from_json(value),
-        [_transcript_from_json(one) for one in beside],
+        [_transcript_from_json(file) for file in beside],
     )
 
 
@@ -177,26 +179,29 @@ def _transcript_from_json(value: dict[str, Any]) -> StoredTranscript:
 
 
 def attachment_ids(header: Header) -> list[bytes]:
-    """What a checkpoint needs besides the contents of its files."""
+    """Return the ids of contents that a checkpoint needs besides those of its files."""
     conversation = conversation_from_json(header.conversation)
-    return [one.id for one in conversation.transcripts()] if conversation is not None else []
+    return [transcript.id for transcript in conversation.transcripts()] if conversation is not None else []
 
 
-def load_transcript(repository: Repository, kept: StoredTranscript) -> Iterator[bytes]:
-    """Yield a kept transcript in parts. Raises `WrongKey`, and `Damaged` if it is not as long as it should be."""
+def load_transcript(repository: Repository, transcript: StoredTranscript) -> Iterator[bytes]:
+    """Yield a stored transcript in parts. Raises `WrongKey`, and `Damaged` if it has the wrong length."""
     length = 0
-    for part in repository.contents.stream(kept.id):
+    for part in repository.contents.stream(transcript.id):
         length += len(part)
         yield part
-    if length != kept.size:
-        raise Damaged(f"A conversation has {length} bytes instead of {kept.size}.")
+    if length != transcript.size:
+        raise Damaged(f"A conversation has {length} bytes instead of {transcript.size}.")
 
 
-def read_ends(repository: Repository, kept: StoredTranscript, head: int, tail: int) -> tuple[bytes, bytes]:
-    """About so many bytes of a kept transcript's beginning, in whole lines, and of its end; what lies between is not opened."""
-    parts, last = _part_ids(repository, kept), list[bytes]()
+def read_ends(repository: Repository, transcript: StoredTranscript, head: int, tail: int) -> tuple[bytes, bytes]:
+    """Return about `head` bytes of a stored transcript's beginning, in whole lines, and `tail` bytes of its end.
+
+    The parts between are not read.
+    """
+    parts, last = _part_ids(repository, transcript), list[bytes]()
     first, length, met = b"", 0, PartCounter()
-    for part in repository.contents.stream(kept.id):
+    for part in repository.contents.stream(transcript.id):
         first += part
         if len(first) >= head:
             break
@@ -229,7 +234,7 @@ def _is_side_file_name(name: Any) -> bool:
 
 
 def _end_of_last_line(fd: int, size: int) -> int:
-    """Where the last line ends that has its end: the client may be writing the next one."""
+    """Return where the last complete line ends: the client may be writing the next one."""
     at = size
     while at > 0:
         start = max(at - EDGE, 0)
@@ -243,7 +248,7 @@ def _end_of_last_line(fd: int, size: int) -> int:
 def _still_begins_with(
     saving: CheckpointWriter, fd: int, before: StoredTranscript | None, end: int
 ) -> StoredTranscript | None:
-    """What was kept before, if the transcript still begins with it. Clients append, or write all of it anew."""
+    """Return `before` if the transcript still begins with it, else None. Clients append, or rewrite the whole file."""
     if before is None or not 0 < before.size <= end or before.proof not in _proofs(saving.repository, fd, before.size):
         return None
     try:
@@ -256,9 +261,10 @@ def _still_begins_with(
 
 
 def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
-    """Keyed digests of both ends and of samples in between: reading all of it at every turn would be too dear.
+    """Return keyed digests of both ends and of samples in between: reading the whole file at every turn would be too slow.
 
-    The first is by the keys that are in use. The others are by older ones: a rotation must not store it all again.
+    The first is made with the current key set, the others with older ones: after a rotation the transcript must not be
+    stored again.
     """
     step = max(length // SAMPLES, SAMPLE)
     parts = [_read_at(fd, at, min(SAMPLE, length - at)) for at in range(0, length, step)]
@@ -267,17 +273,17 @@ def _proofs(repository: Repository, fd: int, length: int) -> list[str]:
     return [proof.hex() for proof in repository.contents.sealer().proofs(content)]
 
 
-def _part_ids(repository: Repository, kept: StoredTranscript | None) -> list[bytes]:
-    if kept is None:
+def _part_ids(repository: Repository, transcript: StoredTranscript | None) -> list[bytes]:
+    if transcript is None:
         return []
-    names, kind = repository.contents.blob(kept.id)
+    names, kind = repository.contents.blob(transcript.id)
     if kind != LIST:
         raise Damaged("A conversation is not a list of parts.")
     return [names[at : at + 32] for at in range(0, len(names), 32)]
 
 
 def _store_part_list(saving: CheckpointWriter, ids: list[bytes]) -> bytes:
-    """Store the list of these parts; where many have gathered at its end, they become one entry."""
+    """Store the list of these parts and return its id; many loose parts at its end are moved into a list of their own."""
     lists = {key for key, place in saving.repository.ledger.locate(ids).items() if place.kind == LIST}
     loose = next((at for at in range(len(ids), 0, -1) if ids[at - 1] in lists), 0)
     while len(ids) - loose >= 2 * PARTS_PER_LIST:
@@ -309,7 +315,7 @@ def _read_at(fd: int, offset: int, length: int) -> bytes:
     while length > 0:
         part = pread(fd, min(length, PART), offset)
         if not part:
-            raise Failed("it became shorter while it was read")
+            raise Failed("it was truncated while it was read")
         parts.append(part)
         offset += len(part)
         length -= len(part)

@@ -1,4 +1,4 @@
-"""The strong digest of everything stored: BLAKE3, for its speed and because it loads in a millisecond."""
+"""The digest of everything stored: BLAKE3, for its speed and because it loads in a millisecond."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from keepfast.model.entry import Entry
 else:
-    # Its compiled module alone: the package around it, and the folder that it is looked for in, cost as much again.
+    # Only its compiled module: the package around it costs as much time again.
     _native = load_compiled("blake3.blake3")
     if _native is not None:
         blake3 = _native.blake3
@@ -22,7 +22,7 @@ ZERO = bytes(32)
 LETTERS = {kind: kind.encode() for kind in CAPTURED}
 _MASK = (1 << 256) - 1
 _heads: dict[tuple[str, int], bytes] = {}
-"""Kind and mode, as they were met: there are few of them."""
+"""Encoded kind and mode of rows: a cache, as there are few combinations."""
 
 
 def digest(data: bytes | memoryview) -> bytes:
@@ -30,7 +30,7 @@ def digest(data: bytes | memoryview) -> bytes:
 
 
 def weight(row: Entry) -> int:
-    """The row's share in the sum that stands for a whole tree (docs/format/checkpoint.md, `tree`)."""
+    """Return the row's share in the sum that identifies a whole tree (docs/format/checkpoint.md, `tree`)."""
     path, kind, mode = row[:3]
     head = _heads.get((kind, mode))
     if head is None:

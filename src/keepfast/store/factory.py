@@ -1,4 +1,4 @@
-"""Opening a store, making a new one, and what may be wrong with either."""
+"""Open and create stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RECREATABLE_FOLDERS, CONTENT_FOLDERS = ("tmp", "workspaces"), ("packs", "log")
 FOLDERS = (*CONTENT_FOLDERS, *RECREATABLE_FOLDERS)
-"""The folders of a store. Without what was in the first two, checkpoints are lost: those are made again by a repair only."""
+"""The folders of a store. The first two hold checkpoints, so only a repair may recreate them."""
 
 
 def open_store(path: str, *, durable: bool = True, keys: str = "", small_cache: bool = False) -> Repository:
@@ -45,7 +45,7 @@ def open_store(path: str, *, durable: bool = True, keys: str = "", small_cache: 
 
 
 def create_store(path: str, *, durable: bool = True, keys: str = "", identity: str = "") -> Repository:
-    """Make a store in this folder unless there is one, and open it. `identity`: the id that it had, if it is known."""
+    """Create a store in this folder unless there is one, and open it. `identity`: the id to give it; empty for a new one."""
     try:
         store_id(path)
     except NoWorkspace:
@@ -56,8 +56,12 @@ def create_store(path: str, *, durable: bool = True, keys: str = "", identity: s
                     for name in FOLDERS:
                         make_folder(f"{path}/{name}")
                     for name in ("compact.lock", "log/store.log"):
-                        _touch(f"{path}/{name}")  # now: compaction needs them when no inode may be left
-                    if not exists(path + "/ledger.db"):  # it gets that name whole, so one that is there is good
+                        _touch(
+                            f"{path}/{name}"
+                        )  # created now, because compaction needs them when the disk may have no free inode
+                    if not exists(
+                        path + "/ledger.db"
+                    ):  # it is renamed into place when complete, so an existing one is good
                         _make_ledger(path, durable)
                     ensure_reserve(path)
                     # The format file comes last: a folder without it is not a store yet.
@@ -68,7 +72,7 @@ def create_store(path: str, *, durable: bool = True, keys: str = "", identity: s
 
 
 def _make_ledger(path: str, durable: bool) -> None:
-    """Whole or not at all: it gets its name when it is done."""
+    """Create an empty ledger under a temporary name and rename it into place."""
     from keepfast.store.ledger.sqlite import SqliteLedger
 
     new = f"{path}/tmp/ledger-{urandom(6).hex()}"
@@ -81,13 +85,13 @@ def _make_ledger(path: str, durable: bool) -> None:
 
 
 def recreate_folders(path: str, names: tuple[str, ...]) -> list[str]:
-    """Make those of these folders that a store has lost, as far as it can be written; return their names."""
+    """Create those of these folders that are missing, if the store can be written; return their names."""
     missing = [name for name in names if not exists(f"{path}/{name}")]
     for name in list(missing):
         try:
             make_folder(f"{path}/{name}")
         except OSError:
-            missing.remove(name)  # who needs it says what is wrong
+            missing.remove(name)  # the code that needs it reports the error
     return missing
 
 

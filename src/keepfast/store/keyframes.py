@@ -1,4 +1,4 @@
-"""Keyframes: the whole state of a version as a document of its own, so that older documents can go."""
+"""Keyframes: documents with the whole state of a version, so that older documents can be removed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ DOCUMENTS_WORTH_A_KEYFRAME = 64
 def write_keyframe(
     repository: Repository, checkpoint: CheckpointRow, header: document.Header, *, instead: bool = False
 ) -> None:
-    """Write the whole state of a version as a document of its own; `instead`: of the one it had, which is damaged.
+    """Write the whole state of a version as a keyframe; `instead`: in place of its own document, which is damaged.
 
-    Raises `Damaged` if the state does not add up.
+    Raises `Damaged` if the stored state does not match the version's tree.
     """
     workspace, version = checkpoint.workspace, checkpoint.version
     step("keyframe:begun")
@@ -35,7 +35,7 @@ def write_keyframe(
     for row in rows:
         tree = add(tree, plus=weight(row))
     if f"{tree:064x}" != header.tree:
-        raise Damaged(f"The stored state of v{version} is inconsistent; no keyframe was made.")
+        raise Damaged(f"The stored state of v{version} is inconsistent; no keyframe was written.")
     keyframe_header = header.with_members(version=version, keyframe=True, changed=checkpoint.changed)
     data = document.encode(keyframe_header, rows)
     key = digest(data)
@@ -62,7 +62,7 @@ def write_keyframe(
 
 
 def write_keyframe_if_due(repository: Repository, workspace: str, everything: bool) -> None:
-    """Documents pile up behind forgotten versions; a keyframe at the oldest living one lets them go."""
+    """Write a keyframe of the oldest living version if that makes enough documents of forgotten versions unneeded."""
     row = repository.ledger.workspace(workspace)
     living = repository.ledger.find(Query(workspace=workspace))
     if row is None or not living:
@@ -77,16 +77,16 @@ def write_keyframe_if_due(repository: Repository, workspace: str, everything: bo
         now = repository.ledger.checkpoint(workspace, oldest.version)
         if now is None or not now.forgotten:
             raise
-        # Somebody has forgotten it meanwhile, and its rows are gone: there is another oldest one.
+        # Another process has forgotten it meanwhile, and its rows are gone: there is another oldest one.
         write_keyframe_if_due(repository, workspace, everything)
 
 
 def needed_documents(repository: Repository, workspace: WorkspaceRow) -> set[bytes]:
-    """Documents from the last keyframe on that the oldest living version can be made from, and the keyframes."""
+    """Return the digests of keyframes and documents from which the living versions can be rebuilt."""
     records = [record for record in Chain(repository.records.read(workspace.id)).records if record["r"] == "keyframe"]
     living = repository.ledger.find(Query(workspace=workspace.id))
     oldest = living[-1].version if living else workspace.version
-    # A repair writes keyframes in the middle of things: only one that no living version precedes sets documents free.
+    # A repair may write a keyframe of any version: older documents are unneeded only if no living version precedes it.
     since = max([record["v"] for record in records if record["v"] <= oldest], default=0)
     keys = {bytes.fromhex(record["doc"]) for record in records if record["v"] >= since}
     for row in repository.ledger.find(Query(workspace=workspace.id, forgotten=True)):

@@ -1,4 +1,4 @@
-"""The keys of a store: key sets that seal contents, the key files that open them, backups (docs/format/sealed.md)."""
+"""The keys of a store: key sets that encrypt contents, key files that open the sets, backups (docs/format/sealed.md)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     Entry = dict[str, Any]
 
 COSTS = 1 << 16, 8, 1
-"""Of scrypt: a tenth of a second and 64 MB for each passphrase that somebody tries."""
+"""Parameters of scrypt: a tenth of a second and 64 MB for each guess of a passphrase."""
 LOAD_ATTEMPTS = 50
 HINT = "Run `keepfast key import FILE` with the backup of the key. Contents that are not sealed need no key."
 
 
 class KeySet:
-    """The keys that contents are sealed with: made once from 32 random bytes, never changed."""
+    """The keys that encrypt contents, derived from 32 random bytes; they never change."""
 
     __slots__ = ("data", "id", "master", "names", "values")
 
@@ -43,11 +43,10 @@ class KeySet:
 
 
 class Keys:
-    """The keys of one store, looked for, or made, when they are first needed.
+    """The keys of one store, read, or created, when they are first needed.
 
-    A set seals new contents until it is rotated away; from then on it only opens. Every key file has a name of its own,
-    and beside it lies a copy of what the store has of the keys: whatever old file or folder is put back, what was made
-    since lies under other names.
+    The newest key set seals new contents; sets before a rotation only open. Every key file has a name of its own, and
+    beside it lies a copy of the store's seal file: restoring an old file or folder never overwrites a newer key.
     """
 
     def __init__(self, store: str, keys: str, durable: bool = True) -> None:
@@ -60,15 +59,15 @@ class Keys:
         self._loaded_signature: object = None
         self._are_copies_synced = False
         self.made_new_key = False
-        """Was a new key made although this store has contents that no key at hand opens?"""
+        """Was a new key made although the store has contents that no key here opens?"""
 
     def key_in_use(self) -> str:
-        """The file whose key opens what is sealed from now on; nothing if there is none yet."""
+        """Return the path of the key file for new contents; empty if there is none yet."""
         self._refresh()
         return self._current_file
 
     def key_files(self) -> dict[str, list[str]]:
-        """The key files of this store, and the ids of the sets that each opens."""
+        """Return the key files of this store with the ids of the sets that each opens."""
         self._refresh()
         return dict(self._files)
 
@@ -77,42 +76,42 @@ class Keys:
         return self.store + "/seal"
 
     def is_in_use(self) -> bool:
-        """Has this store ever sealed anything?"""
+        """Has this store any key set?"""
         return bool(self._read_entries())
 
     def is_ready(self) -> bool:
-        """Is there a key to seal with, so that none need be made?"""
+        """Is there a key to seal with?"""
         self._refresh()
         return self._current is not None
 
     def sets(self) -> list[tuple[str, bool]]:
-        """Ids of all key sets of the store, and whether each can be opened."""
+        """Return the ids of all key sets of the store, and whether the key of each is here."""
         opened = self._refresh()
         return [(entry["id"], bytes.fromhex(entry["id"]) in opened) for entry in self._entries]
 
     def seals_with(self) -> str:
-        """The id of the set that new contents are sealed with; nothing if one is yet to be made."""
+        """Return the id of the set that seals new contents; empty if there is none yet."""
         self._refresh()
         return self._current.id.hex() if self._current is not None else ""
 
     def is_backed_up(self) -> bool:
-        """Was a backup made of every key set there is now?"""
+        """Does a backup include every present key set?"""
         text = _read(self._backup_note) or b""
-        return {one.encode("ascii") for one, _ in self.sets()} <= set(text.split())
+        return {set_id.encode("ascii") for set_id, _ in self.sets()} <= set(text.split())
 
     def note_backup(self) -> None:
-        text = " ".join(one for one, opens in self.sets() if opens) + "\n"
+        text = " ".join(set_id for set_id, opens in self.sets() if opens) + "\n"
         replace(self._backup_note, text.encode("ascii"), durable=False)
 
     def problem(self) -> str:
-        """What is wrong with the store's part of the keys, in words; empty if nothing is."""
+        """Return what is wrong with the store's seal file, as text; empty if nothing is."""
         text = _read(self.seal_file)
         if text is None:
             return "The file with the sealed keys is missing" if self._copies() else ""
         return "" if _verified_body(text) is not None else "The file with the sealed keys is damaged"
 
     def restore_seal_file(self) -> bool:
-        """Write the store's part again from the copies beside the keys. True if that was possible."""
+        """Rewrite the store's seal file from the copies beside the keys. False if there is no good copy."""
         if not any(_verified_body(_read(path)) is not None for path in self._copies()):
             return False
         self._load()
@@ -120,10 +119,10 @@ class Keys:
         return True
 
     def rotate(self) -> str:
-        """Seal new contents with a new set under a new key, and let go of the old key. Returns the new set's id.
+        """Make a new key set under a new key, and remove the old key files. Return the new set's id.
 
-        The new key opens the older sets too; contents stay as they are. Killed at any point, the key files that are
-        there open everything; what an old one does not open is sealed from the moment when the new set is written.
+        The new key opens the older sets too; contents are not sealed again. If this is killed at any point, the key files
+        that remain open everything.
         """
         try:
             with self._lock():
@@ -138,7 +137,10 @@ class Keys:
             raise Failed("There is no key to rotate yet.", "The key is created with the first sealed content.")
 
     def backup(self, passphrase: str) -> dict[str, Any]:
-        """All keys at hand, under a passphrase: for a backup file, or for a bundle. Raises `Usage` if it is weak."""
+        """Return all keys that are here, encrypted with a passphrase, for a backup file or a bundle.
+
+        Raises `Usage` if the passphrase is weak.
+        """
         from keepfast.secrets.strength import require_strong
 
         require_strong(passphrase)
@@ -157,9 +159,9 @@ class Keys:
         }  # fmt: skip
 
     def import_backup(self, backup: object, passphrase: str) -> int:
-        """Take keys over from a backup; return how many are new here. Raises `WrongKey` for another passphrase.
+        """Import the keys in a backup; return how many are new here. Raises `WrongKey` if the passphrase is wrong.
 
-        Sets of this store seal again as before; those of other stores only open what came from there.
+        Sets of this store can seal again; sets of other stores only open contents that came from there.
         """
         masters = open_backup(backup, passphrase)
         try:
@@ -173,7 +175,7 @@ class Keys:
             raise explain(error, "Importing keys", self.folder) from None
 
     def current(self) -> KeySet:
-        """Return the set that seals new contents; made if there is none that opens."""
+        """Return the set that seals new contents; make one if no set can be opened."""
         self._refresh()
         if self._current is not None and not self._are_copies_synced:
             self._sync_copies()
@@ -184,17 +186,17 @@ class Keys:
                     if self._current is None:
                         self._make_key()
             except OSError as error:
-                raise explain(error, "Making a key", self.folder) from None
+                raise explain(error, "Creating a key", self.folder) from None
         assert self._current is not None
         return self._current
 
     def find(self, set_id: bytes) -> KeySet | None:
-        """Return the set with this id if its key is here; another process may have made it a moment ago."""
+        """Return the set with this id, or None if its key is not here. Rereads the key files if the id is unknown."""
         keys = self._sets.get(set_id) if self._sets is not None else None
         return keys if keys is not None else self._refresh().get(set_id)
 
     def all(self) -> list[KeySet]:
-        """Return every set whose key is here, the one in use first."""
+        """Return every set whose key is here, the current one first."""
         opened, current = self._refresh(), self._current
         others = [keys for keys in opened.values() if current is None or keys.id != current.id]
         return others if current is None else [current, *others]
@@ -206,7 +208,7 @@ class Keys:
         return f"{self.folder}/{store_id(self.store)}.key.backed-up"
 
     def _refresh(self) -> dict[bytes, KeySet]:
-        """All sets at hand; looked for again once somebody has written keys. A rotation counts for every process."""
+        """Return all sets whose keys are here; read them again if another process has written keys."""
         if self._sets is None or self._signature() != self._loaded_signature:
             return self._load()
         return self._sets
@@ -220,14 +222,14 @@ class Keys:
             opened = self._load_once()
             self._loaded_signature = seen
             if self._signature() == seen:
-                break  # else keys were written, and older ones removed, while we read
+                break  # else another process wrote or removed keys while we read
         return opened
 
     def _load_once(self) -> dict[bytes, KeySet]:
         texts = self._read_entries()
         entries = _merge_entries(texts)
         own = self._own_files(".key")
-        # Where the store's file with its id was damaged or written anew, its keys lie under another one; what is sealed
+        # If the store's format file was damaged and written again, its key files carry an earlier id: sealed contents
         # must not be lost for that.
         sets: dict[bytes, KeySet] = {}
         files: dict[str, list[str]] = {}
@@ -238,12 +240,12 @@ class Keys:
             wrapping = _key_in(_read(path))
             opened = _unwrapped(wrapping, entries) if wrapping is not None else []
             if path in own or opened:
-                files[path] = [one.id.hex() for one in opened]
-            for one in opened:
-                sets.setdefault(one.id, one)
-                keys.setdefault(one.id, (path, wrapping or b""))
+                files[path] = [key_set.id.hex() for key_set in opened]
+            for key_set in opened:
+                sets.setdefault(key_set.id, key_set)
+                keys.setdefault(key_set.id, (path, wrapping or b""))
         ids = [bytes.fromhex(entry["id"]) for entry in entries if entry.get("seals", True)]
-        current = next((sets[one] for one in ids if one in sets), None)
+        current = next((sets[set_id] for set_id in ids if set_id in sets), None)
         self._entries = _without_stale_wraps(
             entries, texts[0] if texts else [], [wrapping for _, wrapping in keys.values()]
         )
@@ -253,7 +255,7 @@ class Keys:
         return sets
 
     def _make_key(self) -> None:
-        """A new set under a new key: nothing at hand may seal, and new contents must be sealed all the same."""
+        """Make a new set under a new key, because no set that can be opened may seal."""
         self.made_new_key = any(bytes.fromhex(entry["id"]) not in self._refresh() for entry in self._entries)
         self._install_key(lambda wrapping, keys: [*self._wrapped(wrapping), _entry(wrapping, keys)])
 
@@ -303,7 +305,7 @@ class Keys:
         return set_id
 
     def _install_key(self, entries: Callable[[bytes, KeySet], list[Entry]], durable: bool | None = None) -> str:
-        """Put a new key, and perhaps a new set, into force; return that set's id. Where that fails, all is as it was."""
+        """Write a new key file and the seal file with `entries`; return the new set's id. On failure nothing changes."""
         wrapping, keys = urandom(32), KeySet(urandom(32))
         path = f"{self.folder}/{store_id(self.store)}-{_key_id(wrapping)}.key"
         copy = self._copy_of(path, wrapping)
@@ -323,7 +325,7 @@ class Keys:
         return keys.id.hex()
 
     def _sync_copies(self) -> None:
-        """Bring the store's part and the copy beside the key to the same: either must be enough. No matter if it fails."""
+        """Make the seal file and its copy beside the key equal, so that either is enough. Errors are ignored."""
         self._are_copies_synced = True
         places = self.seal_file, self._copy_of(self._current_file, self._current_key)
         if all(_sets_in(_verified_body(_read(path))) == self._entries for path in places):
@@ -339,11 +341,11 @@ class Keys:
         self._are_copies_synced = True
 
     def _wrapped(self, wrapping: bytes) -> list[Entry]:
-        """All entries; those that open here are wrapped by this key too."""
+        """Return all entries; sets that can be opened here are wrapped with this key too."""
         return _wrapped_by(self._entries, wrapping, list(self._refresh().values()))
 
     def _read_entries(self) -> list[list[Entry]]:
-        """What the store says of its sets, and what the copies beside the keys say. Raises `Damaged` if none can be read."""
+        """Return the entries of the seal file and of each copy beside the keys. Raises `Damaged` if none can be read."""
         texts = [text for path in (self.seal_file, *self._copies()) if (text := _read(path)) is not None]
         good = [checked for text in texts if (checked := _verified_body(text)) is not None]
         if texts and not good:
@@ -354,7 +356,7 @@ class Keys:
         return self._own_files(".seal")
 
     def _own_files(self, ending: str) -> list[str]:
-        """The files with this ending that were made for this store; the one that older versions made comes first."""
+        """Return the files of this store with this ending; the one named as in older releases comes first."""
         plain = f"{store_id(self.store)}{ending}"
         names = [name for name in self._names() if name.endswith(ending)]
         return [
@@ -374,18 +376,18 @@ class Keys:
             return []
 
     def _copy_of(self, path: str, wrapping: bytes) -> str:
-        """Where the copy of the store's part lies that goes with this key file."""
+        """Return the path of the copy of the seal file that belongs to this key file."""
         own = f"{self.folder}/{store_id(self.store)}"
         return (path.removesuffix(".key") if path.startswith(own) else f"{own}-{_key_id(wrapping)}") + ".seal"
 
     def _write_key(self, path: str, key: bytes) -> None:
         text = f"{frozen.KEY_FILE}\nversion 1\nstore {store_id(self.store)}\nkey {key.hex()}\n"
-        # Always synced, whatever the settings say of contents: an old key may go as soon as this one is there.
+        # Always synced, also in a store that is not: the old key may be removed right after.
         replace(path, text.encode("ascii"))
 
     def _write_seal(self, entries: list[Entry], copy: str, durable: bool | None = None) -> None:
         synced = self.durable if durable is None else durable
-        # The copy first: what was sealed with a key must open when either of both files is there.
+        # The copy first: either file must be enough to open what was sealed.
         self._put(copy, entries, synced)
         step("key:copied")
         self._put(self.seal_file, entries, synced)
@@ -407,7 +409,7 @@ class Keys:
 
 
 class _Locks:
-    """Two locks at once: users of one folder of keys, and users of one store, who may have keys elsewhere."""
+    """The locks of the key folder and of the store together: a store's users may have different key folders."""
 
     def __init__(self, first: str, second: str) -> None:
         self.first, self.second = Lock(first, "the folder of keys"), Lock(second)
@@ -428,7 +430,7 @@ class _Locks:
 
 
 def open_backup(backup: object, passphrase: str) -> list[bytes]:
-    """The masters in a backup. Raises `WrongKey` for another passphrase, `Damaged` if it is no backup."""
+    """Return the master keys in a backup. Raises `WrongKey` if the passphrase is wrong, `Damaged` if it is no backup."""
     from cryptography.exceptions import InvalidTag
 
     try:
@@ -440,7 +442,7 @@ def open_backup(backup: object, passphrase: str) -> list[bytes]:
         ):
             raise ValueError
         costs = backup["n"], backup["r"], backup["p"]
-        # Somebody else wrote this: it must not make us ask for all memory there is.
+        # The file may be crafted: it must not make us allocate all memory.
         if costs[0] not in [1 << shift for shift in range(10, 21)] or not 0 < costs[1] <= 16 or not 0 < costs[2] <= 4:
             raise ValueError
         salt, box = bytes.fromhex(backup["salt"]), bytes.fromhex(backup["box"])
@@ -490,7 +492,9 @@ def _id(entry: Entry) -> bytes:
 
 
 def _wrapped_by(entries: list[Entry], wrapping: bytes, sets: list[KeySet]) -> list[Entry]:
-    """The entries, with a wrap of each of these sets by this key; what is not listed yet came from elsewhere, and only opens."""
+    """Return the entries with each of these sets wrapped with this key; a set that is not listed yet came from another
+    store and only opens.
+    """
     unlisted, with_wraps = {keys.id: keys for keys in sets}, []
     for entry in entries:
         keys = unlisted.pop(_id(entry), None)
@@ -499,7 +503,7 @@ def _wrapped_by(entries: list[Entry], wrapping: bytes, sets: list[KeySet]) -> li
 
 
 def _merge_entries(texts: list[list[Entry]]) -> list[Entry]:
-    """What all of them know. A set that one of them calls rotated away is that: an old copy must not bring it back."""
+    """Merge the entries of several files. A set that is rotated away in one file stays so, whatever old copies say."""
     merged: dict[str, Entry] = {}
     for entry in [entry for text in texts for entry in text]:
         entry_of_set = merged.setdefault(entry["id"], {**entry, "wraps": []})
@@ -510,7 +514,7 @@ def _merge_entries(texts: list[list[Entry]]) -> list[Entry]:
 
 
 def _without_stale_wraps(entries: list[Entry], first: list[Entry], wrappings: list[bytes]) -> list[Entry]:
-    """The entries without wraps that only older copies have, unless nothing else opens their set."""
+    """Return the entries without wraps that only copies have, unless nothing else opens their set."""
     wraps_in_store = {entry["id"]: entry["wraps"] for entry in first}
     return [
         {**entry, "wraps": wraps_in_store[entry["id"]]}
@@ -521,7 +525,7 @@ def _without_stale_wraps(entries: list[Entry], first: list[Entry], wrappings: li
 
 
 def _unwrapped(wrapping: bytes, entries: list[Entry]) -> list[KeySet]:
-    """The sets that this key opens."""
+    """Return the sets that this key opens."""
     tried = [_unwrap(wrapping, wrap, entry["id"]) for entry in entries for wrap in entry["wraps"]]
     return list({keys.id: keys for keys in tried if keys is not None}.values())
 
@@ -539,7 +543,7 @@ def _unwrap(wrapping: bytes, wrap: dict[str, str], name: str) -> KeySet | None:
 
 
 def _key_in(text: bytes | None) -> bytes | None:
-    """The key in a key file; None if there is none, or the file is damaged."""
+    """Return the key in a key file's text; None if the file is missing or damaged."""
     if text is None:
         return None
     lines = text.decode("ascii", "replace").split("\n")
@@ -553,7 +557,7 @@ def _key_in(text: bytes | None) -> bytes | None:
 
 
 def _verified_body(text: bytes | None) -> bytes | None:
-    """The text, if it matches the digest in its last line and makes sense."""
+    """Return the body of a seal file if it matches the digest in its last line and is valid, else None."""
     body, _, stored_digest = (text or b"").rstrip(b"\n").rpartition(b"\n")
     if not body or digest(body).hex().encode("ascii") != stored_digest:
         return None
@@ -573,7 +577,7 @@ def _sets_in(text: bytes | None) -> list[Entry]:
 
 
 def _stat_signature(path: str) -> tuple[int, ...]:
-    """What changes when somebody writes this file, or puts another one into this folder."""
+    """Return what changes when this file is written, or a file is added to this folder."""
     try:
         seen = stat(path)
     except OSError:
@@ -589,12 +593,12 @@ def _unlink(path: str) -> None:
 
 
 def _read(path: str) -> bytes | None:
-    """The file's bytes; of a folder none. None if nothing is there."""
+    """Return the file's bytes, empty for a folder; None if it does not exist."""
     try:
         with open(path, "rb") as file:
             seen = fstat(file.fileno())
             if path.endswith(".key") and seen.st_mode & 0o077 and seen.st_uid == geteuid():
-                fchmod(file.fileno(), 0o600)  # whoever copied it back did not mean it for everybody
+                fchmod(file.fileno(), 0o600)  # a key that was copied back must not be readable by others
             return file.read(1 << 20)
     except IsADirectoryError:
         return b""

@@ -1,4 +1,4 @@
-"""The stores that this user has used, the folders in them, and those not to be protected: lists in the data folder."""
+"""Lists in the data folder: the stores that this user has used, the folders in them, and folders not to protect."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NO_STORE = "-"
-"""Stands for a store where a folder is kept in none any more."""
+"""Written in place of a store for a folder that is in no store any more."""
 
 
 def add_store(file: str, path: str, identity: str) -> None:
-    """Note a store. One appended line: processes that do it at the same time do not undo one another's."""
+    """Add a store to the list. A line is appended, so that concurrent processes do not overwrite each other's."""
     if read_store_list(file).get(path) != identity:
         _append(file, format_pair(identity, path.encode("utf-8", "surrogateescape")))
 
 
 def remove_store(file: str, identity: str) -> None:
-    """Take a store out of the list: it is gone for good, and nobody shall miss it."""
+    """Remove a store from the list after it was deleted, so that it is not reported missing."""
     write_pairs(file, [(its, path) for its, path in read_pairs(file) if its != identity])
 
 
 def note_folder(file: str, path: bytes, store: str, workspace: str) -> None:
-    """Note that the folder is kept in this store, whichever it was before."""
+    """Record that the folder is in this store, replacing an earlier one."""
     if read_folder_list(file).get(path) != (store, workspace):
         _append(file, format_pair(f"{store}/{workspace}", path))
 
 
 def note_folders(file: str, store: str, workspaces: Iterable[tuple[str, bytes]]) -> None:
-    """Note which folders a store has now. One that is noted for another store stays with that."""
+    """Record which folders a store has now. A folder recorded for another store stays with that."""
     listed_folders, workspaces_by_path = (
         read_folder_list(file),
         {path: workspace for workspace, path in workspaces if path},
@@ -53,13 +53,13 @@ def note_folders(file: str, store: str, workspaces: Iterable[tuple[str, bytes]])
 
 
 def drop_folder(file: str, path: bytes) -> None:
-    """Note that the folder is kept in none of these stores any more."""
+    """Record that the folder is in no store any more."""
     if path in read_folder_list(file):
         _append(file, format_pair(NO_STORE, path))
 
 
 def drop_folders(file: str, store: str) -> None:
-    """Take out all folders of a store that is gone for good."""
+    """Remove all folders of a deleted store from the list."""
     listed_folders = read_folder_list(file)
     if any(its == store for its, _ in listed_folders.values()):
         write_pairs(
@@ -79,7 +79,7 @@ def _append(file: str, lines: bytes) -> None:
 
 
 def write_pairs(file: str, pairs: Iterable[tuple[str, bytes]], growing: str = "") -> None:
-    """Replace the file by these lines; `growing` is the folder in which it grows."""
+    """Replace the file by these lines; `growing` is the folder for the temporary file."""
     from keepfast.fsutil.durable import replace
 
     replace(file, b"".join([format_pair(word, path) for word, path in pairs]), durable=False, growing=growing)
@@ -90,17 +90,17 @@ def format_pair(word: str, path: bytes) -> bytes:
 
 
 def read_unprotected(file: str) -> dict[bytes, str]:
-    """Return the folders that somebody has stopped protecting, with the ids that their workspaces had."""
+    """Return the folders that the user has stopped protecting, with the ids that their workspaces had."""
     return {path: workspace for workspace, path in read_pairs(file)}
 
 
 def last_unprotected_folders(file: str) -> dict[str, bytes]:
-    """The same by the workspace's id: where it was when its protection was ended."""
+    """Return by workspace id the folder that it had when the user stopped protecting it."""
     return {workspace: path for path, workspace in read_unprotected(file).items() if workspace}
 
 
 def note_unprotected(file: str, path: bytes, workspace: str) -> None:
-    """Note that hooks shall leave this folder alone."""
+    """Record that hooks must not protect this folder."""
     from keepfast.fsutil.durable import make_folders
 
     make_folders(file.rpartition("/")[0])
@@ -108,7 +108,7 @@ def note_unprotected(file: str, path: bytes, workspace: str) -> None:
 
 
 def note_protected(file: str, path: bytes) -> None:
-    """Take the folder out of that list again."""
+    """Remove the folder from the list of unprotected folders."""
     folders = read_unprotected(file)
     if folders.pop(path, None) is not None:
         write_pairs(file, [(its, other) for other, its in folders.items()])

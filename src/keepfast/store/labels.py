@@ -1,4 +1,4 @@
-"""Pins and names: small records that change what is kept and how it is called."""
+"""Pin, unpin and name checkpoints."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def pin(repository: Repository, checkpoint: CheckpointRow, pinned: bool) -> bool:
-    """Keep the checkpoint from being dropped by the policy, or let it go again. False if it was so already."""
+    """Protect the checkpoint from retention, or stop protecting it. False if it was so already."""
     return _mark(
         repository, checkpoint, {"r": "pin" if pinned else "unpin", "v": checkpoint.version}, {"pinned": int(pinned)}
     )
 
 
 def name(repository: Repository, checkpoint: CheckpointRow, text: str) -> bool:
-    """Give the checkpoint a name, or take it away with an empty one. False if it was called so already."""
+    """Name the checkpoint; an empty text removes its name. False if it had that name already."""
     return _mark(repository, checkpoint, {"r": "name", "v": checkpoint.version, "name": text or None}, {"name": text})
 
 

@@ -1,4 +1,4 @@
-"""The embedded backends: pack files and logs in a folder, each write made durable in the right order."""
+"""Backends on the local disk: pack files and logs in a folder, each write synced in the required order."""
 
 from __future__ import annotations
 
@@ -32,15 +32,12 @@ except ImportError:  # macOS has none
 from keepfast.fsutil.durable import new_file, sync_folder, write_all
 from keepfast.model.steps import step
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
-EARLY = 256 << 10
+EARLY_WRITEBACK = 256 << 10
+"""Bytes after which the kernel is told to start writing, so that `sync` has less to wait for."""
 
 
 class LocalBlobs:
-    """Packs as files; being written in `tmp/`, each under a kernel lock that tells the living from the dead."""
+    """Packs as files. They are written in `tmp/`, each under a kernel lock that shows whether its writer is alive."""
 
     def __init__(self, store: str, durable: bool = True) -> None:
         self.folder = store + "/packs"
@@ -63,7 +60,7 @@ class LocalBlobs:
             self._close_last()
             self._last_opened = name, fd
         fd, parts = self._last_opened[1], []
-        # Whoever asks for more than there is must not be given the memory first.
+        # Checked before memory is allocated: a damaged ledger may ask for any length.
         if offset + length > fstat(fd).st_size:
             raise EOFError(f"pack {name} ends before byte {offset + length}")
         while length > 0:
@@ -133,8 +130,8 @@ class LocalUpload:
     def write(self, data: bytes) -> None:
         write_all(self.fd, data)
         self.written += len(data)
-        if self.written - self.sent >= EARLY and self.blobs.durable and posix_fadvise is not None:
-            # Sent on its way to the disk while we go on: `sync` has less to wait for. What is under way stays in memory.
+        if self.written - self.sent >= EARLY_WRITEBACK and self.blobs.durable and posix_fadvise is not None:
+            # Starts writeback now. Pages that are still being written stay in memory.
             try:
                 posix_fadvise(self.fd, self.sent, self.written - self.sent, POSIX_FADV_DONTNEED)
             except OSError:
@@ -190,7 +187,7 @@ class LocalRecords:
                 if self.durable:
                     fsync(fd)
             except OSError:
-                ftruncate(fd, before)  # what cannot be made durable must not be taken for a record later
+                ftruncate(fd, before)  # what could not be made durable must not be read as a record later
                 raise
         finally:
             close(fd)
@@ -236,7 +233,7 @@ class LocalRecords:
 
 
 def _names(folder: str) -> list[str]:
-    """What lies in the folder. Nothing does in one that is gone: what should be there is missed by name."""
+    """Return the names in the folder; none if it is missing: what should be in it is then reported missing by name."""
     try:
         return listdir(folder)
     except FileNotFoundError:
@@ -244,7 +241,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """The name, unless it leads out of its folder: a damaged or crafted ledger can call a pack anything."""
+    """Return the name; raise `FileNotFoundError` if it leads out of the folder: a crafted ledger may contain any name."""
     if "/" in name or "\0" in name:
         raise FileNotFoundError(ENOENT, "No such name", name)
     return name

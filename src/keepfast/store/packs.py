@@ -23,21 +23,21 @@ TRAILER = 64
 RAW, ZLIB, ZSTD = 0, 1, 2
 FRAME = 1 << 20
 MAX_FRAME = 1 << 30
-"""No frame is larger; one that claims more is damage, not a reason to ask for memory."""
+"""The largest frame; one that claims more is damaged, and no memory is allocated for it."""
 MAX_SHARED_FRAME = 64 << 20
-"""No frame of several blobs is larger."""
+"""The largest frame of several blobs."""
 PARTIAL_READ = 352 << 10
-"""Up to so much of a frame is unpacked by itself: the first three pieces of memory that Zstandard's module asks for."""
+"""Up to this many bytes, only the beginning of a frame is decompressed: the first three allocations of Zstandard's module."""
 COMPRESS_AHEAD = 128 << 10
-"""From this many bytes on, a frame that is not full is compressed ahead, while a save works out what changed."""
+"""From this many bytes on, a partly filled frame is compressed while a save works out what changed."""
 COMPRESS_WITHOUT_THREADS = 512 << 10
-"""Up to this many bytes a save compresses by itself, without threads."""
+"""Up to this many bytes, a save compresses in its own thread."""
 COMPRESS_WITH_ZLIB = 48 << 10
-"""Up to this many with zlib."""
+"""Up to this many bytes, a save compresses with zlib."""
 
 
 class PackWriter:
-    """Collects blobs into frames and writes them as one new object. Not seen by anyone until `finish`."""
+    """Collects blobs into frames and writes them as one new pack, which is invisible until `finish`."""
 
     def __init__(self, blobs: Blobs, *, level: int = 1, frame: int = FRAME, threads: int = 2) -> None:
         self.blobs = blobs
@@ -60,7 +60,7 @@ class PackWriter:
 
     @property
     def size_bound(self) -> int:
-        """The size that the pack has at most so far, but for its index: what is not compressed yet counts in full."""
+        """Upper bound of the pack's size so far, without its index: uncompressed blobs count in full."""
         return self.size + self._pending + self._open_bytes
 
     def add(self, key: bytes, data: bytes, kind: int) -> None:
@@ -76,11 +76,11 @@ class PackWriter:
         self.kinds.append(kind)
 
     def end_frame(self) -> None:
-        """What comes next lies in another frame, even if there is room in this one."""
+        """Begin a new frame with the next blob, even if this one is not full."""
         self._flush()
 
     def _add_sealed(self, key: bytes, data: bytes) -> None:
-        """A sealed blob has a frame of its own, as it is: compressed among others, its size would tell of theirs."""
+        """Add a sealed blob in a raw frame of its own: compressed with others, the frame's size would tell about them."""
         self._flush()
         self._drain(0)
         self._store(len(data), 1, bytes([RAW]) + data)
@@ -89,20 +89,20 @@ class PackWriter:
         self.kinds.append(SEALED)
 
     def compress_ahead(self) -> None:
-        """Nothing comes for a while: what is there of a frame is worth compressing meanwhile, if it is more than a little."""
+        """Begin to compress a partly filled frame if it is large enough: no blob is added for a while."""
         if self._workers is not None and self._open_bytes >= COMPRESS_AHEAD:
             self._flush()
 
     def end(self) -> None:
-        """Write what is left, and let the threads go: nothing is added any more."""
+        """Write the remaining frames and end the threads: no blob is added any more."""
         self._flush()
         self._drain(0)
         self._close_workers()
 
     def sync(self, *, wait: bool = True) -> None:
-        """Write what is left and the index; every byte is durable when this returns, under no name yet.
+        """Write the remaining frames and the index, and sync the pack, which has no name yet.
 
-        Not `wait`: it need not be before `finish`. That is as long as it takes to make rows, and the store is locked then.
+        Not `wait`: sync in the background until `finish`, while the caller makes rows under the store's lock.
         """
         self.end()
         table = self.size or len(MAGIC)
@@ -130,7 +130,7 @@ class PackWriter:
             upload.sync()
 
     def finish(self) -> None:
-        """Give it its name, once it is durable."""
+        """Give the pack its name, once it is durable."""
         assert self.upload is not None
         if self._syncing is not None:
             self._syncing.result()
@@ -140,7 +140,7 @@ class PackWriter:
         self._close_workers()
         if self._syncing is not None:
             try:
-                self._syncing.result()  # the file is not closed under its feet
+                self._syncing.result()  # the file must stay open while the thread syncs it
             except OSError:
                 pass
         if self.upload is not None:
@@ -168,7 +168,7 @@ class PackWriter:
             self._workers = Workers(self.threads, lambda: frame_compressor(level))
         self._waiting.append((len(raw), count, self._workers.submit(raw)))
         self._pending += len(raw)
-        # The compressors are kept busy, and memory bounded: at most this many frames wait.
+        # Enough frames wait to keep the compressors busy, few enough to bound memory.
         self._drain(4 if len(raw) <= 2 * FRAME else 2)
 
     def _drain(self, most: int) -> None:
@@ -194,7 +194,7 @@ class PackWriter:
 
 
 def compress_small(raw: bytes) -> bytes:
-    """The stored form of a small save's only frame. Loading Zstandard takes longer than zlib takes for very little."""
+    """Return the stored form of a small save's only frame. Loading Zstandard takes longer than zlib takes for few bytes."""
     if len(raw) > COMPRESS_WITH_ZLIB:
         return compress(raw, 1)
     from zlib import compress as zlib_compress
@@ -203,12 +203,12 @@ def compress_small(raw: bytes) -> bytes:
 
 
 def compress(raw: bytes, level: int) -> bytes:
-    """A frame's stored form: Zstandard, or raw where that is no smaller."""
+    """Return a frame's stored form: Zstandard, or raw if that is not smaller."""
     return frame_compressor(level)(raw)
 
 
 def frame_compressor(level: int) -> Callable[[bytes], bytes]:
-    """The same for many frames, one after another."""
+    """Return a function like `compress` for many frames, one after another."""
     squeeze = make_compressor(level)
 
     def store(raw: bytes) -> bytes:
@@ -221,7 +221,7 @@ def frame_compressor(level: int) -> Callable[[bytes], bytes]:
 
 
 def decompress(stored: bytes, most: int = MAX_FRAME) -> bytes:
-    """A frame's raw form, at most so many bytes. Raises `Damaged` if it cannot be had."""
+    """Return a frame's raw form. Raises `Damaged` if it is invalid or has more than `most` bytes."""
     data, is_whole = _decompress(stored, most)
     if not is_whole:
         raise Damaged("a frame is truncated or exceeds the size limit")
@@ -229,16 +229,16 @@ def decompress(stored: bytes, most: int = MAX_FRAME) -> bytes:
 
 
 def decompress_prefix(stored: bytes, least: int) -> bytes:
-    """At least so many first bytes of a frame's raw form, for whoever checks what is in them: less is there if it is cut.
+    """Return at least the first `least` bytes of a frame's raw form, fewer if it is truncated: the caller checks digests.
 
-    Where little is wanted, no more is unpacked. Else all of it: Zstandard's module asks for memory in a few sizes, which
-    the next frame finds as it was left, and a limit of any other size would cost more than it spares.
+    For few bytes no more is decompressed. Otherwise the whole frame: Zstandard's module allocates in a few sizes that the
+    next frame can reuse, and a limit of another size would cost more than it saves.
     """
     return _decompress(stored, max(least, 1) if least <= PARTIAL_READ else max(MAX_SHARED_FRAME, least))[0]
 
 
 def _decompress(stored: bytes, most: int) -> tuple[bytes, bool]:
-    """So many bytes of a frame's raw form, and whether that is all of it. Raises `Damaged`."""
+    """Return at most `most` bytes of a frame's raw form, and whether that is all of it. Raises `Damaged`."""
     if not stored:
         raise Damaged("a frame is empty")
     codec, body = stored[0], memoryview(stored)[1:]
@@ -255,11 +255,11 @@ def _decompress(stored: bytes, most: int) -> tuple[bytes, bool]:
             raise Damaged(f"a frame has the unknown codec {codec}")
         data: bytes = inflater.decompress(body, most)
     except Exception as error:
-        # By their names: the modules they come from are loaded only where they are needed.
+        # Errors are told by their names: the modules that define them are loaded only when needed.
         kind = type(error)
         if not (isinstance(error, (EOFError, ValueError)) or kind.__module__ == "zlib" or kind.__name__ == "ZstdError"):
             raise
-        # What could not be unpacked for want of memory is not damaged, and must not be healed or passed over.
+        # A frame that did not fit into memory is not damaged, and must not be repaired or skipped.
         raise shortage(error) or Damaged(f"a frame does not decompress: {error}") from None
     return data, inflater.eof
 
@@ -267,9 +267,9 @@ def _decompress(stored: bytes, most: int) -> tuple[bytes, bool]:
 def read_index(
     blobs: Blobs, name: str, *, strict: bool = True
 ) -> tuple[int, list[tuple[bytes, Location]], list[tuple[int, int, int, int]]]:
-    """Return (size, entries, frames) of a pack from its own index. Raises `Damaged` if that does not match its digest.
+    """Return (size, entries, frames) of a pack from its own index. Raises `Damaged` if the index does not match its digest.
 
-    Not `strict`: or if it makes no sense at all. Then nothing in it can be believed that does not prove itself.
+    Not `strict`: only if it makes no sense at all. Then the caller must check every blob against its digest.
     """
     size = blobs.size(name)
     if size < len(MAGIC) + TRAILER:
@@ -299,7 +299,7 @@ def read_index(
 
 
 def _fits(frames: Any, lengths: Any, table: int) -> bool:
-    """Do the frames lie back to back up to the table, each as large as its blobs together?"""
+    """Do the frames follow one another up to the table, each as large as its blobs together?"""
     at, blob = len(MAGIC), 0
     for offset, stored, raw, count in frames:
         if offset != at or raw > MAX_FRAME or raw != sum(lengths[blob : blob + count]):

@@ -1,4 +1,4 @@
-"""A store that need not be open yet: what a hook asks before it knows whether there is anything to save."""
+"""The location of a store and its checks that need no open store, for hooks that may have nothing to save."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """Where a store is, and the little that can be known without opening it."""
+    """The location of a store, and what is known about it without opening it."""
 
     __slots__ = ("durable", "expected", "expected_path", "keys", "path", "workspace")
 
@@ -29,22 +29,22 @@ class Place:
         self.path, self.durable = path, durable
         self.keys = keys or path.rpartition("/")[0] + "/keys"
         self.expected = ""
-        """The id of the store that is meant; empty: whichever is there."""
+        """The id that the store must have; empty: any."""
         self.workspace = ""
-        """The workspace that is wanted of it, where that is known."""
+        """The workspace that the caller needs, if that is known."""
         self.expected_path = path
-        """Where the store that is meant is said to be."""
+        """Where the expected store is recorded to be."""
 
     def expect(self, identity: str, workspace: str = "", named: str = "") -> Place:
-        """There must be a store, and for a workspace the one with this id: else it is missing, and none is made.
+        """Require an existing store and, for a workspace, the one with this id; otherwise `id` raises `MissingStore`.
 
-        Without a workspace any store will do: it is not known yet what is wanted of it.
+        Without a workspace, a store with another id is accepted.
         """
         self.expected, self.workspace, self.expected_path = identity, workspace, named or self.path
         return self
 
     def id(self) -> str:
-        """Return the store's id. Raises `MissingStore` if it is not the one that is meant, and as `store_id` does."""
+        """Return the store's id. Raises `MissingStore` if it is not the expected one, and as `store_id` does."""
         try:
             identity = store_id(self.path)
         except NoWorkspace:
@@ -53,13 +53,13 @@ class Place:
             if self._lacks_only_format():
                 raise Damaged(f"{self.path}/format is missing.", "Run `keepfast verify --repair`.") from None
             raise missing_store(self.expected_path) from None
-        # Another one may know the workspace too, from before a new history was begun: that is not this history.
+        # Another store may have the workspace too, from before a new history was started: that is not this history.
         if self.workspace and self.expected and identity != self.expected:
             raise missing_store(self.expected_path)
         return identity
 
     def check_folders(self) -> None:
-        """Raise `Damaged` if a folder is gone without which checkpoints are lost: nothing is saved as if all were well."""
+        """Raise `Damaged` if a folder that holds checkpoints is missing: a save must not go on as if all were well."""
         from posix import stat
 
         for name in ("packs", "log"):
@@ -73,12 +73,12 @@ class Place:
                     "repairs what it can and lists the rest.",
                 ) from None
             except OSError:
-                return  # whoever opens the store says what is wrong with it
+                return  # opening the store reports what is wrong
 
     def check_marker(self, workspace: str, store: str, identity: str, root: bytes = b"") -> None:
-        """Raise unless a workspace whose marker names that store belongs into this one, or has a history here by its `root`.
+        """Raise unless a workspace whose marker names the store `store` belongs in this one, or `root` is registered here.
 
-        A marker is a file that anybody may have put there: no other store is opened because of it.
+        Anybody may have written a marker, so no other store is opened because of it.
         """
         if not identity or (store == self.path and identity == self.expected):
             return
@@ -101,30 +101,30 @@ class Place:
 
     @property
     def list(self) -> str:
-        """The list of the stores that this user has used."""
+        """Path of the list of stores that this user has used."""
         return self.keys.rpartition("/")[0] + "/stores"
 
     @property
     def folders(self) -> str:
-        """The list of the folders that are kept in stores outside of the data folder."""
+        """Path of the list of folders whose stores lie outside the data folder."""
         return folder_list_path(self.list)
 
     def is_in_data_folder(self) -> bool:
-        """Does the store lie in the user's data folder? Then it is not lost without the lists that would name it."""
+        """Does the store lie in the user's data folder? Then it is found without an entry in the list of stores."""
         return self.path.rpartition("/")[0] == self.list.rpartition("/")[0]
 
     def replaces_lost_store(self) -> bool:
-        """Was there another store at this path, which is nowhere that we know?"""
+        """Was there another store at this path whose present location is unknown?"""
         path, known_ids = self.path.encode("utf-8", "surrogateescape"), read_store_list(self.list).values()
         return any(where == path and identity not in known_ids for identity, where in read_pairs(self.list))
 
     @property
     def unprotected(self) -> str:
-        """The list of the folders that hooks shall leave alone."""
+        """Path of the list of folders that hooks must not protect."""
         return self.keys.rpartition("/")[0] + "/unprotected"
 
     def head(self, workspace: str) -> tuple[int, bytes]:
-        """Size and last digest (hex) of the workspace's log: together they name everything in it."""
+        """Return size and last digest (hex) of the workspace's log: together they identify its contents."""
         return head_of_log(f"{self.path}/log/{workspace}.log")
 
     def folder(self, workspace: str) -> str:
@@ -139,7 +139,7 @@ class Place:
         return open_store(self.path, durable=self.durable, keys=self.keys, small_cache=small_cache)
 
     def create(self, anew: bool = False) -> Repository:
-        """Open the store, and make it if there is none yet. `anew`: also in the place of one that is missing."""
+        """Open the store, or create it. `anew`: create it even if a missing store is expected here."""
         from keepfast.store.factory import create_store
 
         if anew:
@@ -149,7 +149,7 @@ class Place:
         return create_store(self.path, durable=self.durable, keys=self.keys, identity=self.expected)
 
     def _lacks_only_format(self) -> bool:
-        """Is there all of a store but its format file? Then nothing is lost, and it can be written again."""
+        """Is the format file the only part of the store that is missing? Then it can be written again."""
         from posix import stat
 
         try:
@@ -160,7 +160,7 @@ class Place:
         return False
 
     def registered(self) -> dict[bytes, str]:
-        """Folders that are workspaces, as the last registration left the list; the ledger knows better."""
+        """Return workspaces by folder, from the list in the store; the ledger is authoritative."""
         return {path: workspace for workspace, path in read_pairs(self.path + "/paths")}
 
     def list_paths(self, workspaces: Iterable[tuple[str, bytes]]) -> None:

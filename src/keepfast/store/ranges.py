@@ -1,4 +1,4 @@
-"""Parts of stored contents without reading the rest: of a large file only the chunks that are asked for."""
+"""Random access to stored contents: of a large file only the requested chunks are read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_LAYOUTS = 64
 
 
 class Ranges:
-    """Any part of any content, in any order; a little of it is kept at hand.
+    """Reads any range of any content, with a small cache.
 
-    `repository` is asked for each time: whoever looks for long may have to open the store again.
+    `repository` is called each time: a long-running reader may have to open the store again.
     """
 
     def __init__(self, repository: Callable[[], Repository]) -> None:
@@ -31,7 +31,7 @@ class Ranges:
         self._cached_bytes = 0
 
     def read(self, key: bytes, size: int, offset: int, length: int) -> bytes:
-        """Raises `Damaged`. A chunk list is not checked as a whole, but each chunk is, and the sum of their lengths."""
+        """Return a range of a content. Raises `Damaged`: each chunk is checked, and the sum of their lengths."""
         end = min(offset + length, size)
         if offset >= end:
             return b""

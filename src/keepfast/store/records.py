@@ -1,4 +1,4 @@
-"""The lines of a log and the chain that holds them together (docs/format/store.md)."""
+"""Log records: each line of a log carries a digest over it and the line before (docs/format/store.md)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     Record = dict[str, Any]
-    """A line of a log as JSON. It is written again with every member that it came with, those of newer programs too."""
+    """A line of a log as JSON. It is rewritten with all its members, also unknown ones of newer releases."""
 
 STORE_LOG = "store"
-"""The log of what concerns all workspaces."""
+"""The log of operations on the whole store, such as compaction."""
 TAIL = 65
 """A line ends in this many bytes: its digest in hex and a newline."""
 
@@ -26,7 +26,7 @@ def line(head: bytes, record: Record) -> tuple[bytes, bytes]:
 
 
 class Chain:
-    """A log as far as it can be believed."""
+    """The leading records of a log whose digests match."""
 
     __slots__ = ("ends", "head", "heads", "records", "rest", "size")
 
@@ -57,8 +57,8 @@ class Chain:
             self.ends.append(self.size)
             self.heads.append(after)
         self.rest = data[at:]
-        """What follows the last good line: nothing, a write cut short, or damage."""
+        """What follows the last good line: nothing, an incomplete write, or damage."""
 
     def torn(self) -> bool:
-        """Is what follows the mere trace of a write cut short (at most one line, and not a whole one)?"""
+        """Is the rest an incomplete write: less than one line?"""
         return bool(self.rest) and b"\n" not in self.rest

@@ -1,4 +1,4 @@
-"""From what a person types to one checkpoint: `v5`, an id or its beginning, a name, `latest`, `@~2`, `@{2h}`."""
+"""Resolve references to checkpoints: `v5`, an id or a prefix of it, a name, `latest`, `@~2`, `@{2h}`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 NANOSECONDS = 1_000_000_000
 SHOWN = 5
-"""So many candidates are named when a prefix fits several."""
+"""Candidates that are named when a prefix is ambiguous."""
 FORMS = "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}. Run `keepfast list` to see all checkpoints."
 
 
 def resolve(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
-    """Return the checkpoint of this workspace that `text` speaks of; order is the order of versions.
+    """Return the checkpoint of this workspace that `text` refers to.
 
-    Raises `NotFound` if there is none, if it was forgotten, or if the beginning of an id fits several.
+    Raises `NotFound` if there is none, if it was forgotten, or if the prefix of an id is ambiguous.
     """
     if text == "latest":
         return _latest(repository, workspace)
@@ -34,7 +34,7 @@ def resolve(repository: Repository, workspace: str, text: str, now: int) -> Chec
         return _moment(repository, workspace, text[2:-1].strip(), now)
     if text.startswith("cp-"):
         return _prefix(repository, workspace, text)
-    # A lone surrogate (a byte that is not UTF-8) can be in no name, and no database takes it.
+    # A lone surrogate (a byte that is not UTF-8) cannot be in a name, and SQLite rejects it.
     rows = repository.ledger.find(Query(workspace=workspace, name=text, limit=1)) if text and _plain(text) else []
     if not rows:
         raise NotFound(f"This workspace has no checkpoint {text!r}.", FORMS)
@@ -55,7 +55,7 @@ def checked_name(text: str) -> str:
 
 
 def duration(text: str) -> int | None:
-    """Nanoseconds in `90s`, `2h`, `1h30m`, `1.5d`, `2w`; None if it is no duration."""
+    """Return the nanoseconds in `90s`, `2h`, `1h30m`, `1.5d`, `2w`; None if the text is no duration."""
     import re
 
     total, at = 0.0, 0
@@ -86,7 +86,7 @@ def _version(repository: Repository, workspace: str, version: int) -> Checkpoint
 
 
 def _steps_back(repository: Repository, workspace: str, steps: int) -> CheckpointRow:
-    """From the version that the folder was last saved as or set to, over those that `list` shows."""
+    """Count back from the folder's base, over the versions that `list` shows."""
     base = repository.base(workspace)
     if base is None:
         raise _none_yet()
@@ -99,7 +99,7 @@ def _steps_back(repository: Repository, workspace: str, steps: int) -> Checkpoin
 
 
 def _latest(repository: Repository, workspace: str) -> CheckpointRow:
-    """The newest that somebody made, whatever was restored since; a safety one only if there is no other."""
+    """Return the newest checkpoint, whatever was restored since; a safety checkpoint only if there is no other."""
     for safety in (False, True):
         rows = repository.ledger.find(Query(workspace=workspace, limit=1, safety=safety))
         if rows:
@@ -125,12 +125,12 @@ def _moment(repository: Repository, workspace: str, text: str, now: int) -> Chec
 
 
 def _time(text: str) -> int | None:
-    """A time as RFC 3339 writes it; without an offset it is local time."""
+    """Parse a time in the form of RFC 3339; without an offset it is local time. None if it is invalid."""
     from datetime import datetime
 
     try:
         moment = datetime.fromisoformat(text)
-        # A checkpoint made within the given second is meant too.
+        # A checkpoint made within the given second is included.
         return (
             (int(moment.timestamp()) + 1) * NANOSECONDS - 1
             if not moment.microsecond

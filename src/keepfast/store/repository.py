@@ -40,16 +40,16 @@ class Repository:
         self.blobs, self.records, self.ledger = blobs, records, ledger
         self.contents = Contents(blobs, ledger)
         self.folder = ""
-        """Where it lies, if that is a disk: what is saved there leaves room for the reserve."""
+        """The store's folder; empty for one in memory. Saves there keep the reserve allocated."""
         self.dropped_bytes = 0
-        """Bytes of contents that the last forgetting let go."""
+        """Bytes of contents that the last forgotten versions no longer need."""
         self._fresh_documents: dict[bytes, tuple[Header, list[Entry], Container[bytes]]] = {}
-        """Documents that were just written and need not be read back."""
+        """Documents that this process just wrote, so that `replay` need not read them back."""
 
     # Workspaces
 
     def workspace(self, workspace: str) -> WorkspaceRow | None:
-        """Return the workspace's row, after adopting what a killed process had already made durable."""
+        """Return the workspace's row, after replaying records that a killed process had made durable but not committed."""
         row = self.ledger.workspace(workspace)
         size = self.records.size(workspace)
         if row is None and not size:
@@ -60,7 +60,7 @@ class Repository:
         return row
 
     def register(self, workspace: str, path: bytes, now: int, parent: str = "") -> WorkspaceRow:
-        """Make the folder a workspace, or note that a known one has moved here."""
+        """Register the folder as a workspace, or record that a known one has moved here."""
         record = {"r": "workspace", "id": workspace, "path": _path_text(path), "at": now}
         if parent:
             record["parent"] = parent
@@ -82,12 +82,12 @@ class Repository:
         newest = self.ledger.find(Query(workspace=workspace, limit=1))
         if row is None or not newest or newest[0].trigger not in SAFETY_TRIGGERS:
             return newest[0] if newest else None
-        # A restore was cut off after its safety checkpoint, or an older program made one and did not note where to.
+        # A restore was interrupted after its safety checkpoint, or an older release did not record its target.
         base = self.base_in_log(workspace, row.log_size)
         checkpoint = self.ledger.checkpoint(*base) if base else None
         return checkpoint if checkpoint is not None and not checkpoint.forgotten else newest[0]
 
-    # Questions; all but `workspace` and `base` are the ledger's to answer
+    # Queries, passed on to the ledger
 
     def workspaces(self) -> list[WorkspaceRow]:
         """Return every workspace that was ever registered."""
@@ -114,11 +114,11 @@ class Repository:
         return self.ledger.state(workspace, version, below)
 
     def left_out(self, workspace: str, version: int, below: bytes = b"") -> list[Entry]:
-        """Return what a version names but does not hold, sorted by path; `below` limits it as that of `state`."""
+        """Return a version's excluded entries, sorted by path; `below` limits it as in `state`."""
         return self.ledger.left_out(workspace, version, below)
 
     def sealed(self, workspace: str, least: int) -> list[Entry]:
-        """Return the rows of the newest version that are sealed, from this size on."""
+        """Return the sealed entries of the newest version that have at least this size."""
         return self.ledger.sealed(workspace, least)
 
     def at(self, workspace: str, version: int, path: bytes) -> Entry | None:
@@ -130,7 +130,7 @@ class Repository:
         return self.ledger.history(workspace, path)
 
     def holder(self, workspace: str, path: bytes, after: int = 0) -> CheckpointRow | None:
-        """Return the first version behind `after`, else the newest one, that has this path and does not leave it out."""
+        """Return the first version after `after` that holds this path, else the newest one that does."""
         holder = None
         for since, until, entry in self.ledger.history(workspace, path):
             if entry.kind not in CAPTURED:
@@ -159,7 +159,7 @@ class Repository:
         return CheckpointWriter(self, row)
 
     def ensure_reserve(self) -> None:
-        """Before anything takes room: without its reserve a full store could never give any back. Raises `DiskFull`."""
+        """Allocate the reserve: without it, nothing could be forgotten on a full disk. Raises `DiskFull`."""
         if self.folder:
             from keepfast.store.reserve import ensure_reserve
 
@@ -171,12 +171,12 @@ class Repository:
         work: Callable[[Transaction, WorkspaceRow | None], list[Record]],
         ready: Callable[[], None] | None = None,
     ) -> WorkspaceRow:
-        """Run `work` inside one transaction and append the records it returns; the rows follow from the records.
+        """Run `work` inside one transaction, append the records it returns to the log, and make the rows that follow from them.
 
-        `ready` runs once all rows are made: what the records speak of is durable when it returns.
+        `ready` runs once all rows are made, before the records are written: it makes the packs durable that they name.
 
-        This is the only way anything becomes true: record and rows together, durable when it returns. Raises a
-        `KeepfastError` whatever goes wrong with the disk, and then nothing has become true, or the error says that it may have.
+        Every change of the store is made here: record and rows together, durable when this returns. Raises a
+        `KeepfastError` if the disk fails; then nothing was committed, or the error's hint says that it may have been.
         """
         try:
             return self._commit(workspace, work, ready)
@@ -225,34 +225,33 @@ class Repository:
         return row
 
     def _is_committed(self, workspace: str, before: int, after: int) -> bool | None:
-        """Did records become true although their commit ended with an error? Else they are cut off: they must not speak
-        of what nobody was promised. None where neither can be had.
+        """Were the records committed although the commit raised an error? If not, cut them off the log again.
 
-        SQLite may fail when all is durable, and only its journal is to be emptied yet.
+        None if that failed too. SQLite may raise after all is durable, when it only empties its journal.
         """
         try:
-            # Under the lock again: another process may have adopted them and built on them in the meantime.
+            # Locked again: another process may have replayed them and built on them in the meantime.
             with self.ledger.transaction():
                 row = self.ledger.workspace(workspace)
                 if row is not None and row.log_size >= after:
                     return True
                 self.records.truncate(workspace, before)
         except (OSError, KeepfastError):
-            # If they are there, the next process adopts them: more is kept than was promised, never less.
+            # If they are in the log, the next process replays them: more is kept than was promised, never less.
             return None if self._size(workspace) >= after else False
         return False
 
     def _size(self, workspace: str) -> int:
-        """Bytes of the log, as far as it can be asked."""
+        """Return the size of the log; 0 if it cannot be read."""
         try:
             return self.records.size(workspace)
         except OSError:
             return 0
 
     def discard_packs(self, names: list[str], log: str = "") -> None:
-        """Remove packs that got their names before their commit failed. If that fails too, compaction does it.
+        """Remove packs that were named before their commit failed. If that fails too, compaction does it.
 
-        Not if the log has records that no row knows: they may speak of these packs, and the next process adopts them.
+        They stay if the log has records without rows: these may name the packs, and the next process replays them.
         """
         try:
             with self.ledger.transaction():
@@ -268,7 +267,7 @@ class Repository:
     # Rows from records
 
     def reconcile(self, tx: Transaction, workspace: str) -> WorkspaceRow | None:
-        """Bring the rows up to the end of the log; cut off the trace of a write that was never finished."""
+        """Replay the records that have no rows yet; cut off an incomplete last line."""
         row = self.ledger.workspace(workspace)
         known_size, size = (row.log_size if row is not None else 0), self.records.size(workspace)
         if size == known_size:
@@ -280,7 +279,7 @@ class Repository:
             )
         data = self.records.read(workspace)
         if row is not None and data[known_size - TAIL : known_size] != row.log_head.hex().encode("ascii") + b"\n":
-            # Without this, a wrong number in the ledger would pass a good line off as the trace of a broken write.
+            # Without this check, a wrong size in the ledger would make a good line look like an incomplete write.
             raise Damaged(
                 f"The log of workspace {workspace} does not continue where the ledger ends.",
                 "Run `keepfast verify --repair`.",
@@ -296,7 +295,7 @@ class Repository:
         if row is not None and row.id != workspace:
             raise Damaged(f"The log of workspace {workspace} is that of {row.id}.")
         if chain.rest:
-            if b"\n" in chain.rest[:-1]:  # more than one line: not the trace of one write
+            if b"\n" in chain.rest[:-1]:  # more than one line: not an incomplete write
                 raise Damaged(
                     f"The log of workspace {workspace} is damaged after byte {chain.size}.",
                     "Run `keepfast verify --repair`.",
@@ -308,7 +307,7 @@ class Repository:
     def replay(
         self, tx: Transaction, row: WorkspaceRow | None, record: Record, log_size: int, log_head: bytes
     ) -> WorkspaceRow:
-        """Make the rows that follow from one record. Saving, adopting and rebuilding all pass through here."""
+        """Make the rows that follow from one record. Saving, recovery after a crash and rebuilding all use this."""
         kind = record.get("r")
         if kind == "workspace":
             if row is None:
@@ -346,13 +345,13 @@ class Repository:
             if kind == "restore" and not base:
                 base = self.base_in_log(row.id, row.log_size, record)
             tx.set_meta(base_key(row.id), base_text(base, row.version))
-        # An unknown kind is from a newer keepfast: it is kept in the log and changes nothing here.
+        # A record of unknown kind is from a newer keepfast: it stays in the log and changes nothing here.
         row = row._replace(log_size=log_size, log_head=log_head)
         tx.update_workspace(row)
         return row
 
     def base_in_log(self, workspace: str, size: int, *more: Record) -> list[Any] | None:
-        """What the folder is at, by so many bytes of its log and these records after them."""
+        """Return the base version by the first `size` bytes of the log and these records after them."""
         records = Chain(self.records.read(workspace)[:size]).records
         return base_after(self.ledger, workspace, [*records, *more])
 
@@ -367,7 +366,7 @@ class Repository:
         return self.apply(tx, row, record, header, rows)
 
     def _adopt_packs(self, tx: Transaction, key: bytes, packs: list[str], version: int) -> None:
-        """Register the packs that a record speaks of, unless its document is known already."""
+        """Register the packs that a record names, unless its document is registered already."""
         if key in self.ledger.locate([key]):
             return
         for name in packs:
@@ -388,7 +387,7 @@ class Repository:
         rows: list[Entry],
         existing_paths: Container[bytes] | None = None,
     ) -> WorkspaceRow:
-        """Add the rows of one checkpoint whose document is at hand; `existing_paths`: which of its paths were there up to now."""
+        """Add the rows of one checkpoint from its document; `existing_paths`: which of its paths existed before."""
         version = record["v"]
         tx.apply(row.id, version, rows, whole=header.keyframe, existing_paths=existing_paths)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
@@ -407,14 +406,14 @@ class Repository:
         )  # fmt: skip
 
     def sequence(self) -> int:
-        """The number of the newest checkpoint of the whole store."""
+        """Return the number of the newest checkpoint of the whole store."""
         sequence = self.ledger.meta("seq") or "0"
         if not sequence.isdecimal():
             raise Damaged("The ledger's sequence number is damaged.")
         return int(sequence)
 
     def _drop_unneeded(self, tx: Transaction, row: WorkspaceRow, versions: list[int]) -> None:
-        """Drop the rows that only forgotten versions needed. The newest version's rows stay: the next save builds on them."""
+        """Drop the rows that only forgotten versions need. The newest version's rows stay: the next save builds on them."""
         done = 0
         for version in sorted(versions):
             if version < done:

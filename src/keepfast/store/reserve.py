@@ -1,4 +1,4 @@
-"""The reserve: room on the disk that a store holds on to, so that forgetting works where nothing else does."""
+"""The reserve: a file that keeps disk space allocated, so that forgetting and compaction work on a full disk."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 NAME = "/reserve"
 PART, MOST = 1 << 20, 64 << 20
 DISPOSABLE = ("/search.db", "/search.db-journal")
-"""Made again when somebody searches: on a full disk they go as well."""
+"""Recreated by the next search, so they are removed too when the disk is full."""
 LEAST_PACK, OF_DISK = 1 << 20, 256
 
 
 def reserve_size(folder: str) -> int:
-    """How large the reserve of this store must be: SQLite's journal can become as large as the ledger itself."""
+    """Return the size that the reserve of this store must have: SQLite's journal can become as large as the ledger."""
     try:
         ledger = stat(folder + "/ledger.db").st_size
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def reserve_size(folder: str) -> int:
 
 
 def max_pack_size(folder: str, most: int) -> int:
-    """How large a pack may become: a small part of its disk, so that there is room to write it anew when the disk is full."""
+    """Return the largest pack size: a small part of the disk, so that a pack can still be rewritten on a full disk."""
     try:
         disk = statvfs(folder) if folder else None
     except OSError:
@@ -62,13 +62,13 @@ def max_pack_size(folder: str, most: int) -> int:
 
 
 def free_space(folder: str) -> int:
-    """Bytes that are free on the store's disk."""
+    """Return the free bytes on the store's disk."""
     disk = statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
 
 def disk_full_hint(folder: str) -> str:
-    """What helps on a full disk: to forget, or room from elsewhere where the reserve that forgetting needs is gone."""
+    """Return the hint for a full disk: forget checkpoints, or free space elsewhere if the reserve for that is gone."""
     try:
         return DiskFull.hint if stat(folder + NAME).st_size >= PART else _free_space_hint(folder)
     except OSError:
@@ -88,31 +88,31 @@ def _free_space_hint(folder: str) -> str:
 
 
 def ensure_reserve(folder: str) -> None:
-    """See that the reserve is there and large enough, before anything else takes room. Raises `DiskFull`."""
-    size = reserve_size(folder)
+    """Create the reserve, or grow it to the required size, before a save takes space. Raises `DiskFull`."""
+    required = reserve_size(folder)
     try:
-        if stat(folder + NAME).st_size >= size:
+        if stat(folder + NAME).st_size >= required:
             return
     except FileNotFoundError:
         pass
     try:
         with _ReserveLock(folder) as turn:
             if not turn.is_ours:
-                # Somebody gives space back with it just now: what we took meanwhile he would lack.
+                # Another process is using the reserve to free space: it needs the room that we would take.
                 raise DiskFull(
                     f"The disk is full: the reserve of the store {folder} is in use.", "Try again in a moment."
                 )
-            _grow(folder, size)
+            _grow(folder, required)
     except OSError as error:
         if error.errno in FULL:
             raise DiskFull(
                 f"The disk is full: no space for the reserve of the store {folder}.", disk_full_hint(folder)
             ) from None
-        raise explain(error, "Making the store's reserve", folder) from None
+        raise explain(error, "Creating the store's reserve", folder) from None
 
 
 def try_ensure_reserve(folder: str) -> None:
-    """The same as far as it goes: what could not be had is asked for again before the next save."""
+    """Create or grow the reserve if there is space; else the next save tries again."""
     try:
         ensure_reserve(folder)
     except DiskFull:
@@ -120,7 +120,7 @@ def try_ensure_reserve(folder: str) -> None:
 
 
 def with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
-    """Do it; if the disk is full, once more with the room that the store keeps for this, which it then takes back."""
+    """Run `work`. If the disk is full, release the reserve, run it once more, and allocate the reserve again."""
     try:
         try:
             return work()
@@ -141,13 +141,13 @@ def with_reserve(folder: str, what: str, work: Callable[[], Done]) -> Done:
 
 
 def _release(folder: str) -> None:
-    """Remove the reserve and what can be made again. Removed, not emptied: it may be a file too many that is in the way."""
+    """Remove the reserve and disposable files. They are removed, not truncated: the disk may be out of inodes."""
     had_reserve = _remove(folder + NAME)
     for name in DISPOSABLE:
         _remove(folder + name)
     if had_reserve:
         return
-    # Somebody has taken it: the next save of each workspace looks at every file rather than that nothing works here.
+    # There is no reserve. Without its stat cache a workspace's next save reads every file: better than no way to forget.
     try:
         workspaces = listdir(folder + "/workspaces")
     except OSError:
@@ -157,7 +157,7 @@ def _release(folder: str) -> None:
 
 
 def _without_repeat_hint(folder: str, what: str, work: Callable[[], Done]) -> Done:
-    """Do it; where the disk is full even so, nobody is sent to do the same again."""
+    """Run `work`; if the disk is full even so, replace the hint to forget checkpoints by one to free space."""
     try:
         return work()
     except OSError as error:
@@ -174,7 +174,7 @@ def is_full(error: Exception) -> bool:
 
 
 class _ReserveLock:
-    """Whoever makes or uses the reserve holds a kernel lock on the store's format file, if that is there yet."""
+    """Kernel lock on the store's format file (if it exists yet), held while the reserve is created or used."""
 
     def __init__(self, folder: str) -> None:
         self.path = folder + "/format"
@@ -197,7 +197,7 @@ class _ReserveLock:
 
 
 def _reclaim(folder: str) -> None:
-    """As much of it as there is room for: all, or a part that is better than nothing."""
+    """Allocate the reserve again: all of it, or at least one part."""
     for size in (reserve_size(folder), PART):
         try:
             _grow(folder, size)
@@ -214,7 +214,7 @@ def _grow(folder: str, size: int) -> None:
             if before < size:
                 _allocate(fd, before, size)
         except OSError:
-            ftruncate(fd, before)  # else a part of it would stay taken, and count for nothing
+            ftruncate(fd, before)  # a partly allocated reserve would take space and be of no use
             raise
     finally:
         close(fd)
@@ -233,7 +233,7 @@ def _allocate(fd: int, before: int, size: int) -> None:
 
 
 def _remove(path: str) -> bool:
-    """Was it there?"""
+    """Remove a file; return whether it existed."""
     try:
         unlink(path)
     except FileNotFoundError:

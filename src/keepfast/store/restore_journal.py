@@ -1,4 +1,4 @@
-"""What is written down of restores: the journal of the one under way, and the records of those that are done."""
+"""Restores on record: the journal of the one in progress, and the log's records of finished ones."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ FIELDS: dict[str, tuple[type, ...]] = {
 
 
 class Reversal:
-    """That a restore takes back an earlier one (`undo`), or such an undo (`redo`): the number of that in the log."""
+    """Which earlier restore this one reverses: `kind` is `undo` or `redo`, `number` counts restores in the log."""
 
     def __init__(self, kind: str, number: int) -> None:
         self.kind, self.number = kind, number
 
 
 class RestoreInProgress:
-    """What a restore is about, from before it touches anything until it is done.
+    """A restore from before it changes anything until it is finished; the journal holds it.
 
-    `origin`: the workspace that the target is a version of. `before`: the safety checkpoint. `was` and `base`: what the
-    folder was at, and is at when it is done, as workspace and version. `closed`: modes of folders that must be opened for it.
+    `origin`: the workspace of the target version. `before`: the safety checkpoint. `was` and `base`: workspace and version
+    that the folder was at before, and is at afterwards. `created_paths`: what the restore creates; `kept_paths`: local
+    changes that it leaves alone. `closed`: original modes of folders that are made writable for the time of the restore.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class RestoreInProgress:
         origin: str,
         before: int,
         paths: list[str],
-        made: list[str],
-        kept: list[str],
+        created_paths: list[str],
+        kept_paths: list[str],
         started_at: int,
         mtimes: bool,
         reversal: Reversal | None = None,
@@ -64,38 +65,40 @@ class RestoreInProgress:
         base: list[Any] | None = None,
     ) -> None:
         self.workspace, self.target, self.origin, self.before = workspace, target, origin, before
-        self.paths, self.made, self.kept, self.closed = paths, made, kept, dict[str, int]()
+        self.paths, self.created_paths, self.kept_paths = paths, created_paths, kept_paths
+        self.closed: dict[str, int] = {}
         self.started_at, self.mtimes, self.reversal, self.was, self.base = started_at, mtimes, reversal, was, base
 
     def to_json(self) -> dict[str, Any]:
-        """The form that the journal has."""
+        """Return the journal's JSON."""
         return {
             "v": 1, "workspace": self.workspace, "target": self.target, "from": self.origin, "before": self.before,
-            "paths": self.paths, "made": self.made, "kept": self.kept, "closed": self.closed, "started_at": self.started_at,
-            "mtimes": self.mtimes, "note": _reversal_json(self.reversal), "was": self.was, "base": self.base,
+            "paths": self.paths, "made": self.created_paths, "kept": self.kept_paths, "closed": self.closed,
+            "started_at": self.started_at, "mtimes": self.mtimes, "note": _reversal_json(self.reversal),
+            "was": self.was, "base": self.base,
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, journal: dict[str, Any]) -> RestoreInProgress:
-        found = cls(
+        restore = cls(
             str(journal.get("workspace") or ""), journal["target"], journal["from"], journal["before"], journal["paths"],
             journal["made"], journal["kept"], journal["started_at"], journal["mtimes"], _reversal(journal["note"]),
             journal.get("was"), journal.get("base"),
         )  # fmt: skip
-        found.closed = journal["closed"]
-        return found
+        restore.closed = journal["closed"]
+        return restore
 
     def reversed_by(self, undo: Reversal, target: int, before: int) -> RestoreInProgress:
-        """The restore from `before` that takes this one back."""
+        """Return the restore from the safety checkpoint that reverses this one."""
         return RestoreInProgress(
-            self.workspace, target, self.origin, before, self.paths, self.made, self.kept, self.started_at, self.mtimes, undo,
-            self.base, self.was,
+            self.workspace, target, self.origin, before, self.paths, self.created_paths, self.kept_paths, self.started_at,
+            self.mtimes, undo, self.base, self.was,
         )  # fmt: skip
 
     def record(self, workspace: str, at: int) -> Record:
-        """The record in the log of `workspace` that it is done."""
+        """Return the log record of the finished restore, for the log of `workspace`."""
         record: Record = {
-            "r": "restore", "target": self.target, "before": self.before, "paths": self.paths, "made": self.made, "at": at,
+            "r": "restore", "target": self.target, "before": self.before, "paths": self.paths, "made": self.created_paths, "at": at,
             **_reversal_json(self.reversal),
         }  # fmt: skip
         if self.origin != workspace:
@@ -105,14 +108,14 @@ class RestoreInProgress:
 
 
 class PastRestore:
-    """A restore that is done, as the log tells of it; `number` counts them."""
+    """A finished restore, from its log record; `number` counts the restores of a log."""
 
     def __init__(self, number: int, record: Record) -> None:
         self.number, self.reversal = number, _reversal(record)
         self.target: int = record.get("target", 0)
         self.before: int = record.get("before", 0)
         self.paths: list[str] = record.get("paths", [])
-        self.made: list[str] = record.get("made", [])
+        self.created_paths: list[str] = record.get("made", [])
         self.was: list[Any] | None = record.get("was")
 
 
@@ -126,7 +129,7 @@ def _reversal_json(reversal: Reversal | None) -> dict[str, int]:
 
 
 class Journal:
-    """The journal of one workspace, in its folder of the store. Used as a context it keeps other restores out."""
+    """The restore journal of one workspace, in its folder of the store. As a context manager it locks out other restores."""
 
     def __init__(self, folder: str, durable: bool) -> None:
         self.folder, self.path, self.durable = folder, folder + "/restore", durable
@@ -149,7 +152,7 @@ class Journal:
         self._fd = -1
 
     def read(self) -> RestoreInProgress | None:
-        """What the restore was about, or None. Raises `Damaged`."""
+        """Return the interrupted restore, or None. Raises `Damaged`."""
         try:
             with open(self.path, "rb") as file:
                 journal = loads(file.read())
@@ -187,7 +190,7 @@ class Journal:
             sync_folder(self.folder)
 
     def exists(self) -> bool:
-        """Is there a journal, whatever it says? In doubt there is."""
+        """Is there a journal? True also if that cannot be checked."""
         try:
             stat(self.path)
         except FileNotFoundError:
@@ -197,7 +200,7 @@ class Journal:
         return True
 
     def is_locked(self) -> bool:
-        """Is a restore running at this moment?"""
+        """Is a restore running now?"""
         try:
             fd = open_fd(self.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError:
@@ -219,7 +222,7 @@ def _lock(fd: int) -> bool:
 
 
 class History:
-    """Restores that can be undone and undos that can be redone, oldest first, as the log tells them."""
+    """Restores that can be undone and undos that can be redone, from the log, oldest first."""
 
     def __init__(self, repository: Repository, workspace: str) -> None:
         self.done: list[PastRestore] = []
@@ -240,7 +243,7 @@ class History:
                 self.done.append(restore)
 
     def find(self, before: int, target: int) -> PastRestore | None:
-        """This very restore; a safety checkpoint belongs to one restore only."""
+        """Return the restore with this safety checkpoint and target; a safety checkpoint belongs to one restore only."""
         for restore in self.restores:
             if (restore.before, restore.target) == (before, target):
                 return restore

@@ -1,4 +1,4 @@
-"""What a ledger keeps: workspaces, checkpoints, packs, and where a blob lies."""
+"""The rows of a ledger: workspaces, checkpoints, packs and locations of blobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from keepfast.store.records import Record
 
     class Location(NamedTuple):
-        """Where a blob lies: pack, its frame (offset, stored length), and its place in the unpacked frame."""
+        """Where a blob lies: its pack, the frame (offset, stored length), and its place in the decompressed frame."""
 
         pack: str
         frame: int
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         size: int
 
     class WorkspaceRow(NamedTuple):
-        """One protected folder. `log_size` and `log_head` say up to where its log is in the ledger."""
+        """One workspace. `log_size` and `log_head` say up to where its log has been replayed into the ledger."""
 
         id: str
         path: bytes
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         tree: str
 
     class Query(NamedTuple):
-        """A question for checkpoints; empty fields do not limit."""
+        """A filter for checkpoints; empty fields do not limit."""
 
         workspace: str = ""
         session: str = ""
@@ -105,12 +105,12 @@ else:
     )
 
 SAFETY_TRIGGERS = ("before_restore", "patch")
-"""Triggers of what restores make for themselves: a way back, and what hunks were chosen."""
+"""Triggers of checkpoints that restores make: the safety checkpoint, and the chosen hunks of `restore --patch`."""
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4
 
 
 def checkpoint_row(workspace: str, record: Record, header: Header, rows: int) -> CheckpointRow:
-    """What the ledger keeps of a checkpoint, from the log's line, and its document's header and number of rows."""
+    """Return the ledger's row of a checkpoint, from its log record and its document's header and number of rows."""
     changed = header.changed if header.changed is not None else rows
     return CheckpointRow(
         workspace, record["v"], header.id, bytes.fromhex(record["doc"]), record["seq"], header.created_at,
@@ -122,5 +122,5 @@ def checkpoint_row(workspace: str, record: Record, header: Header, rows: int) ->
 
 
 def storable(text: str) -> str:
-    """Half a character (a shell's stray byte, an emoji cut in two) stays in the document; the ledger gets a `?`."""
+    """Return the text with `?` for lone surrogates, which SQLite does not take; the document keeps the original."""
     return text.encode("utf-8", "replace").decode("utf-8")

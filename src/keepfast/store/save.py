@@ -1,4 +1,4 @@
-"""One save under way: contents go into packs as they are read, then the document, then the record."""
+"""Write one checkpoint: contents go into packs as they are read, then the document, then the log record."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 WAITING_BLOBS, WAITING_BYTES = 200, 1 << 20
-"""What waits stays in memory: more of it would cost more to make room for than fewer questions save."""
+"""Blobs, and their bytes, that are collected in memory before the ledger is asked which of them it has."""
 SYNC_IN_BACKGROUND_ROWS = 200
-"""So many take longer to make than the disk needs for the packs. Of fewer it would be others who wait, for the lock."""
+"""From this many changed rows on, packs are synced while the rows are made. With fewer, other writers would wait for the
+sync, because the ledger is locked then."""
 ROWS_PER_PAGE = 5000
-"""Rows of the newest version that are compared at a time."""
+"""Rows of the newest version that are read and compared at a time."""
 CHUNKED_FROM_BYTES = 4 << 20
 PACK_BYTES = 256 << 20
 CHUNK_MIN, CHUNK_AVERAGE, CHUNK_MAX = 16 << 10, 64 << 10, 256 << 10
 
 
 class SaveConflict(Failed):
-    """A blob we relied on was swept while we saved; saving again stores it anew."""
+    """Compaction removed a blob that this save reuses, or another save made a newer version. Saving again solves it."""
 
 
 class ReplacedRows:
-    """What a version takes the place of: the paths that were there, and what they add up to.
+    """The rows of the newest version that a save replaces: their paths and totals.
 
-    Not their rows: those of a large tree would take as much memory as all else that a save holds.
+    The rows themselves are not kept: those of a large tree would take as much memory as all else that a save holds.
     """
 
     __slots__ = ("bytes", "counts", "paths", "tree")
@@ -59,7 +60,7 @@ class ReplacedRows:
 
 
 class CheckpointWriter:
-    """One save under way. Contents go in through `small` and `large`; `finish` makes the checkpoint."""
+    """Writes one checkpoint. `small`, `large` and `sealed` store contents; `finish` commits the checkpoint."""
 
     def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
         self.repository, self.row = repository, row
@@ -73,11 +74,11 @@ class CheckpointWriter:
         self.waiting_bytes = 0
         self.has_packs = bool(repository.ledger.packs())
         self.whole = row.version == 0 or not row.tree
-        """The document holds the whole state: there is nothing yet, or what there was could not be rebuilt."""
+        """Write a keyframe: there is no version yet, or the state of the newest one could not be rebuilt."""
         self._state: dict[bytes, Entry] | None = None
         self.minor_changes: list[Entry] = []
-        """Files that got or lost a second name, and left-out ones of another size or time: no reason for a version, but part of
-        the one that is made."""
+        """Files that got or lost a hard link, and excluded ones with another size or time: no reason to make a version, but
+        recorded in the one that is made."""
 
     def _new_writer(self) -> PackWriter:
         self.writers.append(PackWriter(self.repository.blobs))
@@ -91,7 +92,7 @@ class CheckpointWriter:
         return key
 
     def store_content(self, data: bytes) -> bytes:
-        """Keep a content of any size that is at hand whole."""
+        """Store a content that is already in memory; return its digest."""
         if len(data) <= CHUNKED_FROM_BYTES:
             return self.small(data)
         rest = memoryview(data)
@@ -120,7 +121,7 @@ class CheckpointWriter:
         return total
 
     def sealed(self, read: Callable[[int], bytes]) -> bytes:
-        """Keep a content that must not lie in the clear; its id says nothing of it."""
+        """Store a content encrypted; return the id of its sealed form."""
         return self.copies.add(
             read,
             lambda pull: self.repository.contents.sealer().seal_stream(
@@ -131,24 +132,24 @@ class CheckpointWriter:
         )
 
     def is_copy(self, size: int, data: bytes | None) -> bool:
-        """Is it the content of a file that is sealed, in this save or in the newest version?"""
+        """Is this the content of a sealed file, in this save or in the newest version?"""
         return self.copies.has(size, data)
 
     def store_blob(self, key: bytes, data: bytes, kind: int) -> None:
-        """Store a blob under its digest, unless it is there."""
+        """Store a blob under its digest, unless the store has it."""
         if key in self.stored or key in self.reused or key in self.waiting_blobs:
             return
         if not self.has_packs:
             self._store(key, data, kind)
             return
-        # Whether the store has them already is asked for many at a time: one question costs as much as five answers.
+        # The ledger is asked for many digests at a time: one query costs as much as five rows of its result.
         self.waiting_blobs[key] = data, kind
         self.waiting_bytes += len(data)
         if len(self.waiting_blobs) >= WAITING_BLOBS or self.waiting_bytes >= WAITING_BYTES:
             self.store_waiting_blobs()
 
     def store_waiting_blobs(self) -> None:
-        """Store what waits and is not there yet."""
+        """Store the waiting blobs that the store does not have yet."""
         existing = self.repository.ledger.existing_digests(list(self.waiting_blobs)) if self.waiting_blobs else ()
         for key, (data, kind) in self.waiting_blobs.items():
             if key in existing:
@@ -174,7 +175,7 @@ class CheckpointWriter:
     # The state so far
 
     def state(self) -> dict[bytes, Entry]:
-        """The newest version, whole."""
+        """Return all entries of the newest version by path."""
         if self._state is None:
             rows = () if self.whole else self.repository.ledger.state(self.row.id, self.row.version)
             self._state = {row.path: row for row in rows}
@@ -191,7 +192,7 @@ class CheckpointWriter:
     def compare(
         self, rows: dict[bytes, Entry], seen: set[bytes] | None, replace: Callable[[bytes, Entry], None]
     ) -> list[Entry]:
-        """The same, calling `replace` with each path and row that is replaced."""
+        """Return what differs from the newest version, sorted; call `replace` with each path and row that is replaced."""
         self.store_waiting_blobs()
         self.writer.compress_ahead()
         changed: list[Entry] = []
@@ -204,7 +205,7 @@ class CheckpointWriter:
         else:
             old = self.state()
             self._compare(rows, rows, old, changed, replace)
-            # The walk is over, and nobody else asks: where a large tree is gone, each row makes room for the next.
+            # Nobody needs the state any more: if a large tree was deleted, each row is freed as its change is added.
             self._state = None
             for path in [path for path in old if path not in seen and path not in rows]:
                 changed.append(gone(path))
@@ -235,7 +236,7 @@ class CheckpointWriter:
             replace(path, before)
 
     def rebase_on_newest(self) -> bool:
-        """Go on from the version that is the newest by now; False if there is none, or it could not be rebuilt."""
+        """Continue from the version that is the newest now; False if there is none, or its state could not be rebuilt."""
         row = self.repository.workspace(self.row.id)
         if row is None or not row.version or not row.tree:
             return False
@@ -243,9 +244,9 @@ class CheckpointWriter:
         return True
 
     def finish(self, members: dict[str, Any], changed: list[Entry], old: ReplacedRows) -> CheckpointRow:
-        """Make the checkpoint durable and return its row; `members` are those of its header that the store does not add.
+        """Commit the checkpoint and return its row; `members` are the members of its header that the store does not add.
 
-        Raises `SaveConflict` if it must be done again.
+        Raises `SaveConflict` if the save must be repeated.
         """
         repository, row = self.repository, self.row
         self.store_waiting_blobs()
@@ -286,7 +287,7 @@ class CheckpointWriter:
             repository.discard_packs([writer.name for writer in self.writers], row.id)
             raise
         finally:
-            # If the record stays although this failed, whoever adopts it must read the pack and register it.
+            # If the record stays in the log although this failed, the process that replays it must read the pack itself.
             repository._fresh_documents = {}
         step("save:committed")
         checkpoint = repository.ledger.checkpoint(row.id, final.version)
@@ -324,7 +325,7 @@ class CheckpointWriter:
 
 
 class _ChunkerInput:
-    """A function that reads, as the stream that the chunker wants."""
+    """A stream for the chunker around a read function."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self.read = read

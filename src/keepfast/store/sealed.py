@@ -1,4 +1,4 @@
-"""Sealed contents: stored bytes that only the holder of a key can read (docs/format/sealed.md)."""
+"""Encrypt and decrypt sealed contents and values (docs/format/sealed.md)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MAGIC = b"HFS1"
 HEAD, TAG = 53, 16
 RAW, ZSTD = 0, 2
 MAX_SEALED = 64 << 20
-"""No sealed blob is larger when it is opened; one that claims more is damage."""
+"""The largest content of one sealed blob; one that claims more is damaged."""
 PART = 1 << 20
 """Larger contents are sealed in parts of this size, and a list names them."""
 NONCE = bytes(12)
-"""Every key of a blob seals that one blob, so one nonce is enough."""
+"""Each blob has a key of its own, so one nonce is enough."""
 VALUE = b"HFV1"
 VALUE_PREFIX = "encrypted:"
 
 
 class Sealer:
-    """Seals and opens contents of one store, with its keys."""
+    """Encrypts and decrypts contents of one store with its keys."""
 
     def __init__(self, store: str, folder: str, durable: bool = True) -> None:
         self.keys = Keys(store, folder, durable)
@@ -48,7 +48,7 @@ class Sealer:
         return _seal(self.keys.current(), codec, body, len(data))
 
     def open(self, sealed: bytes) -> bytes:
-        """Return the content. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not what was sealed."""
+        """Return the content. Raises `WrongKey` if its key is missing, `Damaged` if the sealed bytes were changed."""
         head, length = sealed[:HEAD], length_of(sealed)
         keys = self.keys.find(head[5:13])
         if keys is None:
@@ -68,23 +68,23 @@ class Sealer:
         return body
 
     def opens(self, sealed: bytes) -> bool:
-        """Is the key for this one at hand?"""
+        """Is the key of this sealed blob here?"""
         return len(sealed) >= 13 and self.keys.find(sealed[5:13]) is not None
 
     def seal_stream(
         self,
         read: Callable[[int], bytes],
         keep: Callable[[bytes, bytes, bool], None],
-        known: Callable[[bytes], bool] | None = None,
+        is_stored: Callable[[bytes], bool] | None = None,
     ) -> bytes:
-        """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` gets everything that is to be stored.
+        """Seal a stream in parts and return its id; `keep(id, bytes, is_list)` is called with everything to be stored.
 
-        A part that is `known` under another key set, from before a rotation or from a bundle, keeps the id that it has
-        there: only what is new is sealed anew.
+        A part that is stored under another key set, from before a rotation or from a bundle, keeps its id there: only new
+        parts are sealed with the current set.
         """
         ids: list[bytes] = []
         for part in _parts(read):
-            sealed = self._existing_form(part, known)
+            sealed = self._existing_form(part, is_stored)
             ids.append(digest(sealed))
             keep(ids[-1], sealed, False)
         if len(ids) == 1:
@@ -93,28 +93,28 @@ class Sealer:
         keep(digest(names), names, True)
         return digest(names)
 
-    def _existing_form(self, part: bytes, known: Callable[[bytes], bool] | None) -> bytes:
+    def _existing_form(self, part: bytes, is_stored: Callable[[bytes], bool] | None) -> bytes:
         current = self.keys.current()
         sealed, others = _seal(current, RAW, part, len(part)), self.keys.all()[1:]
-        if known is None or not others or known(digest(sealed)):
+        if is_stored is None or not others or is_stored(digest(sealed)):
             return sealed
         forms = (_seal(keys, RAW, part, len(part)) for keys in others)
-        return next((form for form in forms if known(digest(form))), sealed)
+        return next((form for form in forms if is_stored(digest(form))), sealed)
 
-    def ids_of(self, read: Callable[[int], bytes], known: Callable[[bytes], bool] | None = None) -> list[bytes]:
-        """The ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made.
+    def ids_of(self, read: Callable[[int], bytes], is_stored: Callable[[bytes], bool] | None = None) -> list[bytes]:
+        """Return the ids that a content has, or would have, when it is sealed. Nothing is stored, and no key is made.
 
-        First as it would be sealed now, if parts that are `known` keep their ids; then under each key set at hand.
+        First the id that `seal_stream` would return, then those under each key set that is here.
         """
-        return self.forms_of(read, lambda *_: None, known)
+        return self.forms_of(read, lambda *_: None, is_stored)
 
     def forms_of(
         self,
         read: Callable[[int], bytes],
-        tell: Callable[[bytes, bytes, bool], None],
-        known: Callable[[bytes], bool] | None = None,
+        take: Callable[[bytes, bytes, bool], None],
+        is_stored: Callable[[bytes], bool] | None = None,
     ) -> list[bytes]:
-        """The same; `tell(id, bytes, is_list)` gets all forms of all parts, and all lists of them."""
+        """Return the same as `ids_of`; `take(id, bytes, is_list)` is called with all forms of all parts and all lists."""
         sets = self.keys.all()
         if not sets:
             return []
@@ -124,25 +124,27 @@ class Sealer:
             for keys, ids in zip(sets, every, strict=True):
                 sealed = _seal(keys, RAW, part, len(part))
                 ids.append(digest(sealed))
-                tell(ids[-1], sealed, False)
-            now = [ids[-1] for ids in every]
-            chosen.append(next((one for one in now if len(now) > 1 and known is not None and known(one)), now[0]))
+                take(ids[-1], sealed, False)
+            forms = [ids[-1] for ids in every]
+            chosen.append(
+                next((form for form in forms if len(forms) > 1 and is_stored is not None and is_stored(form)), forms[0])
+            )
         if len(chosen) == 1:
             return list(dict.fromkeys([*chosen, *[ids[0] for ids in every]]))
         lists = [b"".join(ids) for ids in (chosen, *every)]
         for names in lists:
-            tell(digest(names), names, True)
+            take(digest(names), names, True)
         return list(dict.fromkeys([digest(names) for names in lists]))
 
     def proofs(self, content: bytes) -> list[bytes]:
-        """Digests that only holders of a key can make, the one in use first: they show whether a content is still the same."""
+        """Return keyed digests of a content, the current key set's first; they show whether it is unchanged."""
         self.keys.current()
         return [blake3(content, key=derive(PROOFS, keys.master)).digest() for keys in self.keys.all()]
 
-    # Values with a name: what an agent's environment holds
+    # Named values: variables of an agent's environment
 
     def seal_value(self, name: str, value: bytes) -> str:
-        """Return a text that shows nothing of the value, not even whether two are equal."""
+        """Return the encrypted value as text. It reveals nothing, not even whether two values are equal."""
         keys, nonce = self.keys.current(), urandom(12)
         box = cipher(keys.values).encrypt(nonce, value, name.encode("utf-8", "surrogateescape"))
         return VALUE_PREFIX + b2a_base64(VALUE + keys.id + nonce + box, newline=False).decode("ascii")
@@ -170,8 +172,8 @@ class Sealer:
 
 
 def _seal(keys: KeySet, codec: int, body: bytes, length: int) -> bytes:
-    # The name is a keyed digest of the very bytes that are encrypted, and the key of this blob follows from it: two
-    # different bodies never meet the same key and nonce.
+    # The name is a keyed digest of the plain bytes, and the blob's key is derived from it: two different bodies never
+    # share a key and nonce.
     name = blake3(bytes([codec]) + body, key=keys.names).digest()
     head = MAGIC + bytes([codec]) + keys.id + pack("<Q", length) + name
     sealed: bytes = cipher(blake3(name, key=keys.data).digest()).encrypt(NONCE, body, head)
@@ -179,7 +181,7 @@ def _seal(keys: KeySet, codec: int, body: bytes, length: int) -> bytes:
 
 
 def length_of(sealed: bytes) -> int:
-    """How long the content is when it is opened; needs no key. Raises `Damaged` if these bytes are no sealed content."""
+    """Return the length of the content; needs no key. Raises `Damaged` if these bytes are not a sealed content."""
     if sealed[:4] != MAGIC or len(sealed) < HEAD + TAG or sealed[4] not in (RAW, ZSTD):
         raise Damaged("A sealed content has an invalid header.")
     length: int = unpack("<Q", sealed[13:21])[0]
@@ -189,7 +191,7 @@ def length_of(sealed: bytes) -> int:
 
 
 def _parts(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """A stream in parts; an empty one has one that is empty."""
+    """Yield a stream in parts; an empty stream has one empty part."""
     part = _read_fully(read, PART)
     yield part
     while len(part) == PART:
@@ -199,7 +201,7 @@ def _parts(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def _read_fully(read: Callable[[int], bytes], size: int) -> bytes:
-    """So many bytes, fewer only at the end: one call may return less than it was asked for."""
+    """Return `size` bytes, fewer only at the end: one call of `read` may return less."""
     parts: list[bytes] = []
     while size:
         part = read(size)

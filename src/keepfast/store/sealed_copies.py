@@ -1,4 +1,4 @@
-"""Copies of sealed contents: what is sealed under one name must not lie in the clear under another."""
+"""Detect copies of sealed contents: what is sealed under one path must not be stored unencrypted under another."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from keepfast.store.rows import WorkspaceRow
 
 LEAST = 16
-"""Shorter contents are equal by chance: an empty `.env` says nothing about other empty files."""
+"""Shorter contents may be equal by chance: an empty `.env` says nothing about other empty files."""
 MOST_NOTED, LARGEST_NOTED = 100, 64 << 10
-"""Contents that are noted, and the bytes of one."""
+"""Most contents in `noted`, and most bytes of one."""
 
 
 class SealedCopies:
@@ -26,12 +26,12 @@ class SealedCopies:
         self._sealed_before: dict[int, set[bytes]] | None = None
         """Ids of sealed contents in the newest version, by size; None until somebody asks."""
         self._added: dict[int, set[bytes]] = {}
-        """Digests of what was sealed since, by size. They stay in memory: on disk they would tell of the contents."""
+        """Digests of contents sealed by this save, by size. They stay in memory: on disk they would reveal the contents."""
         self.noted: dict[bytes, bytes] | None = None
-        """Small contents that were sealed since, by their ids, for whoever asks for them before the save; None: nobody does."""
+        """Small contents sealed by this save, by id, if a caller collects them by setting a dict; None if nobody does."""
 
     def add(self, read: Callable[[int], bytes], seal: Callable[[Callable[[int], bytes]], bytes]) -> bytes:
-        """Return what `seal` makes of the stream, and remember the content."""
+        """Return the id that `seal` makes of the stream, and remember the content's digest."""
         total, size, parts = blake3(), 0, list[bytes]()
 
         def pull(most: int) -> bytes:
@@ -50,7 +50,7 @@ class SealedCopies:
         return key
 
     def has(self, size: int, data: bytes | None) -> bool:
-        """Is this content sealed under another name? `data` None: it is too large to be looked at, and its size decides."""
+        """Is this content sealed under another path? `data` None: it is too large to be read, so its size decides."""
         if size < LEAST:
             return False
         if self._sealed_before is None:

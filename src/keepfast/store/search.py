@@ -1,4 +1,4 @@
-"""Finding checkpoints by what was said about them or by a path: a disposable full-text index beside the ledger."""
+"""Search checkpoints by message, name, tag or path, with a disposable full-text index beside the ledger."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 VERSION = 2
 PAGE = 500
 SHORT = 3
-"""The full-text index knows every stretch of three characters; a table beside it knows those of two."""
+"""The full-text index has all substrings of three characters; a table beside it has those of two."""
 FEW = 50
-"""So many versions are asked for at a time where each of them is compared: whoever searches seldom reads more."""
+"""Versions per query for searches that compare each text: users seldom read more results."""
 PATHS, COLUMNS = "path", ("message", "name", "tags")
 
 SCHEMA = (
@@ -37,7 +37,7 @@ SCHEMA = (
 
 
 class Hit(NamedTuple):
-    """A checkpoint that was found, in which of its texts, and that text; for a path, the newest version that has it."""
+    """A matching checkpoint, which of its texts matched, and that text; for a path, the newest version that has it."""
 
     checkpoint: CheckpointRow
     where: str
@@ -46,10 +46,10 @@ class Hit(NamedTuple):
 
 
 def search(repository: Repository, folder: str, workspace: str, text: str, limit: int) -> list[Hit]:
-    """Return what contains `text`, letters in either case: checkpoints first, newest first, then paths.
+    """Return checkpoints whose texts contain `text` in either case, newest first, then paths that do.
 
-    `folder` is the store's. Every character stands for itself. Without FTS5, or where the index cannot be written, the
-    same is found row by row.
+    `folder` is the store's. There are no wildcards. Without FTS5, or if the index cannot be written, rows are read one
+    by one with the same result.
     """
     needle = normalize("NFC", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")).replace("\0", "")
     if not needle.strip():
@@ -64,7 +64,7 @@ def search(repository: Repository, folder: str, workspace: str, text: str, limit
 
 
 def is_damaged(repository: Repository, folder: str) -> bool:
-    """Does the index tell something else than the ledger? One that cannot be opened does not: a search replaces it."""
+    """Does the index contradict the ledger? False for one that cannot be opened, as the next search replaces it."""
     path = folder + "/search.db"
     try:
         stat(path)
@@ -74,7 +74,7 @@ def is_damaged(repository: Repository, folder: str) -> bool:
     try:
         return not index.agrees(repository)
     except sqlite3.OperationalError as error:
-        return "locked" not in str(error) and "busy" not in str(error)  # somebody is just writing it
+        return "locked" not in str(error) and "busy" not in str(error)  # another process is writing it
     except (sqlite3.Error, UnicodeError):
         return True
     finally:
@@ -82,7 +82,7 @@ def is_damaged(repository: Repository, folder: str) -> bool:
 
 
 def remove(folder: str) -> None:
-    """Let the next search make the index anew."""
+    """Remove the index; the next search recreates it."""
     _remove(folder + "/search.db")
 
 
@@ -93,7 +93,7 @@ def _checkpoints(repository: Repository, folder: str, workspace: str, text: str)
     seen: set[int] = set()
     for version in _versions(repository, folder, row, text):
         if version in seen:
-            continue  # the index broke half-way, and everything was looked for again
+            continue  # the index failed half-way, and the search began again
         seen.add(version)
         checkpoint = repository.ledger.checkpoint(workspace, version)
         if checkpoint is not None and not checkpoint.forgotten:
@@ -101,7 +101,7 @@ def _checkpoints(repository: Repository, folder: str, workspace: str, text: str)
 
 
 def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str) -> Iterator[int]:
-    """Versions that match, newest first."""
+    """Yield matching versions, newest first; some twice if the index fails half-way."""
     path = folder + "/search.db"
     for _ in range(2):
         try:
@@ -114,10 +114,10 @@ def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str)
             return
         except sqlite3.OperationalError as error:
             if "malformed" not in str(error) and "corrupt" not in str(error):
-                break  # busy, full or read-only: it is good, only not now
+                break  # busy, disk full or read-only: the index is good but cannot be used now
             _remove(path)
         except sqlite3.Error:
-            _remove(path)  # damaged: it is made again from the ledger
+            _remove(path)  # damaged: the second round recreates it from the ledger
         finally:
             index.close()
     yield from _one_by_one(repository, row, text)
@@ -125,9 +125,9 @@ def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str)
 
 def _one_by_one(repository: Repository, row: WorkspaceRow, text: str) -> Iterator[int]:
     for page in _pages(repository, row.id, 0):
-        for row_found in page:
-            if any(_contains(getattr(row_found, column), text) for column in COLUMNS):
-                yield row_found.version
+        for checkpoint in page:
+            if any(_contains(getattr(checkpoint, column), text) for column in COLUMNS):
+                yield checkpoint.version
 
 
 def _paths(repository: Repository, workspace: str, text: str, limit: int) -> list[Hit]:
@@ -139,7 +139,7 @@ def _paths(repository: Repository, workspace: str, text: str, limit: int) -> lis
     hits = []
     newest = repository.ledger.find(Query(workspace=workspace, limit=1))
     for path in paths:
-        # Most paths are in the newest version; only for others is it worth reading their history.
+        # Most paths are in the newest version; the history is read only for others.
         entry = repository.ledger.at(workspace, newest[0].version, path) if newest else None
         if entry is not None and entry.kind in CAPTURED:
             row: CheckpointRow | None = newest[0]
@@ -152,7 +152,7 @@ def _paths(repository: Repository, workspace: str, text: str, limit: int) -> lis
 
 
 def _newest_with(repository: Repository, workspace: str, path: bytes) -> CheckpointRow | None:
-    """The newest version, among those that can still be shown, in which the path is there, or left out."""
+    """Return the newest version that is not forgotten and has the path, held or excluded."""
     for since, until, _ in reversed(repository.ledger.history(workspace, path)):
         rows = repository.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
         if rows and rows[0].version >= since:
@@ -161,7 +161,7 @@ def _newest_with(repository: Repository, workspace: str, path: bytes) -> Checkpo
 
 
 def _pages(repository: Repository, workspace: str, after: int) -> Iterator[list[CheckpointRow]]:
-    """Checkpoints with a version above `after`, newest first, forgotten ones too."""
+    """Yield pages of checkpoints with a version above `after`, newest first, forgotten ones too."""
     before = 0
     while True:
         page = repository.ledger.find(Query(workspace=workspace, before=before, limit=PAGE, forgotten=True))
@@ -178,7 +178,7 @@ def _contains(text: str, part: str) -> bool:
 
 
 def _pairs(text: str) -> set[str]:
-    """Every stretch of two characters, in one case: what is found so is compared again."""
+    """Return all substrings of two characters, case-folded: matches are compared again."""
     folded = text.casefold()
     return {folded[place : place + 2] for place in range(len(folded) - 1)}
 
@@ -188,11 +188,11 @@ def _remove(path: str) -> None:
         try:
             unlink(leftover)
         except OSError:
-            pass  # not there, or not ours to remove: then every search goes row by row
+            pass  # missing, or no permission: then every search reads row by row
 
 
 class _Index:
-    """`search.db`: texts of every checkpoint under the number (workspace << 32 | version)."""
+    """The index `search.db`: texts of every checkpoint under the number (workspace << 32 | version)."""
 
     def __init__(self, path: str, store: str) -> None:
         try:
@@ -226,7 +226,7 @@ class _Index:
         self.db.close()
 
     def update(self, repository: Repository, row: WorkspaceRow) -> int:
-        """Index what is new in the workspace; return its number here."""
+        """Index new checkpoints of the workspace; return the workspace's number in the index."""
         progress = self._progress_of(row.id)
         if progress is not None and progress[2:] == (row.log_size, row.log_head):
             return progress[0]
@@ -241,7 +241,7 @@ class _Index:
         return key
 
     def agrees(self, repository: Repository) -> bool:
-        """Are its pages, its words and its texts right, as far as it has read the ledger?"""
+        """Are pages, words and texts of the index right, as far as it has followed the ledger?"""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             if self.db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
@@ -255,7 +255,7 @@ class _Index:
     def _says(
         self, repository: Repository, key: int, workspace: str, version: int, log_size: int, log_head: bytes
     ) -> bool:
-        """Has it the right texts of a workspace's checkpoints? What is forgotten, nobody is shown."""
+        """Does the index have the right texts of a workspace's checkpoints? Forgotten ones are never shown, so not checked."""
         row = repository.ledger.workspace(workspace)
         is_fresh = row is not None and (row.log_size, row.log_head) == (log_size, log_head)
         for page in _pages(repository, workspace, 0):
@@ -304,7 +304,7 @@ class _Index:
 
     def _update(self, repository: Repository, row: WorkspaceRow) -> int:
         key, version, log_size, head = self._progress_of(row.id) or self._add_workspace(row.id)
-        # Names may be given later than the checkpoint was made: they stand in the log after what we have read of it.
+        # Checkpoints may be named later: such records follow in the log after what the index has read.
         records = Chain(repository.records.read(row.id)[log_size : row.log_size], head, log_size)
         if records.size != row.log_size or row.version < version:
             self.db.execute("DELETE FROM texts WHERE rowid > ? AND rowid < ?", (key << 32, key + 1 << 32))
@@ -314,7 +314,7 @@ class _Index:
             if record.get("r") == "name" and record["v"] <= version:
                 name, number = normalize("NFC", record["name"] or ""), key << 32 | record["v"]
                 self.db.execute("UPDATE texts SET name = ? WHERE rowid = ?", (name, number))
-                self._add_pairs([(number, name)])  # those of an old name stay: what they lead to is compared
+                self._add_pairs([(number, name)])  # pairs of the old name stay: matches are compared with the text
         for page in _pages(repository, row.id, version):
             rows = [
                 (key << 32 | checkpoint.version, *[normalize("NFC", getattr(checkpoint, column)) for column in COLUMNS])
@@ -329,7 +329,7 @@ class _Index:
         return key
 
     def _add_pairs(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Note which stretches of two characters are in the texts behind each number."""
+        """Add the pairs of characters in the texts of each number."""
         pairs = {(pair, number) for number, *texts in rows for text in texts for pair in _pairs(text)}
         self.db.executemany("INSERT OR IGNORE INTO pair VALUES(?, ?)", sorted(pairs))
 
@@ -343,5 +343,5 @@ class _Index:
         )
         progress = self._progress_of(workspace)
         if progress is None:
-            raise Damaged("The search index does not take a workspace.")
+            raise Damaged("The search index did not store a workspace.")
         return progress

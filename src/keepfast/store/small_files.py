@@ -1,4 +1,4 @@
-"""The small files of stores, read without opening one: format file, lists of stores and folders, the end of a log."""
+"""Read the small files of stores without opening one: format file, lists of stores and folders, the end of a log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def store_path_of(url: str, data: str) -> str:
 def store_id(path: str) -> str:
     """Return the id in the store's `format` file.
 
-    Raises `NoWorkspace` if there is no store, `Unreachable` if it cannot be opened, `NewerFormat` if it is not for us.
+    Raises `NoWorkspace` if there is no store, `Unreachable` if it cannot be opened, `NewerFormat` if this release cannot
+    read it, and `Damaged`.
     """
     try:
         fd = open_fd(path + "/format", O_RDONLY | O_CLOEXEC)
@@ -57,7 +58,7 @@ def store_id(path: str) -> str:
 
 
 def id_or_empty(path: str) -> str:
-    """Return the id of the store in this folder; nothing if it cannot be had."""
+    """Return the id of the store in this folder; empty if there is none or it cannot be read."""
     try:
         return store_id(path)
     except (NoWorkspace, Unreachable, Damaged):
@@ -65,7 +66,7 @@ def id_or_empty(path: str) -> str:
 
 
 def missing_store(path: str) -> MissingStore:
-    """The error that names a store which is not there, or not the one that was there."""
+    """Return the error for a store that is not at `path`, or is another one than before."""
     from posix import stat
 
     try:
@@ -87,12 +88,14 @@ def read_store_list(file: str) -> dict[str, str]:
 
 
 def folder_list_path(stores: str) -> str:
-    """The list of folders that lies beside the list of stores."""
+    """Return the path of the list of folders, which lies beside the list of stores."""
     return stores.rpartition("/")[0] + "/folders"
 
 
 def read_folder_list(file: str) -> dict[bytes, tuple[str, str]]:
-    """Return the folders in the list, each with the ids of its store and its workspace. The later line of a path counts."""
+    """Return the folders in the list, each with the ids of its store and its workspace. Of two lines for a path the later
+    one counts.
+    """
     folders: dict[bytes, tuple[str, str]] = {}
     for word, path in read_pairs(file):
         store, _, workspace = word.partition("/")
@@ -122,7 +125,7 @@ def read_pairs(file: str) -> list[tuple[str, bytes]]:
 
 
 def head_of_log(path: str) -> tuple[int, bytes]:
-    """Return size and last digest (hex) of a log: together they name everything in it."""
+    """Return size and last digest (hex) of a log: together they identify its contents."""
     try:
         fd = open_fd(path, O_RDONLY | O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""The log of what concerns the whole store: compactions, written down before old packs go."""
+"""The store's own log: records of compactions, written before old packs are removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def append_store_record(repository: Repository, tx: Transaction, record: Record) -> int:
-    """Append to the store's own log inside a transaction; return the size before, to cut it off if that fails."""
+    """Append to the store's own log inside a transaction; return the log's size before, for cutting the record off again."""
     before = repository.records.size(STORE_LOG)
     chain = Chain(repository.records.read(STORE_LOG))
     if chain.rest:
@@ -27,17 +27,17 @@ def append_store_record(repository: Repository, tx: Transaction, record: Record)
 
 
 def check_store_log(repository: Repository) -> None:
-    """Raise `Damaged` if the ledger is older than the last compaction: what it takes for garbage may be all there is."""
+    """Raise `Damaged` if the ledger is older than the last compaction: packs that it does not know may hold all contents."""
     chain = Chain(repository.records.read(STORE_LOG))
     if (repository.ledger.meta("store_log") or _mark_of(0, ZERO)) != _mark_of(chain.size, chain.head):
         raise Damaged("The ledger does not match the packs.", "Run `keepfast rebuild`.")
 
 
 def settle_store_log(repository: Repository) -> None:
-    """Cut off the records of a compaction that never got to its commit. The caller is inside a transaction.
+    """Cut off the records of a compaction that was not committed. The caller is inside a transaction.
 
-    The packs it meant to replace are removed after the commit only. If one of them is gone, the ledger is older than
-    the log, and nothing is done about it here.
+    A compaction removes old packs only after its commit. If one of them is gone, the ledger is older than the log, and
+    the log is left as it is.
     """
     chain = Chain(repository.records.read(STORE_LOG))
     ledger_mark = repository.ledger.meta("store_log") or _mark_of(0, ZERO)
@@ -60,5 +60,5 @@ def settle_after_failure(repository: Repository) -> None:
 
 
 def _mark_of(size: int, head: bytes) -> str:
-    """How the ledger notes up to where it knows the store's log."""
+    """Return the ledger's text for how far it has followed the store's log."""
     return f"{size} {head.hex()}"

@@ -160,7 +160,7 @@ class Backend:
 
     def status(self, workspace: str) -> StatusView:
         """Return what changed since the newest checkpoint, and what went wrong."""
-        from keepfast.state.workers import living
+        from keepfast.state.workers import running_worker
 
         row = self.row(workspace)
         changes: list[Change] = []
@@ -170,7 +170,7 @@ class Backend:
             changes, remarks = pending(self.engine, row.path, row)
         except KeepfastError as error:
             remarks = [f"Unsaved changes are unknown: {error}"]
-        worker = living(self.engine.place.folder(row.id))
+        worker = running_worker(self.engine.place.folder(row.id))
         return StatusView(
             changes=[of_change(change) for change in changes[:MOST_CHANGES]],
             changed=len(changes),

@@ -7,7 +7,7 @@ from posix import open as open_fd
 
 from keepfast.model.errors import Conflict, Damaged
 from keepfast.model.frozen import FORMER_MARKER
-from keepfast.model.restore_plan import OURS
+from keepfast.model.restore_plan import OWN_NAMES
 from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def _disguises(path: bytes, folded: bytes) -> list[int]:
     """Where, in the path, a folder holds something that may be `.git` or `.keepfast` under another spelling."""
     found, at = [], 0
     for part, plain in zip(path.split(b"/"), folded.split(b"/"), strict=True):
-        if (plain in OURS or plain.startswith((b"git~", b"holdfa~"))) and part not in OURS:
+        if (plain in OWN_NAMES or plain.startswith((b"git~", b"holdfa~"))) and part not in OWN_NAMES:
             found.append(max(at - 1, 0))
         at += len(part) + 1
     return found

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from keepfast.secrets.marks import (
-    BOUND,
-    CHANCE,
-    CODED,
+    AT_WORD_START,
     CODED_ADDRESSES,
+    IN_BASE64,
     LEAST_CODED,
     MOST_STRANGE,
     PRINTABLE,
     REST,
     REST_LENGTH,
     SIGN,
+    SIGN_BEFORE_KEY,
     STANDARD,
     WORD,
-    in_base64,
+    base64_forms,
+    label_marks,
     marks,
-    words,
 )
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def scan(content: bytes, wanted: int) -> int:
     found = SIGN if wanted & SIGN and next(_signs(content), None) is not None else 0
     if wanted & WORD:
         lower = content.lower()
-        if any(word in lower for word in words()):
+        if any(word in lower for word in label_marks()):
             found |= WORD
     return found
 
@@ -53,7 +53,7 @@ def places(content: bytes, wanted: int) -> list[int]:
     found = set(_signs(content)) if wanted & SIGN else set()
     if wanted & WORD:
         lower = content.lower()
-        for word in words():
+        for word in label_marks():
             found.update(_each(lower, word))
     return sorted(found)
 
@@ -125,10 +125,10 @@ def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
 def _to_find() -> Iterator[tuple[bytes, int]]:
     """Signs as they are, and as they look inside of base64, wherever they begin there."""
     for mark, kind in marks():
-        if kind & (SIGN | CHANCE):
-            yield mark, kind & ~CODED
-        if kind & CODED:
-            yield from in_base64(mark)
+        if kind & (SIGN | SIGN_BEFORE_KEY):
+            yield mark, kind & ~IN_BASE64
+        if kind & IN_BASE64:
+            yield from base64_forms(mark)
 
 
 def _each(content: bytes, mark: bytes) -> Iterator[int]:
@@ -139,11 +139,11 @@ def _each(content: bytes, mark: bytes) -> Iterator[int]:
 
 
 def _counts(content: bytes, at: int, size: int, kind: int) -> bool:
-    if kind & BOUND and not _is_apart(content, at):
+    if kind & AT_WORD_START and not _is_apart(content, at):
         return False
     if size < HEAD and content[at + size : at + HEAD] not in LETTERS:
         return False
-    return not kind & CHANCE or _goes_on(content, at + size)
+    return not kind & SIGN_BEFORE_KEY or _goes_on(content, at + size)
 
 
 def _is_apart(content: bytes, at: int) -> bool:

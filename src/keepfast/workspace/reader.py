@@ -26,7 +26,7 @@ from keepfast.model.entry import (
     vanished,
 )
 from keepfast.model.light_json import dumps
-from keepfast.secrets.marks import KEY, SECRET, named
+from keepfast.secrets.marks import KEY, SECRET, kind_by_name
 from keepfast.workspace.directory import O_NOATIME
 from keepfast.workspace.secret_check import is_secret
 from keepfast.workspace.selection import SHORTAGE
@@ -110,7 +110,7 @@ def capture(
 
 
 def _rank(candidate: tuple[bytes, stat_result]) -> int:
-    kind = named(candidate[0])
+    kind = kind_by_name(candidate[0])
     return 0 if kind & (SECRET | KEY) else 1 if kind else 2
 
 

@@ -14,8 +14,8 @@ from keepfast.secrets.marks import (
     SIGN,
     TEXT_LIMIT,
     WORD,
-    named,
-    packed,
+    kind_by_name,
+    packed_marks,
 )
 
 try:
@@ -49,7 +49,7 @@ _loaded = False
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
     """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
-    kind = named(path)
+    kind = kind_by_name(path)
     if kind == SECRET or (kind == KEY and (content is None or _is_private(content))):
         return True
     if content is None or len(content) > TEXT_LIMIT:
@@ -127,7 +127,7 @@ def _holds_key(content: bytes) -> bool:
 
 
 def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
-    from keepfast.secrets.redaction import holds_key, holds_told, unwrapped
+    from keepfast.secrets.redaction import holds_key, holds_labelled_value, unwrapped
 
     if marks & SIGN and _holds_key(content):
         return True
@@ -135,7 +135,7 @@ def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
         return False
     parts = [content] if len(content) <= WHOLE else _around(content, WORD)
     for text in (part.decode("utf-8", "replace") for part in parts):
-        if holds_told(text):
+        if holds_labelled_value(text):
             return True
         # A line may end within the few letters that a key is known by.
         if not marks & SIGN and scan(unwrapped(text).encode("utf-8", "replace"), SIGN) and holds_key(text):
@@ -164,7 +164,7 @@ def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
 
         return plain_marks.scan(content, wanted)
     if not _loaded:
-        _marks.load(packed(), REST, REST_LENGTH, True)
+        _marks.load(packed_marks(), REST, REST_LENGTH, True)
         _loaded = True
     return _marks.scan(content, wanted)
 

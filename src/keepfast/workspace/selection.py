@@ -8,7 +8,7 @@ from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read, scandir
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 
 from keepfast.fsutil.descriptors import lstat_below, open_below
-from keepfast.model.artefacts import command_of, lies_as, needs_evidence
+from keepfast.model.artefacts import evidence_folder, needs_evidence, rebuild_command
 from keepfast.model.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
 from keepfast.model.frozen import SUPERVISED_IGNORE
 from keepfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWNS, SUPERVISED, Capture
@@ -131,8 +131,8 @@ class Chooser:
         return not needs_evidence(path) or self.remade_by(path) is not None
 
     def remade_by(self, path: bytes) -> str | None:
-        """The command that makes it again, as `command_of` has it, by what lies beside it now."""
-        return command_of(path, self.beside(lies_as(path)))
+        """The command that makes it again, as `rebuild_command` has it, by what lies beside it now."""
+        return rebuild_command(path, self.beside(evidence_folder(path)))
 
     def beside(self, path: bytes) -> set[bytes]:
         """The names in the folder in which this path lies."""

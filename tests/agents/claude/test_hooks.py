@@ -45,7 +45,7 @@ def test_a_recorded_payload_is_understood(name: str, index: int, sample: dict[st
     assert event.client == int(sample["env_claude"]["CLAUDE_PID"])
     assert event.attended == (sample["env_claude"]["CLAUDE_CODE_SESSION_ATTENDED"] == "1")
     assert event.prompt == payload.get("prompt", "")
-    assert event.said == payload.get("last_assistant_message", "")
+    assert event.last_answer == payload.get("last_assistant_message", "")
     assert event.subagent == payload.get("agent_id", "")
     assert event.tool == payload.get("tool_name", "")
 
@@ -222,7 +222,7 @@ def test_half_a_character_is_no_text_for_a_store() -> None:
 
     event = read(json.dumps(payload).encode(), {})
 
-    assert (event.session, event.prompt, event.said) == ("s?", "?", "ok ?")
+    assert (event.session, event.prompt, event.last_answer) == ("s?", "?", "ok ?")
 
 
 def test_agents_are_known_by_name() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import keepfast
 from keepfast.present import background
-from keepfast.state.figures import figures, keep, kept, path_of
+from keepfast.state.figures import figures, path_of, store_figures, stored_figures
 from tests.equipment.folders import written
 
 from .bench import Bench
@@ -92,7 +92,7 @@ def test_the_figures_are_kept_for_the_hooks_of_the_session(project: Project) -> 
     project.line({**PAYLOAD, "cwd": str(project.folder)})
 
     (workspace,) = (project.home / ".local/share/keepfast/store/workspaces").iterdir()
-    found = kept(str(workspace), PAYLOAD["session_id"])
+    found = stored_figures(str(workspace), PAYLOAD["session_id"])
     assert found is not None and found.pop("at") > 0
     assert found == {
         "model": "claude-opus-5-5",
@@ -153,7 +153,7 @@ def test_in_the_real_client_it_stands_in_front_of_the_users_own(bench: Bench) ->
 @pytest.mark.parametrize("session", ["", "../../etc/passwd", "a/b", "a\0b", "x" * 200, ".."])
 def test_a_session_name_is_never_a_path(tmp_path: Path, session: str) -> None:
     assert path_of(str(tmp_path), session) == ""
-    assert keep(str(tmp_path), session, figures({}, 1)) is False
+    assert store_figures(str(tmp_path), session, figures({}, 1)) is False
     assert list(tmp_path.iterdir()) == []
 
 

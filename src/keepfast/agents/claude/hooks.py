@@ -15,7 +15,7 @@ from keepfast.model.agent_event import (
     TURN_FAILED,
     AgentEvent,
 )
-from keepfast.model.light_json import beginning, dumps, loads
+from keepfast.model.light_json import dumps, load_truncated, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     event.model = _whole(told.get("model"))
     event.reason = _whole(told.get("source") or told.get("reason") or told.get("error") or told.get("trigger"))
     event.prompt = _whole(told.get("prompt"))
-    event.said = _whole(told.get("last_assistant_message"))
+    event.last_answer = _whole(told.get("last_assistant_message"))
     tokens = told.get("context_tokens")
     event.context_tokens = tokens if type(tokens) is int else 0
     _read_tool(event, told)
@@ -127,7 +127,7 @@ def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
 
 def _members(payload: bytes) -> dict[str, Any]:
     if len(payload) > LARGE:
-        told = beginning(payload[:HEAD].decode("utf-8", "ignore"), "tool_input")
+        told = load_truncated(payload[:HEAD].decode("utf-8", "ignore"), "tool_input")
         tool, name = _text(told.get("tool_name")), _text(told.get("hook_event_name"))
         if tool and tool not in SHELLS and name in KINDS:
             return told

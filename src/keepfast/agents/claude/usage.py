@@ -8,7 +8,7 @@ from posix import open as open_fd
 
 from keepfast.model.budget import Usage, usage
 from keepfast.model.light_json import loads
-from keepfast.state.figures import kept
+from keepfast.state.figures import stored_figures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ MOST = 1 << 40
 
 
 def tokens(folder: str, session: str, transcript: str, model: str, asked: int, windows: Mapping[str, int]) -> Usage:
-    """How full a session is: transcript, status line (kept in the workspace's folder) and settings put together."""
+    """How full a session is: transcript, status line (stored in the workspace's folder) and settings put together."""
     used, said = last_usage(transcript) if transcript else (0, "")
-    return usage(used, said or model, asked, windows, kept(folder, session) or {})
+    return usage(used, said or model, asked, windows, stored_figures(folder, session) or {})
 
 
 def last_usage(path: str, read: Callable[[int, int, int], bytes] = pread) -> tuple[int, str]:

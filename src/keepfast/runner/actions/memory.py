@@ -19,7 +19,7 @@ from keepfast.runner.actions.vault import agent_of, values
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
 from keepfast.secrets.cuts import head
-from keepfast.secrets.marks import by_name
+from keepfast.secrets.marks import is_secret_by_name
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
     found: list[tuple[str, int, int]] = []
     for excerpt in brief.excerpts:
         name = excerpt.path.removeprefix(root.rstrip("/") + "/")
-        if name.startswith("/") or by_name(os.fsencode(name)) or STRUCK in excerpt.text:
+        if name.startswith("/") or is_secret_by_name(os.fsencode(name)) or STRUCK in excerpt.text:
             continue  # the client would show what we keep to ourselves
         if found and found[-1][0] == name and 0 <= excerpt.start - found[-1][2] <= APART:
             found[-1] = (name, found[-1][1], max(found[-1][2], excerpt.end))

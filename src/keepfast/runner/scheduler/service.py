@@ -21,7 +21,7 @@ from keepfast.runner.scheduler.supervisor import Supervisor
 if TYPE_CHECKING:
     from keepfast.runner.actions.news import Tell
     from keepfast.settings import Settings
-    from keepfast.settings.live import Following
+    from keepfast.settings.live import LiveSettings
 
 FOLDER = "/supervisor"
 AGAIN = 3.0
@@ -36,7 +36,7 @@ def make_ground(
     variables: Mapping[str, str],
     options: Options | None = None,
     folders: Sequence[str] = (),
-    following: Following | None = None,
+    following: LiveSettings | None = None,
 ) -> Ground:
     """What every command about tasks stands on. Opens the tables, makes them if need be.
 
@@ -48,7 +48,7 @@ def make_ground(
         return following.now() if following is not None else settings
 
     def follow() -> tuple[Options, str]:
-        return Options.read(now()), following.trouble if following is not None else ""
+        return Options.read(now()), following.problem if following is not None else ""
 
     return Ground(
         data + FOLDER,

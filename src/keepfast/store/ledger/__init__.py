@@ -1,1 +1,1 @@
-"""The embedded ledger in SQLite."""
+"""The ledger in SQLite."""

@@ -1,4 +1,4 @@
-"""SQLite's compiled module alone: the package around it, and what it loads for its cache of statements, cost 6 ms."""
+"""SQLite's compiled module without the package `sqlite3`, which costs 6 ms with what it imports."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def _cache(size: int) -> Callable[[Any], Any]:
-    """What `functools.lru_cache` does for SQLite: the same C code, without the Python around it."""
+    """Replace `functools.lru_cache`, which SQLite's statement cache uses: the same C code without its Python module."""
     from _functools import _lru_cache_wrapper  # type: ignore[import-not-found]
 
     return lambda function: _lru_cache_wrapper(function, size, False, tuple)
 
 
 def _load() -> None:
-    """Load it with a stand-in for `functools`, of which it takes this one function, once."""
+    """Import `_sqlite3` with a substitute for `functools`, from which it takes only `lru_cache`."""
     if "functools" in sys.modules:
         return
 
@@ -32,7 +32,7 @@ def _load() -> None:
     try:
         import _sqlite3  # noqa: F401
     except (ImportError, AttributeError):
-        pass  # a later Python may want more of it: the ordinary import below sees to that
+        pass  # another Python may need more of `functools`: then the import below loads it
     finally:
         del sys.modules["functools"]
 

@@ -1,4 +1,4 @@
-"""The embedded ledger: SQLite, one short durable transaction at a time, writers queued on a kernel lock."""
+"""The ledger in SQLite: one short durable transaction at a time, writers queued on a kernel lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import Query
 
 DIGESTS_PER_QUERY = 500
-"""Digests by one question."""
+"""Digests per query."""
 ROWS_PER_PAGE = 5000
 """Long readers read this many rows at a time, so that no writer waits for them."""
 
@@ -40,7 +40,7 @@ TEXTS = frozenset([(str, str)])
 
 
 make: Any = tuple.__new__
-"""From a row whose types are known, in its class: of many rows, calling the class takes longer than reading them."""
+"""Make a named tuple of a row whose types are checked. For many rows, calling the class takes longer than reading them."""
 
 
 class SqliteLedger:
@@ -49,7 +49,7 @@ class SqliteLedger:
     def __init__(self, path: str, lock: str, *, durable: bool = True, create: bool = False, cache: int = CACHE) -> None:
         self.file = SqliteFile(path, lock, durable=durable, create=create, cache=cache)
         self._keys: dict[str, int] = {}
-        """Row keys of workspaces that were asked for."""
+        """Row keys of workspaces, by id: a cache."""
 
     def close(self) -> None:
         self.file.close()
@@ -141,7 +141,7 @@ class SqliteLedger:
         return result
 
     def _current_many(self, key: int, paths: Sequence[bytes]) -> dict[bytes, Entry]:
-        """The same in few questions; each reads the whole history of its paths."""
+        """Return the same as `current` in few queries; each reads the whole history of its paths."""
         result = {}
         for start in range(0, len(paths), 500):
             part = paths[start : start + 500]
@@ -227,14 +227,14 @@ class SqliteLedger:
             path, since = self._next_page_start((path, since), (rows[-1][2], rows[-1][0]))
 
     def paths(self, workspace: str, text: bytes, limit: int) -> list[bytes]:
-        # Distinct paths by jumping from one to the next: the cost is the number of paths, not of intervals.
+        # Distinct paths, each found from the one before: the cost is the number of paths, not of intervals.
         rows = self.file.fetch(
             "WITH RECURSIVE each(path) AS ("
             " SELECT min(path) FROM node WHERE ws = ?1"
             " UNION ALL SELECT (SELECT min(path) FROM node WHERE ws = ?1 AND path > each.path) FROM each"
             " WHERE each.path IS NOT NULL)"
             " SELECT path FROM each WHERE path IS NOT NULL"
-            # Compared as bytes: SQLite's lower() changes ASCII letters only, and leaves alone what is not UTF-8.
+            # Compared as bytes: SQLite's lower() changes ASCII letters only, and leaves invalid UTF-8 alone.
             " AND instr(CAST(lower(CAST(path AS TEXT)) AS BLOB), ?2) LIMIT ?3",
             (self.key(workspace), text.lower(), limit),
         )
@@ -257,7 +257,9 @@ class SqliteLedger:
         rows: list[Any] = []
         for start in range(0, len(digests), DIGESTS_PER_QUERY):
             part = list(digests[start : start + DIGESTS_PER_QUERY])
-            part += part[-1:] * (-len(part) % 100)  # few lengths: a statement that was asked before is not read again
+            part += part[-1:] * (
+                -len(part) % 100
+            )  # few different lengths, so that SQLite's cached statements are reused
             rows += self.file.fetch_typed(
                 KEYS,
                 "SELECT b.digest FROM blob b JOIN pack p ON p.key = b.pack"
@@ -343,7 +345,7 @@ class SqliteLedger:
     # Checks of what was read
 
     def _workspace(self, values: Sequence[Any]) -> WorkspaceRow:
-        """The row, if its texts are what the next save can build on."""
+        """Return the row if the next save can build on its tree and counts. Raises `Damaged`."""
         row = WorkspaceRow(*values)
         try:
             counts = loads(row.counts)
@@ -356,14 +358,14 @@ class SqliteLedger:
         return row
 
     def _fetch_nodes(self, types: frozenset[Any], statement: str, values: Sequence[Any]) -> list[Any]:
-        """The same for rows of `node`, alone or after their interval."""
+        """Fetch rows of `node`, alone or after their interval, and check their kinds. Raises `Damaged`."""
         rows, at = self.file.fetch_typed(types, statement, values), 1 if types is NODES else 3
         if not KINDS.issuperset([row[at] for row in rows]):
             raise self.file.explain(sqlite3.DatabaseError("a row has an unknown kind"))
         return rows
 
     def _next_page_start(self, before: Any, last: Any) -> Any:
-        """Where the next page begins; a damaged index must not send us in circles."""
+        """Return where the next page begins. Raises `Damaged` if rows are out of order, which could loop forever."""
         if last <= before:
             raise self.file.explain(sqlite3.DatabaseError("its rows are not in order"))
         return last

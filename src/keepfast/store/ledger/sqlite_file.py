@@ -1,4 +1,4 @@
-"""The SQLite file of the embedded ledger: connect, query, create; SQLite's errors become ours."""
+"""The SQLite file of the ledger: connect, query, create, and turn SQLite's errors into ours."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 VERSION = 1
 ANY_ROW = 32 << 20
-"""Bytes that are more than any row of ours has."""
+"""More bytes than any valid row has."""
 PART = 1 << 20
+PRIMARY = 0xFF
+"""Mask for the primary result code in SQLite's extended ones."""
 LONGEST = 120.0
 """Seconds that work in the background waits for a transaction of another process."""
-CHECK_DISK = "Check the disk. On a sound one, `keepfast rebuild` makes the ledger anew from packs and logs."
+CHECK_DISK = "Check the disk. If it is sound, run `keepfast rebuild` to rebuild the ledger from packs and logs."
 
 
 CACHE, SMALL_CACHE = 32 << 10, 4 << 10
-"""Kilobytes of pages that are kept in memory; the small one is for a connection that asks beside another one."""
+"""Kilobytes of pages cached in memory; the small value is for a second connection beside an open one."""
 
 
 class SqliteFile:
@@ -48,7 +50,7 @@ class SqliteFile:
             self.connection = None
 
     def vacuum(self) -> None:
-        """Give free pages back to the disk if there are many. The caller holds no transaction."""
+        """Return free pages to the disk if there are many. The caller holds no transaction."""
         with Lock(self.lock):
             self.fetch(SEALED_INDEX)
         free, total = self.fetch("PRAGMA freelist_count")[0][0], self.fetch("PRAGMA page_count")[0][0]
@@ -57,15 +59,14 @@ class SqliteFile:
                 self.fetch("VACUUM")
 
     def integrity(self) -> str:
-        """SQLite's own opinion: "ok", or what is wrong with its pages."""
+        """Run SQLite's integrity check; return "ok", or what is wrong with the pages."""
         return str(self.fetch("PRAGMA integrity_check(1)")[0][0])
 
     def shape(self) -> tuple[bytes, list[Any]]:
-        """What is the same in every ledger of ours: the head of the file, and the definitions of its tables."""
+        """Return what is the same in every valid ledger: parts of the file's header, and the definitions of its tables."""
         with open(self.path, "rb") as file:
             head = file.read(100)
-        # In order of their names: VACUUM writes them down in another one.
-        # Older ledgers lack the index of sealed rows; that it agrees with its table is SQLite's own check.
+        # In order of names, because VACUUM may change their order. Ledgers of older releases lack the index of sealed rows.
         tables = self.fetch(
             "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name <> 'node_sealed' ORDER BY type, name"
         )
@@ -83,9 +84,19 @@ class SqliteFile:
             raise self.explain(error) from None
 
     def fetch(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run one statement and return all its rows."""
+        """Run one statement and return all its rows.
+
+        What cannot be read is read once more, with a connection of its own: SQLite calls a read error of the disk damage.
+        """
+        is_writing = self._is_writing()
         try:
             return (self.connection or self._connect()).execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
+            if is_writing or not _is_misread(error):
+                raise self.explain(error) from None
+        self.close()
+        try:
+            return self._connect().execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
             raise self.explain(error) from None
 
@@ -140,19 +151,19 @@ class SqliteFile:
 
     def create_tables(self) -> None:
         try:
-            # SQLite would give it the mode of any other file, and its journal the same.
+            # SQLite would create it with the default mode, and its journal with the same.
             close(open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600))
         except OSError as error:
             if error.errno in FULL:
-                raise DiskFull(f"The disk is full; the ledger {self.path} was not made.") from None
-            # SQLite says the rest better.
+                raise DiskFull(f"The disk is full; the ledger {self.path} was not created.") from None
+            # SQLite reports any other error below.
         try:
             db = sqlite3.connect(self.path, timeout=_patience(), isolation_level=None)
             try:
                 db.execute("PRAGMA journal_mode=TRUNCATE")
                 db.execute(f"PRAGMA synchronous={'FULL' if self.durable else 'OFF'}")
                 db.execute("BEGIN IMMEDIATE")
-                # A process that was killed here leaves a file without tables; whoever comes next makes them.
+                # A process that was killed here left a file without tables; the next one creates them.
                 if not db.execute("PRAGMA user_version").fetchone()[0]:
                     for statement in [*SCHEMA.split(";"), SEALED_INDEX]:
                         db.execute(statement)
@@ -185,24 +196,42 @@ class SqliteFile:
             return Unreachable(f"The ledger {self.path} cannot be opened: {text}.", "Check its permissions.")
         if "I/O error" in text:
             return Failed(f"The ledger {self.path} could not be read or written: {text}.", CHECK_DISK)
-        if not self._is_writing() and _is_unreadable(self.path):  # SQLite calls that malformed, too
+        is_read_error = self._is_sound() if self._is_writing() else _is_unreadable(self.path)
+        if is_read_error and _is_misread(error):
             return Failed(f"The disk reports a read error in the ledger {self.path}.", CHECK_DISK)
         return Damaged(
             f"The ledger {self.path} is damaged: {text}.",
             "Run `keepfast rebuild` to rebuild it from packs and logs.",
         )
 
+    def _is_sound(self) -> bool:
+        """Can SQLite now read the whole file, in the open transaction?"""
+        assert self.connection is not None
+        try:
+            return str(self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+        except sqlite3.Error:
+            return False
+
     def _is_writing(self) -> bool:
-        """Is a transaction open? Whoever closes the file then gives up SQLite's locks on it."""
+        """Is a transaction open? Then opening and closing the file ourselves would release SQLite's locks on it."""
         return self.connection is not None and self.connection.in_transaction
 
 
+def _is_misread(error: Exception) -> bool:
+    """Does SQLite report corrupt data, no database, or an I/O error?"""
+    return getattr(error, "sqlite_errorcode", 0) & PRIMARY in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_IOERR,
+    )
+
+
 def _is_unreadable(path: str) -> bool:
-    """Does the disk fail to give some of its bytes?"""
+    """Does reading the file fail somewhere?"""
     try:
         fd = open_fd(path, O_RDONLY | O_CLOEXEC)
     except OSError:
-        return False  # SQLite says better what hinders
+        return False  # SQLite's own error says more
     try:
         while read(fd, PART):
             pass
@@ -214,7 +243,7 @@ def _is_unreadable(path: str) -> bool:
 
 
 def _is_memory_left() -> bool:
-    """Could memory be had? Then it was a damaged row that asked for more than there ever is."""
+    """Can memory be allocated? Then a damaged row asked for an impossible amount."""
     try:
         bytearray(ANY_ROW)
     except MemoryError:
@@ -224,7 +253,7 @@ def _is_memory_left() -> bool:
 
 def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:
     """Has every row one of these combinations of types?"""
-    if len(rows) > 1:  # column by column: where all rows are alike, there is one combination
+    if len(rows) > 1:  # column by column: if all rows are alike, there is one combination
         columns = [set(map(type, column)) for column in zip(*rows, strict=True)]
         if all(len(column) == 1 for column in columns):
             return tuple([column.pop() for column in columns]) in types

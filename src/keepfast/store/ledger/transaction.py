@@ -1,4 +1,4 @@
-"""The writing half of the embedded ledger: its tables, and one transaction under the store's lock."""
+"""Write to the ledger: its tables, and one transaction under the store's lock."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ CREATE TABLE blob(
   digest BLOB PRIMARY KEY, pack INT, frame INT, stored INT, offset INT, length INT, kind INT) WITHOUT ROWID;
 """
 SEALED_INDEX = "CREATE INDEX IF NOT EXISTS node_sealed ON node(ws, size) WHERE until IS NULL AND flags & 8"
-"""Ledgers that were made before it get it when space is given back. Without it, answers are the same and come later."""
+"""Ledgers of older releases get this index at the next compaction. Without it, results are the same but slower."""
 
 MANY_PATHS = 50
 ROWS_PER_STATEMENT = 16
-"""Rows by one statement; more make it no faster."""
+"""Rows per INSERT; more make it no faster."""
 NODE = "path, kind, mode, flags, size, mtime, grp, content, extra"
 WORKSPACE = "id, path, created_at, parent, version, document, log_size, log_head, keyframe, tree, counts"
 CHECKPOINT = (
@@ -67,7 +67,7 @@ class SqliteTransaction:
         self.guard.__enter__()
         try:
             if ledger.file.connection is not None and ledger.file.current_inode() != ledger.file.inode:
-                ledger.close()  # a rebuild has put a new ledger in its place
+                ledger.close()  # a rebuild has replaced the ledger file
             ledger.file.fetch("BEGIN IMMEDIATE")
         except BaseException:
             self.guard.__exit__(None, None, None)
@@ -112,11 +112,11 @@ class SqliteTransaction:
         ledger = self.ledger
         ledger.file.fetch("INSERT OR IGNORE INTO pack(name, size) VALUES(?, ?)", (name, size))
         pack_rows = ledger.file.fetch("SELECT key FROM pack WHERE name = ?", (name,))
-        if not pack_rows:  # it was just added: the table's index does not tell of its rows
-            raise Damaged("The ledger does not find what it was just given.")
+        if not pack_rows:  # it was just added, so the table's index is damaged
+            raise Damaged("The ledger does not find a row that was just added.", "Run `keepfast rebuild`.")
         key = pack_rows[0][0]
         rows = [(digest, *place[1:]) for digest, place in entries]
-        rows.sort()  # in order of the key: pages are filled one after another
+        rows.sort()  # in order of the primary key, so that SQLite fills page after page
         self._insert("INSERT OR IGNORE INTO blob", f"(?, {key}, ?, ?, ?, ?, ?)", rows)
 
     def drop_packs(self, names: Sequence[str], moved: Iterable[tuple[bytes, Location]]) -> None:
@@ -169,7 +169,7 @@ class SqliteTransaction:
         )
 
     def _end_intervals(self, key: int, version: int, paths: Sequence[bytes]) -> None:
-        """What was known of these paths holds up to this version."""
+        """End the open intervals of these paths at this version."""
         ledger = self.ledger
         if len(paths) <= MANY_PATHS:
             ledger.file.execute_many(
@@ -178,7 +178,7 @@ class SqliteTransaction:
                 [(version, key, path) for path in paths],
             )
             return
-        # The same in few statements; each reads the whole history of its paths.
+        # Few statements for many paths; each reads the whole history of its paths.
         for start in range(0, len(paths), 500):
             part = paths[start : start + 500]
             ledger.file.fetch(
@@ -190,7 +190,7 @@ class SqliteTransaction:
         ledger, key = self.ledger, self.ledger.key(workspace)
         which = "ws = ? AND until IS NOT NULL AND until > ? AND until <= ? AND since > ?"
         values = (key, after, upto, after)
-        # total() and not sum(): a crafted size must not overflow it.
+        # total() instead of sum(): a crafted size must not overflow it.
         size = ledger.file.fetch(f"SELECT total(size) FROM node WHERE kind = 'f' AND {which}", values)[0][0]
         ledger.file.fetch(f"DELETE FROM node WHERE {which}", values)
         return int(size)
@@ -212,12 +212,12 @@ class SqliteTransaction:
     def set_attachments(self, workspace: str, version: int, ids: Sequence[bytes]) -> None:
         key = f"kept {workspace} {version}"
         if ids:
-            self.set_meta(key, " ".join([one.hex() for one in ids]))
+            self.set_meta(key, " ".join([digest.hex() for digest in ids]))
         else:
             self.ledger.file.fetch("DELETE FROM meta WHERE key = ?", (key,))
 
     def _insert(self, into: str, values: str, rows: Sequence[Sequence[object]]) -> None:
-        """Insert rows, several by each statement: running one costs about as much as a row."""
+        """Insert rows, several per statement: running a statement costs about as much as one row."""
         whole = len(rows) - len(rows) % ROWS_PER_STATEMENT
         if whole:
             groups = (

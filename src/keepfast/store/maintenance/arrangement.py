@@ -1,4 +1,4 @@
-"""Which contents lie together in the frames of a compacted pack: versions of one file, and files whose names end alike."""
+"""Arrange contents in the frames of a compacted pack: versions of one file, and files with similar names, lie together."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     Stored = tuple[bytes, Location]
     Spot = tuple[bytes, int, int, bool]
-    """Path, number of the part, the version it came with, and whether the newest version has it."""
+    """Path, number of the part, the version that introduced it, and whether the newest version has it."""
 
 FRAME, TOGETHER = 1 << 20, 4 << 20
-"""Kin share a larger frame. For others that would save three hundredths, and every single file that comes back would pay for it."""
+"""Similar files share a larger frame. Others would become 3 % smaller in one, and slower to restore one by one."""
 BETWEEN_WORDS = b"-_. ~+@"
 LONGEST_EXTENSION = 8
 LEAST_LETTERS = 2
@@ -26,15 +26,14 @@ LEAST_LETTERS = 2
 def arrange(
     repository: Repository, entries: list[Stored], lists: set[bytes], most: int = TOGETHER
 ) -> list[list[Stored]]:
-    """What belongs into each frame, in order. Whatever lies in one frame costs once what it has in common.
+    """Return the contents of each frame, in order: similar contents compress well in one frame.
 
-    `most`: no frame of several is larger.
+    `most`: the largest frame with several contents. `lists`: the digests of all lists of chunks, in any pack; a list
+    names the parts of one file.
 
-    `lists` are all lists of chunks, wherever they lie: they name parts of one file.
-
-    Files whose names end with the same words are kin: the versions of one file, its copies and what it was renamed to. They
-    follow one another where the first of them has its place in the order of paths. In a frame comes first what the newest
-    version has: a reader who wants one content unpacks a frame only up to it.
+    Files whose names end with the same words are similar: versions of one file, its copies, and what it was renamed to.
+    A group of similar files takes the place of its first path in the order of paths. Contents of the newest version come
+    first in a frame, because a reader decompresses a frame only up to the content it needs.
     """
     spots = _spots(repository, {key for key, _ in entries}, lists)
     kin = _kin({path for path, _, _, _ in spots.values()})
@@ -46,7 +45,7 @@ def arrange(
     alone = [[entry] for entry in entries if entry[1].kind == SEALED]
     loose = [entry for entry in entries if entry[1].kind != SEALED and entry[0] not in spots]
     placed = [entry for entry in entries if entry[1].kind != SEALED and entry[0] in spots]
-    # What has no path stays in the order in which it was saved, but for documents, which are read by themselves.
+    # Contents without a path stay in the order in which they were saved; documents come first, as they are read alone.
     loose.sort(key=lambda entry: (entry[1].kind != DOCUMENT, entry[1][:4]))
     placed.sort(key=order)
     frames = list(_cut(loose, [b""] * len(loose), most))
@@ -71,7 +70,7 @@ def _cut(entries: list[Stored], kin: list[bytes], most: int) -> Iterator[list[St
 
 
 def _spots(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[bytes, Spot]:
-    """Where in the tree each content has its place; parts of a large file have that of the file."""
+    """Return the place of each content in the tree; parts of a large file get that of the file."""
     spots: dict[bytes, Spot] = {}
     digests = keys | lists
     for workspace in repository.ledger.workspaces():
@@ -89,12 +88,12 @@ def _spots(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[
 
 
 def _ending(path: bytes) -> bytes:
-    """The file's name, backwards."""
+    """Return the file's name, reversed."""
     return path[path.rfind(b"/") + 1 :][::-1]
 
 
 def _kin(paths: set[bytes]) -> dict[bytes, bytes]:
-    """The first path of those to which each belongs. A chain: each name ends as the one before it, sorted by their ends."""
+    """Return for each path the first path of its group. Sorted by reversed names, each name of a group is like the previous."""
     result: dict[bytes, bytes] = {}
     chain: list[bytes] = []
     for path in [*sorted(paths, key=_ending), b""]:
@@ -106,7 +105,7 @@ def _kin(paths: set[bytes]) -> dict[bytes, bytes]:
 
 
 def _alike(one: bytes, other: bytes) -> bool:
-    """Do two names, both backwards, end with the same words, and not only with the same extension?"""
+    """Do two names, both reversed, end with the same words, and not only with the same extension?"""
     if one == other:
         return True
     least, same = min(len(one), len(other)), 0
@@ -123,7 +122,7 @@ def _is_border(name: bytes, at: int) -> bool:
 
 
 def batches(frames: Iterable[list[Stored]], most: int) -> Iterator[list[list[Stored]]]:
-    """The frames in turn, as many at a time as hold about so many bytes."""
+    """Yield the frames in batches of about `most` bytes."""
     batch: list[list[Stored]] = []
     size = 0
     for frame in frames:

@@ -1,4 +1,4 @@
-"""Compaction: which packs are written anew, what of them lives, and the exchange of the old ones for the new."""
+"""Compaction: choose packs, copy the needed contents into new packs, and replace the old packs."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 SMALL_PACK = 8 << 20
 MERGE_SMALL_PACKS = 8
 DEAD_SHARE, DEAD_SHARE_IF_TIGHT = 0.25, 0.05
-"""A pack of which so much is not needed is written anew; on a disk that is nearly full, for less."""
+"""A pack with at least this share of unneeded contents is rewritten; the second value counts on a nearly full disk."""
 LEVEL = 9
-"""By one thread beside the one that reads: two would need 40 MB more, and be little faster."""
+"""Compression level of new packs, used by one thread: a second would need 40 MB more memory and help little."""
 BATCH_BYTES = 48 << 20
-"""So many bytes are read before they are written in their new order."""
+"""Bytes that are read before they are written in their new order."""
 MOST_PACK = 128 << 20
 REPACK_BYTES = 256 << 20
-"""So much of what saves have packed is compressed anew at a time, and one pack at least; that takes up to half a minute."""
+"""Bytes of packs from saves that are recompressed at a time, at least one pack; that takes up to half a minute."""
 INCOMPRESSIBLE_SHARE = 0.9
-"""A pack that takes this share of its contents' size would not become smaller."""
+"""A pack of at least this share of its contents' size would not become smaller."""
 REWRITE_WHOLE_BYTES = 64 << 20
-"""Up to this size a store is compacted as a whole; that takes some seconds."""
+"""Up to this size a store is rewritten as a whole; that takes some seconds."""
 LEAST_MISSING = 64 << 10
-"""So much more room at least is asked for where what lives in a pack was thought to fit and did not."""
+"""The least free space that an error asks for when needed contents unexpectedly did not fit."""
 JOIN_FACTOR = 2
-"""A pack so many times larger than all that is written anyway still comes along,"""
+"""A pack up to this many times larger than all that is rewritten anyway is rewritten with it,"""
 JOIN_BYTES = 64 << 20
 """unless it is larger than this."""
 
 
 class NoRoom(DiskFull):
-    """Packs hold what nothing needs, and there is no room to write what lives in any of them anew."""
+    """Packs hold unneeded data, and there is no space to rewrite any of them."""
 
     def __init__(self, left: int, missing: int) -> None:
-        super().__init__("The disk is full: there is no room to write packs anew.")
+        super().__init__("The disk is full: there is no space to rewrite packs.")
         self.bytes_left, self.missing = left, missing
-        """Bytes that stay for that reason, and how many more must be free for the first of them to go."""
+        """Unneeded bytes that remain, and how many more must be free to rewrite the first pack."""
 
 
 def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
-    """These digests and, where one is a list, what that names; a list may name lists."""
+    """Return these digests and those that lists among them name, also through nested lists."""
     result = set(keys)
     new = list(result)
     while new:
@@ -70,7 +70,7 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
 
 
 class Compactor:
-    """One attempt: mark, choose, copy, swap."""
+    """One attempt to compact: mark what is needed, choose packs, copy, swap."""
 
     def __init__(
         self, repository: Repository, everything: bool, progress: Progress | None, least: float = DEAD_SHARE
@@ -79,60 +79,60 @@ class Compactor:
         self.damaged_packs: set[str] = set()
         self.most_pack = max_pack_size(repository.folder, MOST_PACK)
         self.bytes_left = 0
-        """About how many bytes of what nothing needs stay, because it is little of the packs that it lies in."""
+        """About how many unneeded bytes remain in packs that are not worth rewriting."""
 
     def run(self) -> bool:
-        """True if done, False if it must be tried again: a save got in between. Raises `NoRoom`."""
+        """Compact. False if it must be tried again because a save intervened. Raises `NoRoom`."""
         self.seq = self.repository.sequence()
         self.living = self._mark()
         step("compact:marked")
         while True:
-            waste = self._measure_packs()
-            chosen = self._choose(waste)
-            self.bytes_left = sum([one.unneeded for one in waste.values() if one.name not in chosen])
+            usage = self._measure_packs()
+            chosen = self._choose(usage)
+            self.bytes_left = sum([pack.unneeded for pack in usage.values() if pack.name not in chosen])
             if not chosen:
                 return True
             try:
-                if sum([waste[name].needed for name in chosen]) > self._free_space():
-                    return self._one_by_one(waste)
+                if sum([usage[name].needed for name in chosen]) > self._free_space():
+                    return self._one_by_one(usage)
                 writers, moved = self._copy(chosen)
                 return self._swap(chosen, writers, moved)
             except _DamagedPack as damaged:
-                self.damaged_packs.add(damaged.name)  # left as it is, for `verify` to name and `--repair` to heal
+                self.damaged_packs.add(damaged.name)  # left for `verify` to report and `--repair` to repair
             except (DiskFull, OSError) as error:
                 if not is_full(error) or isinstance(error, NoRoom):
                     raise
-                return self._one_by_one(waste)
+                return self._one_by_one(usage)
 
-    def _one_by_one(self, waste: dict[str, PackUsage]) -> bool:
-        """Where there is no room for all at once: one pack at a time, and each that goes makes room for the next.
+    def _one_by_one(self, usage: dict[str, PackUsage]) -> bool:
+        """Rewrite one pack at a time, for lack of space; each removed pack makes space for the next. Packs are not merged.
 
-        First the one of which the most is not needed, among those for which there is room. Packs are not merged.
+        Of the packs for which there is space, the one with the largest unneeded share comes first.
         """
-        due = [one for one in waste.values() if self._is_due(one) and one.name not in self.damaged_packs]
+        due = [pack for pack in usage.values() if self._is_due(pack) and pack.name not in self.damaged_packs]
         stuck: list[PackUsage] = []
         while due:
             room = self._free_space()
-            due.sort(key=lambda one: (one.needed > room, -one.share, one.name))
-            one = due.pop(0)
+            due.sort(key=lambda pack: (pack.needed > room, -pack.share, pack.name))
+            pack = due.pop(0)
             try:
-                if one.needed > room:
-                    raise DiskFull("There is less room than what lives in it.")
-                if not self._swap({one.name}, *self._copy({one.name})):
+                if pack.needed > room:
+                    raise DiskFull("There is no space for the pack's needed contents.")
+                if not self._swap({pack.name}, *self._copy({pack.name})):
                     return False
             except _DamagedPack:
-                self.damaged_packs.add(one.name)
+                self.damaged_packs.add(pack.name)
             except (DiskFull, OSError) as error:
                 if not is_full(error):
                     raise
-                stuck.append(one)
+                stuck.append(pack)
             else:
                 due, stuck = due + stuck, []
         if stuck:
-            missing = min([one.needed for one in stuck]) - self._free_space()
-            raise NoRoom(sum([one.unneeded for one in stuck]), max(missing, LEAST_MISSING))
+            missing = min([pack.needed for pack in stuck]) - self._free_space()
+            raise NoRoom(sum([pack.unneeded for pack in stuck]), max(missing, LEAST_MISSING))
         self.bytes_left = sum(
-            [one.unneeded for one in waste.values() if not self._is_due(one) or one.name in self.damaged_packs]
+            [pack.unneeded for pack in usage.values() if not self._is_due(pack) or pack.name in self.damaged_packs]
         )
         return True
 
@@ -140,7 +140,7 @@ class Compactor:
         return free_space(self.repository.folder) if self.repository.folder else 1 << 62
 
     def drop_unneeded_packs(self) -> bool:
-        """Drop the packs in which nothing lives, without writing any anew. False if a save got in between."""
+        """Remove packs without any needed content, without rewriting others. False if a save intervened."""
         self.seq = self.repository.sequence()
         self.living = self._mark()
         step("compact:marked")
@@ -154,7 +154,7 @@ class Compactor:
         except (DiskFull, OSError) as error:
             if not is_full(error):
                 raise
-        # All at once was too much for what the disk has left; the largest by itself makes room for the next.
+        # There was no space to remove all at once. One by one, the largest first, each makes space for the next.
         swapped = [self._swap({name}, [], []) for name in dead]
         return all(swapped)
 
@@ -167,39 +167,39 @@ class Compactor:
         return living
 
     def _measure_packs(self) -> dict[str, PackUsage]:
-        """Of every pack, how much of it is needed and how much is not. One that a save adds meanwhile is left for another time."""
-        waste = {pack.name: PackUsage(pack) for pack in self.repository.ledger.packs()}
+        """Return how much of every pack is needed. A pack that a save adds meanwhile is left for the next compaction."""
+        usage = {pack.name: PackUsage(pack) for pack in self.repository.ledger.packs()}
         for key, place in self.repository.ledger.locations():
-            one = waste.get(place.pack)
-            if one is None:
+            pack_usage = usage.get(place.pack)
+            if pack_usage is None:
                 continue
-            one.total += place.length
+            pack_usage.total += place.length
             if key not in self.living:
-                one.dead += place.length
-        return waste
+                pack_usage.dead += place.length
+        return usage
 
-    def _is_due(self, one: PackUsage) -> bool:
-        return one.share >= self.least or (self.everything and one.dead > 0)
+    def _is_due(self, pack: PackUsage) -> bool:
+        return pack.share >= self.least or (self.everything and pack.dead > 0)
 
-    def _choose(self, waste: dict[str, PackUsage]) -> set[str]:
-        small, wasteful, hurried, dense = set(), set(), [], self._packs_of_compactions()
-        few = min(SMALL_PACK, self.most_pack // 2)
-        packs = [one for one in waste.values() if one.name not in self.damaged_packs]
-        for one in packs:
-            if self._is_due(one):
-                wasteful.add(one.name)
-            elif one.size < few:
-                small.add(one.name)
-            elif one.name not in dense and one.size < INCOMPRESSIBLE_SHARE * one.total:
-                hurried.append(one)  # it was written for a save, that somebody waited for
-        wasteful |= self._to_recompress(hurried)
+    def _choose(self, usage: dict[str, PackUsage]) -> set[str]:
+        small, wasteful, quickly_compressed, dense = set(), set(), [], self._packs_of_compactions()
+        small_size = min(SMALL_PACK, self.most_pack // 2)
+        packs = [pack for pack in usage.values() if pack.name not in self.damaged_packs]
+        for pack in packs:
+            if self._is_due(pack):
+                wasteful.add(pack.name)
+            elif pack.size < small_size:
+                small.add(pack.name)
+            elif pack.name not in dense and pack.size < INCOMPRESSIBLE_SHARE * pack.total:
+                quickly_compressed.append(pack)  # compressed at a low level, because a user waited for the save
+        wasteful |= self._to_recompress(quickly_compressed)
         chosen = wasteful
         if len(small) >= (2 if self.everything else MERGE_SMALL_PACKS) or (small and wasteful):
             chosen = small | wasteful
-        return self._with_packs_worth_joining(chosen, {one.name: one.size for one in packs})
+        return self._with_packs_worth_joining(chosen, {pack.name: pack.size for pack in packs})
 
     def _to_recompress(self, packs: list[PackUsage]) -> set[str]:
-        """As many of these as are compressed anew at a time, the smallest first."""
+        """Return as many of these packs as are recompressed at a time, the smallest first."""
         chosen: set[str] = set()
         size = 0
         for pack in sorted(packs, key=lambda pack: pack.size):
@@ -210,11 +210,10 @@ class Compactor:
         return chosen
 
     def _with_packs_worth_joining(self, chosen: set[str], sizes: dict[str, int]) -> set[str]:
-        """These packs, and those that are worth being written anew with them: versions that were packed at different times
-        come together, and cost little more than one of them.
+        """Return these packs and others worth rewriting with them, because versions from different times compress well together.
 
-        That is all of a small store. In a larger one a pack comes along that is not much larger than what is written anyway:
-        so it is written again only after it has grown by half, and each byte a few times in its life.
+        Of a small store all packs are. In a larger one a pack is added that is not much larger than what is rewritten
+        anyway: so each byte is rewritten only a few times in its life.
         """
         if sum(sizes.values()) <= REWRITE_WHOLE_BYTES and len(sizes) > 1 and (chosen or self.everything):
             return set(sizes)
@@ -227,7 +226,7 @@ class Compactor:
         return chosen
 
     def _packs_of_compactions(self) -> set[str]:
-        """Packs that an earlier compaction made: they are compressed as well as we can."""
+        """Return the packs that earlier compactions made: they are compressed at the highest level already."""
         records = Chain(self.repository.records.read(STORE_LOG)).records
         return {name for record in records if record["r"] == "compact" for name in record["new"]}
 
@@ -269,7 +268,7 @@ class Compactor:
         return writers, moved
 
     def _read(self, frames: list[list[tuple[bytes, Location]]]) -> dict[bytes, bytes]:
-        """The contents of these new frames, checked. Each frame in which they lie now is unpacked once."""
+        """Return the checked contents of these new frames. Each old frame is decompressed once."""
         entries_by_frame: dict[tuple[str, int], list[tuple[bytes, Location]]] = {}
         for frame in frames:
             for key, place in frame:
@@ -290,7 +289,7 @@ class Compactor:
 
     def _swap(self, chosen: set[str], writers: list[PackWriter], moved: list[tuple[bytes, Location]]) -> bool:
         repository, before = self.repository, None
-        # A pack is named after its index: one that came out the same as it was has its name again, and stays.
+        # A pack is named after its index: a new pack equal to an old one has its name, and stays.
         old_packs = sorted(chosen - {writer.name for writer in writers})
         try:
             with repository.ledger.transaction() as tx:
@@ -322,7 +321,7 @@ class Compactor:
         return True
 
     def _is_still_unneeded(self, chosen: set[str]) -> bool:
-        """Did no checkpoint since the marking refer to what we are about to drop?"""
+        """Is no content that would be removed used by a checkpoint saved since the marking?"""
         repository = self.repository
         if repository.sequence() == self.seq:
             return True
@@ -340,7 +339,7 @@ class Compactor:
 
 
 class PackUsage:
-    """One pack, the bytes of the contents in it, and those of them that nothing needs."""
+    """One pack: the bytes of its contents, and those that nothing needs (`dead`)."""
 
     __slots__ = ("dead", "name", "size", "total")
 
@@ -354,7 +353,7 @@ class PackUsage:
 
     @property
     def unneeded(self) -> int:
-        """About how many bytes of the pack are not needed, as it is compressed."""
+        """Return about how many compressed bytes of the pack are not needed."""
         return int(self.size * self.share)
 
     @property

@@ -1,4 +1,4 @@
-"""The ledger in use beside the one that packs and logs give: every log, every row, every state."""
+"""Compare the ledger in use with one rebuilt from packs and logs: every log, every row, every state."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def compare(
     packs: set[str],
     report: Report,
 ) -> None:
-    """Compare the ledger with the `expected` one that was `built` in `scratch`, and say what differs.
+    """Compare the `actual` ledger with the `expected` one, which was `built` in `scratch`, and report differences.
 
-    `packs` are there; `unreadable` says why there is no `actual` ledger, if there is none.
+    `packs`: the packs that exist; `unreadable`: the error if the actual ledger could not be read.
     """
     comparing = _LedgerComparison(actual, expected, scratch, built, packs, report)
     try:
@@ -56,7 +56,7 @@ def compare(
         try:
             comparing.logs_alone()
         except KeepfastError:
-            pass  # it does not tell that much any more
+            pass  # too much of the ledger is damaged for that
 
 
 class _LedgerComparison:
@@ -85,7 +85,7 @@ class _LedgerComparison:
             self.report.add_ledger_problem("The ledger's sequence number is wrong", [])
 
     def without_ledger(self) -> None:
-        """What can still be said: which contents are gone, and which versions."""
+        """Report lost contents and versions although the ledger cannot be read."""
         report, expected = self.report, self.expected
         bad = {key for key, place in expected.locations() if (place.pack, key) in report.bad_copies}
         lost_contents = {
@@ -105,7 +105,7 @@ class _LedgerComparison:
             )
 
     def logs_alone(self) -> None:
-        """Find damaged logs that the ledger, although damaged, can still replace: all of it agrees with documents."""
+        """Find damaged logs that the damaged ledger can still replace, because its rows match the documents."""
         for row in self.actual.workspaces():
             log = self.built.logs.get(row.id, NO_LOG)
             if log.good == log.size and log.size >= row.log_size:
@@ -118,7 +118,7 @@ class _LedgerComparison:
                 self.report.damaged_logs.add(row.id)
 
     def _check_pages(self) -> None:
-        """SQLite's own check finds few flipped bits, but it does find what lies in its indexes."""
+        """Run SQLite's own check: it finds few flipped bits, but it does find those in indexes. Raises `Damaged`."""
         opinion = self.actual.file.integrity()
         if opinion != "ok":
             raise Damaged(f"its pages are damaged: {opinion}.")
@@ -166,20 +166,20 @@ class _LedgerComparison:
             )
 
     def _report_damaged_log(self, mine: WorkspaceRow, words: str) -> None:
-        """The log cannot vouch for every version; the documents may."""
+        """Report a damaged log, and the versions whose rows the documents contradict."""
         self.report.damaged_logs.add(mine.id)
         rows = self.actual.find(Query(workspace=mine.id))
         versions = {row.version for row in rows}
         if self.built.logs.get(mine.id, NO_LOG).size == mine.log_size:
             versions -= {row.version for row in self.expected.find(Query(workspace=mine.id))}
-        # Else the size alone shows that something is wrong, and no command touches the workspace before it is healed.
+        # With another size, every command refuses the workspace until it is repaired, so all versions are affected.
         self.report.add_problem(words, labels(versions, mine.path))
         wrong = self._versions_unlike_documents(mine, rows)
         if wrong:
             self.report.add_problem("Some versions do not match their documents", labels(wrong, mine.path))
 
     def _check_rows(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
-        """The log is whole: whatever follows from it must be in the ledger, and nothing else."""
+        """Check that the ledger has exactly the rows that follow from a whole log."""
         path = truth.path
         self._check_workspace_row(truth, mine)
         own = {row.version: row for row in self.actual.find(Query(workspace=truth.id, forgotten=True))}
@@ -198,7 +198,7 @@ class _LedgerComparison:
         self._report_lost_versions(truth, mine, own, living)
 
     def _check_workspace_row(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
-        # Without a sum the newest state does not follow from documents; nor do the numbers about it.
+        # Without a tree sum the newest state, and its counts, do not follow from documents.
         if mine != (truth if truth.tree else truth._replace(tree=mine.tree, counts=mine.counts)):
             versions = {row.version for row in self.expected.find(Query(workspace=truth.id))}
             self.report.add_ledger_problem(
@@ -233,7 +233,7 @@ class _LedgerComparison:
     def _check_base(self, truth: WorkspaceRow) -> None:
         key = base_key(truth.id)
         base = self.actual.meta(key) or ""
-        # One that speaks of an older version is believed by nobody: an older program leaves it as it was.
+        # A base for an older version is never used: an older release does not update it.
         if base.endswith(f" {truth.version}") and base != (self.expected.meta(key) or ""):
             self.report.add_ledger_problem(
                 f"The ledger is wrong about what {path_text(truth.path)} was last set to", []
@@ -242,7 +242,7 @@ class _LedgerComparison:
     def _report_lost_versions(
         self, truth: WorkspaceRow, mine: WorkspaceRow, own: dict[int, CheckpointRow], living: set[int]
     ) -> None:
-        """Versions whose documents are missing: lost, or known to the ledger still."""
+        """Report versions whose documents are missing: lost, or known to the ledger only."""
         lost = {version for version in self.built.lost.get(truth.id, ()) if version in own}
         lost |= {version for version in living if (truth.id, version) in self.built.by_keyframe}
         lost_rows = {version for version in lost if own[version].trigger == LOST}
@@ -256,7 +256,7 @@ class _LedgerComparison:
     def _is_same_checkpoint(self, mine: CheckpointRow, truth: CheckpointRow) -> bool:
         if truth.version not in self.built.unproven.get(truth.workspace, ()):
             return mine == truth
-        # Nothing but the log vouches for it. If it is forgotten, its document may be gone for good.
+        # Only the log confirms this version. If it is forgotten, its document may have been removed.
         if truth.trigger != LOST and not mine.forgotten:
             return False
         return (mine.id, mine.document, mine.seq, mine.created_at, mine.added) == (
@@ -264,7 +264,7 @@ class _LedgerComparison:
         )  # fmt: skip
 
     def _versions_with_wrong_tags(self, own: dict[int, CheckpointRow]) -> set[int]:
-        """The table of tags must say what the rows say."""
+        """Return the versions whose tags in the table of tags differ from those in their rows."""
         tags_of_rows = {(tag, row.version) for row in own.values() for tag in row.tags.split("\n") if tag}
         if not own:
             return set()
@@ -273,7 +273,7 @@ class _LedgerComparison:
         return {version for _, version in tags_of_rows ^ tags_in_table}
 
     def _versions_with_wrong_files(self, workspace: str, versions: list[int], newest: int) -> set[int]:
-        # What still is differs from what ended after the newest version, if documents tell of that one.
+        # An open interval differs from one that ended after the newest version, if documents prove that version.
         still = len(versions) + (newest in versions)
         mine = _intervals_in(self.actual.intervals(workspace), versions, still)
         truth = _intervals_in(self.expected.intervals(workspace), versions, still)
@@ -281,7 +281,7 @@ class _LedgerComparison:
         return {version for start, end in _differences(mine, truth) for version in versions[min(start, last) : end]}
 
     def _report_versions_without_document(self, mine: WorkspaceRow, rows: list[CheckpointRow]) -> None:
-        """Documents are missing. The ledger knows these versions still; it must agree with the documents there are."""
+        """Report versions that only the ledger knows, and those of them that the remaining documents contradict."""
         self.report.lost[mine.id] = [row.version for row in rows]
         unreadable = {row.version for row in rows if not self._has_document(row)}
         if unreadable:
@@ -310,7 +310,7 @@ class _LedgerComparison:
         return True
 
     def _versions_unlike_documents(self, mine: WorkspaceRow, rows: list[CheckpointRow]) -> set[int]:
-        """Versions whose row or sum differs from what their own document's header says."""
+        """Return versions whose row or tree sum differs from their document's header."""
         wrong: set[int] = set()
         sums = _sums(self.actual.intervals(mine.id), [row.version for row in rows])
         for row in rows:
@@ -321,7 +321,7 @@ class _LedgerComparison:
                 continue
             record = {"v": row.version, "doc": row.document.hex(), "seq": row.seq, "size": row.added}
             documented = checkpoint_row(mine.id, record, header, len(changes))
-            # Labels may have been given later.
+            # Name and pin may have changed later.
             if (
                 documented != row._replace(name=documented.name, pinned=documented.pinned)
                 or header.tree != f"{sums[row.version]:064x}"
@@ -331,7 +331,7 @@ class _LedgerComparison:
 
 
 def _sums(intervals: Iterator[Interval], versions: list[int]) -> dict[int, int]:
-    """The sum over the tree, as in a header's `tree`, of each of these versions."""
+    """Return the tree sum, as in a header's `tree`, of each of these versions."""
     steps: dict[int, int] = dict.fromkeys(versions, 0)
     for since, until, row in intervals:
         share = weight(row)
@@ -345,9 +345,10 @@ def _sums(intervals: Iterator[Interval], versions: list[int]) -> dict[int, int]:
 
 
 def _intervals_in(rows: Iterator[Interval], versions: list[int], still: int) -> Iterator[tuple[Entry, int, int]]:
-    """Intervals as far as these versions show them: each as the range of their places in the list, up to `still`.
+    """Yield intervals as ranges of indexes into `versions`; an open interval ends at `still`.
 
-    Between them documents may be gone and intervals dropped. Where a keyframe begins a row anew, both parts are one.
+    Versions between them are not compared, as their documents and intervals may have been removed. Adjoining intervals
+    with the same row, as a keyframe makes them, are merged.
     """
     pending: tuple[Entry, int, int] | None = None
     for since, until, row in rows:
@@ -368,7 +369,7 @@ def _intervals_in(rows: Iterator[Interval], versions: list[int], still: int) -> 
 def _differences(
     mine: Iterator[tuple[Entry, int, int]], truth: Iterator[tuple[Entry, int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Ranges that only one side has; both are sorted by path and start."""
+    """Yield ranges that only one side has; both are sorted by path and start."""
     one, other = next(mine, None), next(truth, None)
     while one is not None or other is not None:
         if one == other:

@@ -1,4 +1,4 @@
-"""What `verify` finds: problems in words, the checkpoints they concern, and what a repair has to know."""
+"""The findings of `verify`: problems as text, the affected checkpoints, and what a repair needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Problem:
-    """Something wrong, and the checkpoints that it concerns."""
+    """A problem, and the labels of affected checkpoints."""
 
     def __init__(self, text: str, checkpoints: Iterable[str] = ()) -> None:
         self.text = text
@@ -23,7 +23,7 @@ class Problem:
 
 
 class Report:
-    """Everything that was found. No problems: every load of every checkpoint is what was saved."""
+    """All findings. Without problems, every checkpoint loads exactly as it was saved."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -31,28 +31,28 @@ class Report:
         self.blobs = 0
         self.bytes = 0
         self.bad_copies: set[tuple[str, bytes]] = set()
-        """Copies of blobs, by pack and digest, that are not what they should be."""
+        """Damaged copies of blobs, by pack and digest."""
         self.lost_contents: set[bytes] = set()
-        """Contents and chunks that a version needs and that cannot be had, for another reason than a damaged pack."""
+        """Contents and chunks that a version needs and that are missing for another reason than a damaged pack."""
         self.unreadable: dict[str, str] = {}
-        """Packs without a usable index, and what is the matter with it."""
+        """Packs without a usable index, and what is wrong with it."""
         self.missing: set[str] = set()
-        """Packs that the ledger speaks of and that are not there."""
+        """Packs that the ledger names and that do not exist."""
         self.damaged_logs: set[str] = set()
         self.search_wrong = False
         self.seal_wrong = False
         self.ledger_unreadable = False
         self.ledger_wrong = False
         self.lost: dict[str, list[int]] = {}
-        """Living versions per workspace that packs and logs alone do not give."""
+        """Living versions by workspace that cannot be rebuilt from packs and logs alone."""
         self.is_read_only = False
-        """Nothing can be written to the store: what it holds was read all the same."""
+        """The store is read-only; it was verified all the same."""
 
     def add_problem(self, text: str, checkpoints: Iterable[str] = ()) -> None:
         self.problems.append(Problem(text, checkpoints))
 
     def add_ledger_problem(self, text: str, checkpoints: Iterable[str]) -> None:
-        """Say that the ledger differs from what packs and logs give."""
+        """Add a problem in which the ledger differs from packs and logs."""
         self.ledger_wrong = True
         self.add_problem(text, checkpoints)
 
@@ -61,7 +61,7 @@ class Report:
 
 
 def label(version: int, path: bytes) -> str:
-    """How a checkpoint is called in a report about the whole store."""
+    """Return how a report about the whole store calls a checkpoint: `v5 of /path`."""
     return f"v{version} of {path_text(path)}"
 
 
@@ -78,7 +78,7 @@ def path_text(path: bytes) -> str:
 
 
 def all_labels(ledger: Ledger) -> list[str]:
-    """Labels of all living versions."""
+    """Return the labels of all living versions."""
     return [
         label(row.version, workspace.path)
         for workspace in ledger.workspaces()
@@ -87,7 +87,7 @@ def all_labels(ledger: Ledger) -> list[str]:
 
 
 def affected_labels(ledger: Ledger, keys: set[bytes]) -> list[str]:
-    """Labels of the living versions that show one of these contents or are written in one of these documents."""
+    """Return the labels of the living versions that need one of these contents or documents."""
     result: list[str] = []
     for workspace in ledger.workspaces() if keys else ():
         rows = ledger.find(Query(workspace=workspace.id))

@@ -1,4 +1,4 @@
-"""When everything in the store was last read and compared, and what was found: one small file for whoever asks later."""
+"""Record the result of the last verify in a small file, for `doctor` and the web page."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 NAME = "/verified.json"
 NAMED, LONGEST, CHECKPOINTS = 20, 300, 8
-"""So many problems are written down, so much of each, and so many checkpoints that it costs."""
+"""Most problems in the file, most characters of one, and most affected checkpoints of one."""
 MOST = 256 << 10
 
 
 class Finding(NamedTuple):
-    """A problem, and the checkpoints that it costs."""
+    """A problem, and the affected checkpoints."""
 
     text: str
     checkpoints: list[str]
 
 
 class LastVerify(NamedTuple):
-    """What a verify found. `problems`: how many, of which the first are in `found`. `checkpoints`: None if nobody counted."""
+    """The result of a verify. `problems`: their number; the first are in `findings`. `checkpoints`: None if not counted."""
 
     at: int
     quick: bool
@@ -35,8 +35,11 @@ class LastVerify(NamedTuple):
 
 
 def write_last_verify(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
-    """Write it down; `checkpoints` is None if nobody counted. A store that cannot be written has been verified all the same."""
-    findings = [{"text": one.text[:LONGEST], "checkpoints": one.checkpoints[:CHECKPOINTS]} for one in problems[:NAMED]]
+    """Write the result; `checkpoints` is None if they were not counted. In a read-only store nothing is written."""
+    findings = [
+        {"text": problem.text[:LONGEST], "checkpoints": problem.checkpoints[:CHECKPOINTS]}
+        for problem in problems[:NAMED]
+    ]
     document = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": findings}
     try:
         replace(store + NAME, json.dumps(document).encode())
@@ -45,12 +48,15 @@ def write_last_verify(store: str, at: int, quick: bool, problems: Sequence[Probl
 
 
 def read_last_verify(store: str) -> LastVerify | None:
-    """What the last verify found; None if nobody knows of one."""
+    """Return the result of the last verify; None if there is none."""
     try:
         with open(store + NAME, "rb") as file:
             document = json.loads(file.read(MOST))
         counted = document["checkpoints"]
-        findings = [Finding(str(one["text"]), [str(name) for name in one["checkpoints"]]) for one in document["found"]]
+        findings = [
+            Finding(str(problem["text"]), [str(label) for label in problem["checkpoints"]])
+            for problem in document["found"]
+        ]
         checkpoints = int(counted) if counted is not None else None
         return LastVerify(
             int(document["at"]), bool(document["quick"]), int(document["problems"]), checkpoints, findings

@@ -1,4 +1,4 @@
-"""Mending logs: lines behind a damage prove themselves, and documents tell of the versions whose lines are lost."""
+"""Repair logs: lines after a damaged one are checked by their digests, and lost ones are made again from documents."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
 
     Documents = dict[str, tuple[document.Header, str]]
-    """Documents of one workspace: header and pack by digest in hex."""
+    """Documents of one workspace: header and pack, by digest in hex."""
 
 LOST_ID = "cp-lost"
-"""The id of a version of which nothing is left but its number."""
+"""The id of a version of which only the number is known."""
 
 
 def misplaced_logs(records: Records) -> dict[str, bytes]:
-    """Return logs that lie under another's name, by the name each should have: the first line says whose log it is."""
+    """Return logs with the wrong file name, by the right name, which their first line gives."""
     logs = {name: records.read(name) for name in records.logs()}
     owners = {name: _owner(data) for name, data in logs.items()}
     right: dict[str, bytes] = {}
@@ -49,7 +49,7 @@ def _is_plain(identity: str) -> bool:
 
 
 def workspaces_of_documents(repository: Repository) -> set[str]:
-    """Workspaces that documents speak of, whether they have a log or not."""
+    """Return the workspaces that documents name, whether they have a log or not."""
     workspaces = set()
     for key, place in repository.ledger.locations():
         header = _header(repository, key) if place.kind == DOCUMENT else None
@@ -59,14 +59,14 @@ def workspaces_of_documents(repository: Repository) -> set[str]:
 
 
 def mend_log(repository: Repository, log: str, path: bytes | None) -> bytes | None:
-    """Return a whole log made of what can be had of this one and of documents, or None if there is nothing to go by.
+    """Return a whole log made from the good lines of this one and from documents; None if there is too little of both.
 
-    `path` is where the workspace was last known to be, for a log that has lost its beginning.
+    `path` is the last known folder of the workspace, for a log that has lost its first line.
     """
     documents = _documents_of(repository, log)
     records = [record for record in _chained_records(repository.records.read(log)) if _makes_sense(record)]
     if records and records[0]["r"] == "workspace" and records[0].get("id") != log:
-        records = []  # another's
+        records = []  # the log of another workspace
     if not records or records[0]["r"] != "workspace":
         checkpoint_times = [record["at"] for record in records if record["r"] == "checkpoint"]
         moments = checkpoint_times or sorted(header.created_at for header, _ in documents.values())
@@ -82,7 +82,7 @@ def mend_log(repository: Repository, log: str, path: bytes | None) -> bytes | No
 
 
 def _chained_records(data: bytes) -> list[Record]:
-    """Records of lines that follow from the line before them, as that one is written: whether it holds or not."""
+    """Return the records of lines whose digest matches the previous line's digest as written, even if that line is damaged."""
     records, head = [], ZERO
     for text in data.split(b"\n")[:-1]:
         body, _, key = text.rpartition(b" ")
@@ -123,7 +123,7 @@ def _header(repository: Repository, key: bytes) -> document.Header | None:
 
 
 def _without_gaps(documents: Documents, records: list[Record]) -> list[Record]:
-    """Put back the versions whose lines are lost, and the keyframes."""
+    """Insert records of versions and keyframes whose lines are lost."""
     lost = _LostVersions(documents, [record for record in records if record["r"] == "checkpoint"])
     result: list[Record] = []
     versions_in_log: set[object] = set()
@@ -135,7 +135,7 @@ def _without_gaps(documents: Documents, records: list[Record]) -> list[Record]:
             last = record["v"]
             added = [*lost.upto(last), record]
         else:
-            # A line that speaks of a version comes after that version's own.
+            # A record that names a version comes after that version's own record.
             spoken = [version for version in _versions_named(record) if version in lost.keys]
             added = lost.upto(max(spoken, default=0) + 1)
         result += added
@@ -151,17 +151,17 @@ def _without_gaps(documents: Documents, records: list[Record]) -> list[Record]:
 
 
 def _versions_named(record: Record) -> list[int]:
-    version = record.get("v")
-    return [version for version in (version if isinstance(version, list) else [version]) if type(version) is int]
+    named = record.get("v")
+    return [version for version in (named if isinstance(named, list) else [named]) if type(version) is int]
 
 
 class _LostVersions:
-    """Versions that documents tell of and no line does."""
+    """The versions that documents prove and that have no line."""
 
     def __init__(self, documents: Documents, checkpoint_records: list[Record]) -> None:
         self.documents = documents
         self.own = {key: header for key, (header, _) in documents.items() if header.changed is None}
-        """A keyframe that was written later follows nothing."""
+        """Documents of versions, without keyframes that were written later."""
         self.keys: dict[int, str] = {record["v"]: record["doc"] for record in checkpoint_records}
         self.seq: dict[int, int] = {record["v"]: record["seq"] for record in checkpoint_records}
         self._by_number()
@@ -170,14 +170,14 @@ class _LostVersions:
         self.left = sorted(self.keys.keys() - self.seq.keys())
 
     def upto(self, version: int | None) -> list[Record]:
-        """Records of those before this version that were not given yet; a number without any document is named too."""
+        """Return records of remaining lost versions before this one, also of versions without any document."""
         records: list[Record] = []
         while self.left and (version is None or self.left[0] < version):
             records.append(self._record(self.left.pop(0)))
         return records
 
     def keyframes(self, records: list[Record]) -> list[Record]:
-        """Keyframes that no line speaks of, found by what their own headers say."""
+        """Return records of keyframes that no line names, found by their headers."""
         ids = {header.id: version for version, key in self.keys.items() if (header := self.own.get(key)) is not None}
         spoken = {record.get("doc") for record in records}
         new_records: list[Record] = []
@@ -196,12 +196,15 @@ class _LostVersions:
             one = self._believed(keys)
             if version not in self.keys and one:
                 self.keys[version] = one
-        for key, (header, _) in self.documents.items():  # repair may have written one in the place of a version's own
+        for key, (
+            header,
+            _,
+        ) in self.documents.items():  # repair may have replaced a version's own document by a keyframe
             if _number(header):
                 self.keys.setdefault(_number(header), key)
 
     def _backwards(self) -> None:
-        """Every document names the one before it."""
+        """Find versions backwards: every document names its parent."""
         for version in sorted(self.keys, reverse=True):
             while version > 1 and version - 1 not in self.keys:
                 own = self.own.get(self.keys[version])
@@ -222,7 +225,7 @@ class _LostVersions:
             self.keys[last] = key
 
     def _believed(self, keys: list[str]) -> str:
-        """Of several documents that claim to be the same version the one that others build on; none if none is."""
+        """Return, of several documents for one version, the one that is the parent of another; empty if that is unclear."""
         if len(keys) == 1:
             return keys[0]
         parents = {header.parent for header in self.own.values()}
@@ -242,5 +245,5 @@ class _LostVersions:
 
 
 def _number(header: document.Header) -> int:
-    """The version that a header says it is; 0 if it does not say."""
+    """Return the version in a header; 0 if it has none."""
     return max(header.version, 0)

@@ -1,4 +1,4 @@
-"""Where the ledger says that contents lie, followed to the packs: whatever a version needs must be had there."""
+"""Check the ledger's locations against the packs: every content that a version needs must be there."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def check_places(
     replaced: set[str],
     report: Report,
 ) -> None:
-    """Follow every digest of the `actual` ledger, and say which cannot be had and which versions need them.
+    """Check every location in the `actual` ledger; report contents that cannot be read, and the versions that need them.
 
-    `packs` are there; those in `replaced` have been, before a compaction. The report knows already which copies are bad.
+    `packs` exist; those in `replaced` existed before a compaction. The report has the damaged copies already.
     """
     _PlaceChecker(actual, expected, scratch, packs, replaced, report).run()
 
@@ -67,7 +67,7 @@ class _PlaceChecker:
         self._check_needed(wrong.union(*faulty.values()))
 
     def _unreadable_contents(self) -> dict[str, set[bytes]]:
-        """Digests that cannot be had where the ledger says, by pack; under the empty name those it is wrong about."""
+        """Return by pack the digests that cannot be read there; under the empty name those with a wrong location."""
         report, faulty = self.report, {"": set[bytes]()}
         unlike_expected: dict[str, list[tuple[bytes, Location]]] = {}
         truth = self.expected.locations()
@@ -78,7 +78,7 @@ class _PlaceChecker:
             if place.pack in report.unreadable or (place.pack, key) in report.bad_copies:
                 faulty.setdefault(place.pack, set()).add(key)
             elif (key, place) != other:
-                unlike_expected.setdefault(place.pack, []).append((key, place))  # another copy, or not so
+                unlike_expected.setdefault(place.pack, []).append((key, place))  # another copy, or a wrong location
         pack_sizes = dict(self.actual.packs())
         for name, entries in unlike_expected.items():
             if name in self.packs:
@@ -89,7 +89,7 @@ class _PlaceChecker:
         return faulty
 
     def _check_needed(self, faulty: set[bytes]) -> None:
-        """Everything that a version refers to must have a place; a large content needs all its chunks."""
+        """Check that every content that a version needs has a location, and every large content all its chunks."""
         needed = self.actual.needed_contents() | self.expected.needed_contents() | self._documents()
         located = self.actual.locate(sorted(needed))
         absent = needed - located.keys()
@@ -113,12 +113,12 @@ class _PlaceChecker:
         self.report.lost_contents = absent | broken | chunks
 
     def _documents(self) -> set[bytes]:
-        """Documents of the living versions, as far as they can be read at all: others are found missing later."""
+        """Return the documents of living versions that have a location; missing ones are reported elsewhere."""
         documents = {row.document for ledger in (self.actual, self.expected) for row in ledger.find(Query())}
         return set(self.expected.locate(sorted(documents)))
 
     def _incomplete_lists(self, located: dict[bytes, Location], faulty: set[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """Large contents that cannot be put together, and the chunks that are to blame."""
+        """Return large contents that cannot be assembled, and their missing chunks."""
         broken, missing = set(), set()
         for key, place in located.items():
             if place.kind not in (CHUNKS, LIST) or key in faulty:
@@ -131,7 +131,7 @@ class _PlaceChecker:
         return broken, missing
 
     def _contents_of_list(self, place: Location, faulty: set[bytes]) -> set[bytes]:
-        """What a list names, and what the lists that it names do."""
+        """Return the digests in a list, and in the lists that it names."""
         contents: set[bytes] = set()
         waiting = [place]
         while waiting:

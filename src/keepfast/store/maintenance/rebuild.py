@@ -1,4 +1,4 @@
-"""Making a ledger from packs and logs alone: for `rebuild`, and for `verify`, which compares it with the one in use."""
+"""Build a ledger from packs and logs alone: for `rebuild`, and for `verify`, which compares it with the one in use."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from keepfast.store.records import Record
 
 LOST = "lost"
-"""Trigger of a version that the log speaks of and whose state cannot be had."""
+"""Trigger of a version that is in the log and whose state cannot be rebuilt."""
 
 
 class LogState:
-    """What became of one log: its size, up to where it is good, and the digest of its last good line."""
+    """How one log was read: its size, up to where it is good, and the digest of its last good line."""
 
     def __init__(self, size: int, good: int, head: bytes) -> None:
         self.size, self.good, self.head = size, good, head
 
 
 class RebuildResult:
-    """What was made, and what could not be."""
+    """What was rebuilt, and what could not be."""
 
     def __init__(self) -> None:
         self.workspaces = 0
@@ -51,19 +51,19 @@ class RebuildResult:
         self.notices: list[str] = []
         self.logs: dict[str, LogState] = {}
         self.replaced: set[str] = set()
-        """Packs that compaction has put others in the place of."""
+        """Packs that compactions have replaced."""
         self.unproven: dict[str, set[int]] = {}
-        """Versions per workspace whose state does not follow from documents that are there; forgotten ones too."""
+        """Versions by workspace whose state cannot be rebuilt from documents; forgotten ones too."""
         self.lost: dict[str, list[int]] = {}
-        """The same without the forgotten ones."""
+        """Those of `unproven` that are not forgotten."""
         self.by_keyframe: set[tuple[str, int]] = set()
-        """Versions whose own document could not be read, but a keyframe of the same state could."""
+        """Versions whose own document could not be read, but a keyframe could."""
 
 
 def rebuild(place: Place, *, progress: Progress | None = None) -> RebuildResult:
-    """Make a new ledger from packs and logs and put it in the place of the old one."""
+    """Build a new ledger from packs and logs and replace the old one."""
     try:
-        # Compaction sweeps `tmp/`, where the new ledger grows, and knows nothing of it.
+        # Compaction removes leftovers in `tmp/`, where the new ledger is written.
         with Lock(place.path + "/compact.lock"):
             return replace_ledger(place, progress=progress)
     except OSError as error:
@@ -73,10 +73,10 @@ def rebuild(place: Place, *, progress: Progress | None = None) -> RebuildResult:
 def replace_ledger(
     place: Place, bad: Copies = frozenset(), progress: Progress | None = None, *, by_documents: bool = False
 ) -> RebuildResult:
-    """The same for a caller who holds `compact.lock` and knows which copies of blobs are `bad`.
+    """Rebuild for a caller who holds `compact.lock` and knows which copies of blobs are `bad`.
 
-    `by_documents`: where nothing but a log could say that there are later versions, documents are asked as well. They
-    may tell of a save that was cut off before its record: more is kept then than was promised.
+    `by_documents`: also add versions that only documents prove, because log lines may be lost. That may include a save
+    that was interrupted before its record: then more is kept than was promised.
     """
     new = f"{place.path}/tmp/ledger-{urandom(6).hex()}"
     with Lock(place.path + "/lock"):
@@ -109,7 +109,7 @@ def _repository_with_empty_ledger(place: Place, ledger: str) -> Repository:
     try:
         sqlite_ledger = SqliteLedger(ledger, ledger + "-lock", durable=place.durable, create=True)
     except BaseException:
-        remove_ledger(ledger)  # on a full disk, what there is of it would stay in the way
+        remove_ledger(ledger)  # on a full disk, a partly written file would take space
         raise
     return Repository(
         place.id(),
@@ -120,7 +120,7 @@ def _repository_with_empty_ledger(place: Place, ledger: str) -> Repository:
 
 
 def put_back_logs(place: Place) -> list[str]:
-    """Give logs that lie under another's name their own, for a caller who holds `lock`. Returns what was done, in words."""
+    """Rename logs with a wrong file name, for a caller who holds `lock`. Return what was done, as texts."""
     records = LocalRecords(place.path, place.durable)
     right = misplaced_logs(records)
     for log in right:
@@ -132,7 +132,7 @@ def put_back_logs(place: Place) -> list[str]:
 
 
 def _mend_logs(place: Place, repository: Repository, result: RebuildResult, by_documents: bool) -> list[str]:
-    """Make every damaged log whole: new lines must follow good ones. Returns what was done, in words."""
+    """Repair every damaged log, because new lines must follow good ones. Return what was done, as texts."""
     notices = []
     registered_paths = {workspace: path for path, workspace in place.registered().items()}
     logs = dict(result.logs)
@@ -142,7 +142,7 @@ def _mend_logs(place: Place, repository: Repository, result: RebuildResult, by_d
         if state.good == state.size and (not by_documents or log == STORE_LOG):
             continue
         old = repository.records.read(log)
-        cut_short = b"\n" not in old[state.good :]  # the trace of a write that never ended
+        cut_short = b"\n" not in old[state.good :]  # an incomplete write
         new = (
             mend_log(repository, log, registered_paths.get(log))
             if log != STORE_LOG and (by_documents or not cut_short)
@@ -163,9 +163,9 @@ def _mend_logs(place: Place, repository: Repository, result: RebuildResult, by_d
 
 
 def _settle_journal(path: str) -> None:
-    """See to it that no journal of a killed writer is left: SQLite would roll it into the new ledger.
+    """Remove the journal of a killed writer: SQLite would apply it to the new ledger.
 
-    SQLite settles it itself when it opens the old one; only if that cannot be read any more, the journal goes.
+    SQLite does so itself when it opens the old ledger; if that cannot be read, the journal file is deleted.
     """
     old = SqliteLedger(path, path + "-lock")
     try:
@@ -181,7 +181,7 @@ def _settle_journal(path: str) -> None:
 
 
 def remove_ledger(path: str) -> None:
-    """Remove a ledger file that was made for a while, and what SQLite keeps beside it."""
+    """Remove a temporary ledger, and SQLite's files beside it."""
     for leftover in (path, path + "-lock", path + "-journal"):
         try:
             unlink(leftover)
@@ -190,14 +190,14 @@ def remove_ledger(path: str) -> None:
 
 
 def set_aside(place: Place, name: str, data: bytes) -> None:
-    """Keep bytes that are about to be replaced: whatever is wrong with them, nothing is thrown away."""
+    """Save bytes that are about to be replaced in `damaged/`: nothing is thrown away."""
     if data:
         make_folder(place.path + "/damaged")
         replace(f"{place.path}/damaged/{name}-{urandom(4).hex()}", data)
 
 
 def fill_ledger(repository: Repository, bad: Copies = frozenset(), progress: Progress | None = None) -> RebuildResult:
-    """Fill the repository's empty ledger from its packs and logs. What cannot be had is named, never guessed."""
+    """Fill the repository's empty ledger from its packs and logs. What cannot be read is reported, never guessed."""
     return _LedgerBuilder(repository, bad, progress).run()
 
 
@@ -207,7 +207,7 @@ class _LedgerBuilder:
         self.result = RebuildResult()
         self.forgotten: set[int] = set()
         self.sum: int | None = 0
-        """Of the state so far, as in the header's `tree`; None if that state is not known."""
+        """The tree sum of the state so far, as in a header's `tree`; None if that state is unknown."""
 
     def run(self) -> RebuildResult:
         repository = self.repository
@@ -243,7 +243,7 @@ class _LedgerBuilder:
         chain = Chain(data)
         state = self.result.logs[log] = LogState(len(data), 0, ZERO)
         if not chain.records or chain.records[0].get("r") != "workspace" or chain.records[0].get("id") != log:
-            self.result.notices.append(f"The log {log} has no readable beginning.")
+            self.result.notices.append(f"The log {log} has no readable first line.")
             return
         keyframes = {
             record["v"]: record
@@ -260,20 +260,20 @@ class _LedgerBuilder:
                     tx.update_workspace(row)
                 else:
                     row = self.repository.replay(tx, row, record, end, head)
-            # A full disk or a failing one says nothing about the log: it must not be cut for that.
+            # A full or failing disk raises other errors: the log must not be cut off for them.
             except (Damaged, KeyError, TypeError, ValueError, AttributeError) as error:
                 self.result.notices.append(f"The log {log} is invalid after byte {state.good}: {error!r}.")
                 break
             state.good, state.head = end, head
         if row is not None and self.sum is None:
-            # The next save must not build on a state that is not known: it writes everything.
+            # The next save must not build on an unknown state: it writes a keyframe.
             tx.update_workspace(row._replace(tree=""))
         self.result.workspaces += 1
 
     def _add_checkpoint(
         self, tx: Transaction, row: WorkspaceRow, record: Record, keyframe: Record | None
     ) -> WorkspaceRow:
-        """Add one version: by its change set if the state before it is known, else by a keyframe, else as lost."""
+        """Add one version: from its changes if the state before it is known, else from a keyframe, else as lost."""
         version, own = record["v"], self._document(record)
         if version <= row.version:
             raise Damaged(f"v{version} comes after v{row.version}")
@@ -297,7 +297,7 @@ class _LedgerBuilder:
     def _add_lost(
         self, tx: Transaction, row: WorkspaceRow, record: Record, header: document.Header | None
     ) -> WorkspaceRow:
-        """Keep the number of a version whose state is not known. Nobody is shown it."""
+        """Reserve the number of a version whose state is unknown. It is never shown."""
         version = record["v"]
         self.sum = None
         self.result.unproven.setdefault(row.id, set()).add(version)
@@ -322,7 +322,7 @@ class _LedgerBuilder:
             return None
 
     def _tree_after(self, workspace: str, header: document.Header, rows: list[Entry]) -> int:
-        """The sum over the tree after these rows, from the sum before them."""
+        """Return the tree sum after these rows, from the sum before them."""
         total = 0
         if not header.keyframe:
             assert self.sum is not None

@@ -1,4 +1,4 @@
-"""Removing for good: the whole history of a workspace, or a store with everything in it."""
+"""Delete the whole history of a workspace, or a store with everything in it."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ OURS = (
     "format", "packs", "log", "tmp", "workspaces", "paths", "reserve", "over", "seal", "verified.json", "damaged",
     "mounted.lock", "compact.lock", "seal.lock", "lock",
 )  # fmt: skip
-"""What lies in a store; the format file is the first to go: a folder without it is no store. The locks go last."""
+"""The files of a store, in the order of removal: a folder without the format file is no store, and locks go last."""
 DATABASES = ("ledger.db", "search.db")
-"""Beside these lie files with longer names: journals, locks, and copies that a rebuild has put aside."""
+"""Prefixes of databases and the files beside them: journals, locks, and copies."""
 
 
 def remove_workspaces(repository: Repository, place: Place, workspaces: Sequence[str]) -> Compaction:
-    """Remove these workspaces with all their checkpoints, and give their space back.
+    """Remove these workspaces with all their checkpoints, and free their space.
 
-    Cut off anywhere, each is either there, with its versions hidden perhaps, or gone: done again, it ends. Raises
-    `Conflict` if a restore was cut off in one of them, `Busy` while the store is mounted, and `NotCompacted` if they are
-    gone and their space is not.
+    If this is interrupted, each workspace is removed, or still there with its versions possibly forgotten; running it again
+    completes it. Raises `Conflict` if a restore was interrupted in one of them, `Busy` while the store is mounted, and
+    `NotCompacted` if they were removed but their space was not freed.
     """
     with Unmounted(place.path):
-        pass  # asked before anything goes
+        pass  # checked before anything is removed
     size = store_size(repository)
-    for name in ("search.db", "search.db-journal"):  # it has messages, and is made again when somebody searches
+    for name in ("search.db", "search.db-journal"):  # it contains messages, and the next search recreates it
         _unlink(f"{place.path}/{name}")
     for workspace in workspaces:
         versions = [row.version for row in repository.ledger.find(Query(workspace=workspace))]
         forget(repository, workspace, versions, "purged", place.path)
-        with_reserve(place.path, "Removing its rows", partial(_remove_rows, repository, workspace))
+        with_reserve(place.path, "Removing the workspace", partial(_remove_rows, repository, workspace))
         rmtree(place.folder(workspace), ignore_errors=True)
     try:
         place.list_paths([(row.id, row.path) for row in repository.ledger.workspaces()])
     except OSError:
-        pass  # disposable: a folder that it still names is not known to the store any more
+        pass  # disposable: the store no longer knows a folder that the list still names
     try:
         done = compact(repository, place.path, everything=True)
     except KeepfastError as error:
@@ -60,7 +60,7 @@ def remove_workspaces(repository: Repository, place: Place, workspaces: Sequence
 
 
 def _remove_rows(repository: Repository, workspace: str) -> None:
-    """Rows first, then the log: without its rows a log is adopted again; without its log rows would be damage."""
+    """Remove the rows, then the log. A log without rows is replayed; rows without a log would be damage."""
     while True:
         with repository.ledger.transaction() as tx:
             if repository.ledger.workspace(workspace) is None:
@@ -72,7 +72,7 @@ def _remove_rows(repository: Repository, workspace: str) -> None:
 
 
 def remove_store(place: Place) -> list[str]:
-    """Remove the store and its keys; return what is left in its folder, which is not ours. Raises `Busy`."""
+    """Remove the store and its keys; return names of foreign files that remain in its folder. Raises `Busy`."""
     identity = place.id()
     guard = Lock(place.path + "/compact.lock")
     if not guard.try_now():

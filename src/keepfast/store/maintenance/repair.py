@@ -1,4 +1,4 @@
-"""Healing: what is damaged is made again from another copy, from files on disk, from the ledger, or from the logs."""
+"""Repair a store: damaged parts are replaced from other copies, files on disk, the ledger, or the logs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 ROUNDS = 8
-"""One thing is healed at a time, then all is looked at again; so many kinds of damage at once are enough."""
+"""One kind of damage is repaired per round, then everything is verified again."""
 
 
 class RepairResult:
-    """What was healed, and what is still wrong."""
+    """What was repaired, as texts, and the problems that remain."""
 
     def __init__(self) -> None:
         self.healed: list[str] = []
@@ -51,7 +51,7 @@ class RepairResult:
 
 
 def repair(place: Place, *, progress: Progress | None = None) -> RepairResult:
-    """Heal what can be healed; name what cannot. Nothing damaged is thrown away: it is moved to `damaged/`."""
+    """Repair what can be repaired, and report the rest. Damaged files are moved to `damaged/`, never deleted."""
     healing = _Repairer(place, progress)
     try:
         recreate_folders(place.path, RECREATABLE_FOLDERS)
@@ -69,7 +69,7 @@ class _Repairer:
         self.tried: set[str] = set()
 
     def repair_format_file(self) -> None:
-        """Write the format file again if it is damaged, or gone from what is a store otherwise."""
+        """Rewrite the format file if it is damaged, or missing in a folder that is a store otherwise."""
         try:
             self.place.id()
         except (Damaged, NoWorkspace) as error:
@@ -96,10 +96,10 @@ class _Repairer:
         return self.result
 
     def _heal(self, repository: Repository, report: Report) -> bool:
-        """Heal one kind of damage, the one that others are healed from first. False if there is nothing left to try."""
+        """Repair one kind of damage, first the kind that other repairs depend on. False if there is nothing left to try."""
         rebuild = partial(self._rebuild, report)
         if report.ledger_unreadable:
-            # The ledger will be made from the indexes of packs, so that each must have one.
+            # The ledger is rebuilt from the indexes of packs, so each pack must have one.
             salvage = partial(self._salvage_packs, repository, set(report.unreadable))
             if report.unreadable and self._try_once(f"indexes {sorted(report.unreadable)}", salvage):
                 return True
@@ -125,7 +125,7 @@ class _Repairer:
         return report.ledger_wrong and self._try_once("the ledger that is wrong", rebuild)
 
     def _try_once(self, what: str, heal: Callable[[], bool]) -> bool:
-        """Do it unless it was done before: what did not help then does not help now."""
+        """Try a repair unless it was tried before."""
         if what in self.tried:
             return False
         self.tried.add(what)
@@ -158,19 +158,19 @@ class _Repairer:
     # Logs, from the ledger
 
     def _rescue_from_ledger(self, repository: Repository, report: Report) -> None:
-        """Take from a ledger that will be made anew what nothing else has: log lines, and states without a document."""
+        """Save from a damaged ledger, before it is rebuilt, what only it has: log lines, and states without a document."""
         for log in sorted(report.damaged_logs - {STORE_LOG}):
             try:
                 row = repository.ledger.workspace(log)
                 if row is not None:
                     self._replace_log(repository, log, log_from_ledger(repository, row)[0])
             except KeepfastError:
-                continue  # it is too damaged to tell
+                continue  # the ledger is too damaged
         for workspace, versions in report.lost.items():
             try:
                 self._rewrite_documents(repository, workspace, versions)
             except KeepfastError:
-                continue  # or to be written
+                continue  # the ledger is too damaged, or the log cannot be written
 
     def _replace_log(self, repository: Repository, log: str, data: bytes) -> None:
         set_aside(self.place, f"{log}.log", repository.records.read(log))
@@ -196,10 +196,10 @@ class _Repairer:
     # Documents, from the ledger
 
     def _rewrite_documents(self, repository: Repository, workspace: str, versions: list[int]) -> bool:
-        """The ledger still knows the state of a version whose document is lost: write it as a keyframe."""
+        """Write keyframes of versions whose documents are lost and whose states the ledger has."""
         before, healed = -1, False
         for version in sorted(versions):
-            # Behind a gap the first version needs a keyframe in any case; the next ones only if their own is lost.
+            # The first version after a gap always needs a keyframe; the next ones only if their own document is lost.
             first, before = version != before + 1, version
             row = repository.ledger.checkpoint(workspace, version)
             readable = row is not None and _is_readable(repository, row)
@@ -221,7 +221,7 @@ class _Repairer:
     # Packs, from other copies and from the disk
 
     def _replace_packs(self, repository: Repository, report: Report, packs: set[str]) -> bool:
-        """Write what is good or can be found again into a new pack, and put the damaged ones aside."""
+        """Write good and recovered contents into a new pack, and move damaged packs aside."""
         places = {key: place for key, place in repository.ledger.locations() if place.pack in packs}
         writer = PackWriter(repository.blobs, level=3)
         recovered = RecoveredBlobs(repository, writer)
@@ -256,12 +256,12 @@ class _Repairer:
         return True
 
     def _salvage_packs(self, repository: Repository, packs: set[str]) -> bool:
-        """Write what can still be read of packs without a usable index into a new one, with the old ledger's help."""
+        """Write readable contents of packs without a usable index into a new pack, using the old ledger's locations."""
         places = [entry for name in sorted(packs) for entry in index_of(repository, name, strict=False)]
         try:
             places += [entry for entry in repository.ledger.locations() if entry[1].pack in packs]
         except KeepfastError:
-            pass  # it cannot be read that far
+            pass  # the ledger is too damaged
         writer = PackWriter(repository.blobs, level=3)
         recovered = RecoveredBlobs(repository, writer)
         try:
@@ -277,12 +277,12 @@ class _Repairer:
         return self._healed(f"{len(recovered.keys)} contents were recovered from {len(packs)} packs without an index.")
 
     def _keep_twin(self, name: str) -> None:
-        """Keep a damaged pack whose very name the new one will get: names say what should be inside."""
+        """Keep a copy of a damaged pack whose name the new pack will get, as packs are named after their index."""
         make_folder(self.place.path + "/damaged")
         try:
             link(f"{self.place.path}/packs/{name}.pack", f"{self.place.path}/damaged/{name}.pack")
         except OSError:
-            pass  # there is none, or it was kept before
+            pass  # there is none, or it was copied before
 
     def _put_aside(self, packs: list[str]) -> None:
         make_folder(self.place.path + "/damaged")
@@ -291,7 +291,7 @@ class _Repairer:
 
     def _swap(self, repository: Repository, packs: list[str], writer: PackWriter) -> None:
         before: int | None = None
-        # Should this transaction not come to its end, its record is cut off again: if all that it names is still there.
+        # If the transaction fails, its record is cut off again, provided that all packs it names still exist.
         removed_packs = [name for name in packs if name in repository.blobs.names()]
         try:
             with repository.ledger.transaction() as tx:

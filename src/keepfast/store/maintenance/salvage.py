@@ -1,4 +1,4 @@
-"""Where lost parts are found again: log lines and headers in the ledger, contents in packs and in files on disk."""
+"""Recover lost parts: log lines and headers from the ledger, contents from packs and from files on disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PART = 1 << 20
 
 
 def header_from_ledger(repository: Repository, row: CheckpointRow) -> document.Header:
-    """Return the header of a version's document: its own if it can be read, else what the ledger knows of it."""
+    """Return the header of a version's document; if that cannot be read, make one from the ledger."""
     try:
         return repository.document(row)[0]
     except KeepfastError:
@@ -55,7 +55,7 @@ def header_from_ledger(repository: Repository, row: CheckpointRow) -> document.H
 
 
 def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, bytes]:
-    """Return a log that leads to what the ledger knows of a workspace, and the digest of its last line."""
+    """Return a log from which the ledger's rows of a workspace follow, and the digest of its last line."""
     head, lines = ZERO, []
     for record in _records(repository, row):
         text, head = line(head, record)
@@ -86,12 +86,12 @@ def _records(repository: Repository, row: WorkspaceRow) -> list[Record]:
         named.append({"r": "name", "v": checkpoint.version, "name": checkpoint.name or None})
     forgotten = [checkpoint.version for checkpoint in checkpoints if checkpoint.forgotten]
     hidden = [{"r": "forget", "v": forgotten, "why": "repair"}] if forgotten else []
-    # Keyframes follow the forgetting: only then do they set older documents free.
+    # Keyframes come after `forget`: only then do they make older documents unneeded.
     return [first, *checkpoint_records, *hidden, *_keyframes(repository, checkpoints), *named]
 
 
 def _keyframes(repository: Repository, checkpoints: list[CheckpointRow]) -> list[Record]:
-    """Keyframes are found again by what their own headers say."""
+    """Return records of the workspace's keyframes, found by their headers."""
     versions = {checkpoint.id: checkpoint.version for checkpoint in checkpoints}
     own = {checkpoint.document for checkpoint in checkpoints}
     result = []
@@ -109,13 +109,13 @@ def _keyframes(repository: Repository, checkpoints: list[CheckpointRow]) -> list
 
 
 def find_on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
-    """Yield (digest, bytes, kind) of those that files of the workspaces still hold, whole or as chunks."""
+    """Yield (digest, bytes, kind) of those contents and chunks that files in the workspaces still have."""
     missing = set(keys)
     for workspace in repository.ledger.workspaces() if missing else ():
         for _, until, row in repository.ledger.intervals(workspace.id):
             if not missing:
                 return
-            # Chunks may lie in any large file; a small one is read only if it is the very content.
+            # A missing chunk may be in any large file; a small file is read only if its content is missing.
             if row.kind != FILE or (row.content not in missing and (row.size <= PART or until is not None)):
                 continue
             content = _read(workspace.path + b"/" + row.path)
@@ -126,7 +126,7 @@ def find_on_disk(repository: Repository, keys: set[bytes]) -> Iterator[tuple[byt
 
 
 def _read(path: bytes) -> bytes:
-    """The file's bytes, or none: what is there now may be anything."""
+    """Return the file's bytes; empty if it is no regular file or cannot be read."""
     try:
         fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
     except OSError:
@@ -145,7 +145,7 @@ def _read(path: bytes) -> bytes:
 
 
 def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
-    """The blobs that saving this content would make."""
+    """Yield the blobs that saving this content would make."""
     whole = digest(data)
     if len(data) <= LARGE:
         yield whole, data, CONTENT
@@ -162,7 +162,7 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
 
 
 def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, bytes, int]]:
-    """The same for a content that is sealed, under every key that is at hand."""
+    """Return the blobs that saving this content sealed would make, under every key set that is here."""
     from io import BytesIO
 
     pieces: list[tuple[bytes, bytes, int]] = []
@@ -176,16 +176,17 @@ def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, byt
 
 
 class RecoveredBlobs:
-    """What goes into the new pack: each digest once, and only what is proven."""
+    """Adds recovered blobs to the new pack: each digest once, and only if it is proven."""
 
     def __init__(self, repository: Repository, writer: PackWriter) -> None:
         self.repository, self.writer = repository, writer
         self.keys: set[bytes] = set()
 
     def copy(self, key: bytes, place: Location, *, doubtful: bool = False) -> bool:
-        """Take the copy at this place over, if it is good. A list of chunks proves itself by the chunks alone.
+        """Add the copy at this location if it is good; return whether it is.
 
-        Unless it is `doubtful`, a list may be taken over without: its chunks may only now be on their way to be healed.
+        A chunk list can only be checked with its chunks. Unless it is `doubtful`, it is added unchecked: its chunks may be
+        recovered only later.
         """
         try:
             data = self.repository.contents.fetch(place)
@@ -204,7 +205,7 @@ class RecoveredBlobs:
 
 
 def index_of(repository: Repository, name: str, *, strict: bool = True) -> list[tuple[bytes, Location]]:
-    """The entries of a pack, or none if they cannot be read; not `strict`, each must prove itself."""
+    """Return the entries of a pack, or none if its index cannot be read; not `strict`: the caller must check each."""
     try:
         return read_index(repository.blobs, name, strict=strict)[1]
     except (KeepfastError, FileNotFoundError):

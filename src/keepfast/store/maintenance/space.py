@@ -1,4 +1,4 @@
-"""Giving space back: forgetting versions, and compaction, one at a time, with a reserve for a full disk."""
+"""Free space: forget versions, and compact packs, using the reserve if the disk is full."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ OVER_CAP_FILE = "/over"
 
 
 class Compaction:
-    """What compaction did."""
+    """The result of a compaction."""
 
     def __init__(self, bytes_before: int, packs_before: int) -> None:
         self.bytes_before = self.bytes_after = bytes_before
         self.packs_before = self.packs_after = packs_before
         self.bytes_left = 0
-        """About how many bytes of what nothing needs stay, because to write their packs anew is not worth it yet."""
+        """About how many unneeded bytes remain in packs that are not worth rewriting yet."""
 
     @property
     def given_back(self) -> int:
@@ -47,12 +47,12 @@ class Compaction:
 
 
 def store_size(repository: Repository) -> int:
-    """Bytes of all packs."""
+    """Return the bytes of all packs."""
     return sum(pack.size for pack in repository.ledger.packs())
 
 
 def record_over_cap(folder: str, size: int) -> None:
-    """Write down the size that a store over its cap could not be brought below, so that not every save tries again."""
+    """Record the size of a store that could not be brought below its cap, so that not every save tries again."""
     try:
         replace(folder + OVER_CAP_FILE, str(size).encode("ascii"), durable=False, growing=folder + "/tmp")
     except OSError:
@@ -60,7 +60,7 @@ def record_over_cap(folder: str, size: int) -> None:
 
 
 def is_over_cap(folder: str, size: int, most: int) -> bool:
-    """Is the store over its cap, and did it grow by a tenth since that could not be helped?"""
+    """Is the store over its cap, and a tenth larger than when it last could not be brought below it?"""
     if size <= most:
         return False
     try:
@@ -74,14 +74,14 @@ def is_over_cap(folder: str, size: int, most: int) -> bool:
 def bytes_freed_by(repository: Repository, workspace: str, versions: Sequence[int], with_newest: bool = False) -> int:
     """Return the bytes of contents that nothing would need any more if these versions were forgotten.
 
-    Each content counts once, and not at all where another version, path or workspace has it too. The newest version's
-    stay, whatever becomes of it: the next save builds on them. `with_newest` counts those too if it is among the versions.
+    Each content counts once, and not at all if another version, path or workspace has it. Contents of the newest version
+    are kept even if it is forgotten, because the next save builds on them; `with_newest` counts those too.
     """
     row = repository.workspace(workspace)
     if row is None or not versions:
         return 0
     forgotten = set(versions)
-    left = {one.version for one in repository.ledger.find(Query(workspace=workspace))} - forgotten
+    left = {row.version for row in repository.ledger.find(Query(workspace=workspace))} - forgotten
     living = sorted(left if with_newest and row.version in forgotten else left | {row.version})
     freed: dict[bytes, int] = {}
     needed: set[bytes] = set()
@@ -102,12 +102,10 @@ def bytes_freed_by(repository: Repository, workspace: str, versions: Sequence[in
 
 
 def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str, folder: str = "") -> int:
-    """Hide these versions; return at most how many bytes of contents that lets go. Compaction gives them back.
+    """Forget these versions, all or none; return an upper bound of the bytes that compaction can then free.
 
-    The bound is cheap: `bytes_freed_by` counts exactly.
-
-    All of them, or none. On a full disk the reserve in the store's `folder` is used. Raises `NotFound` for a version that
-    is not there.
+    `bytes_freed_by` counts exactly, but takes longer. On a full disk the reserve in the store's `folder` is used. Raises
+    `NotFound` for a version that does not exist, and `Conflict` for one that an interrupted restore needs.
     """
     sorted_versions = sorted(set(versions))
 
@@ -186,9 +184,9 @@ def compact(
 
 
 def _compact(repository: Repository, folder: str, everything: bool, progress: Progress | None) -> Compaction:
-    """First what gives space back and takes next to none; only then, with the reserve whole again, what is written anew."""
+    """Remove what needs no space to be removed; then, with the reserve allocated again, rewrite packs."""
     result = with_reserve(folder, "Compaction", lambda: _remove_leftovers(repository))
-    # Where only the reserve was left, one keyframe more is worth it: packs whose documents it replaces can go as they are.
+    # On a nearly full disk a keyframe is worth its space: packs whose documents it replaces can be removed unread.
     is_tight = bool(folder) and not _has_room(folder)
     with_reserve(folder, "Compaction", lambda: _drop_dead(repository, everything or is_tight))
     least = DEAD_SHARE_IF_TIGHT if is_tight else DEAD_SHARE
@@ -198,24 +196,24 @@ def _compact(repository: Repository, folder: str, everything: bool, progress: Pr
     try:
         repository.ledger.vacuum()
     except (DiskFull, Failed):
-        pass  # free pages stay in the ledger and are used again
+        pass  # free pages stay in the ledger and are reused
     if folder:
         try_ensure_reserve(folder)
     return result
 
 
 def _remove_leftovers(repository: Repository) -> Compaction:
-    """Remove what dead writers left."""
+    """Remove what killed writers left: unfinished uploads, and packs without a record."""
     for log in repository.records.logs():
         if log != STORE_LOG:
-            repository.workspace(log)  # adopt what is complete before anything is called an orphan
+            repository.workspace(log)  # replay complete records first: packs that they name are no orphans
     repository.blobs.sweep()
     _remove_orphans(repository)
     return Compaction(store_size(repository), len(repository.ledger.packs()))
 
 
 def _has_room(folder: str) -> bool:
-    """Is there more room on the disk than a compaction is likely to need beside the reserve?"""
+    """Has the disk more free space than a compaction is likely to need beside the reserve?"""
     return free_space(folder) >= 2 * reserve_size(folder)
 
 
@@ -224,14 +222,14 @@ def _drop_dead(repository: Repository, every_keyframe: bool) -> None:
         try:
             write_keyframe_if_due(repository, workspace.id, every_keyframe)
         except DiskFull:
-            pass  # then more documents stay, and the packs that they are in
+            pass  # then older documents, and the packs that they are in, are kept
     for _ in range(ATTEMPTS):
         if Compactor(repository, False, None).drop_unneeded_packs():
             return
 
 
 def _rewrite(repository: Repository, everything: bool, progress: Progress | None, least: float) -> int:
-    """Write packs anew, and return how many bytes of what nothing needs stay where that is not worth it. Raises `NoRoom`."""
+    """Rewrite packs; return how many unneeded bytes remain in packs that are not worth rewriting. Raises `NoRoom`."""
     compacting = Compactor(repository, everything, progress, least)
     for _ in range(ATTEMPTS):
         if compacting.run():
@@ -240,7 +238,7 @@ def _rewrite(repository: Repository, everything: bool, progress: Progress | None
 
 
 def _compaction_error(repository: Repository, folder: str, before: int, error: KeepfastError) -> KeepfastError:
-    """What came of it, and how far compaction came: nothing is lost by it, but nobody may be told that nothing was done."""
+    """Return the error of a compaction that stopped, with the space that it freed before."""
     try:
         given_back = max(0, before - store_size(repository))
     except KeepfastError:
@@ -260,10 +258,10 @@ def _compaction_error(repository: Repository, folder: str, before: int, error: K
 
 
 def _remove_orphans(repository: Repository) -> None:
-    """Remove packs that no row knows: a save was killed between naming its pack and its record."""
+    """Remove packs without a row: a save was killed between naming its pack and writing its record."""
     with repository.ledger.transaction() as tx:
-        # Under the writers' lock nobody else is between those two steps. A record that has no row yet is adopted first:
-        # its pack is no orphan.
+        # Under the writers' lock nobody else is between those two steps. Records without rows are replayed first: their
+        # packs are no orphans.
         for log in repository.records.logs():
             if log != STORE_LOG:
                 repository.reconcile(tx, log)

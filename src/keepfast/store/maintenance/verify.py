@@ -1,4 +1,4 @@
-"""Trust, shown: `verify` reads everything and compares all of it with all the rest."""
+"""Verify a store: read everything, and compare packs, logs and ledger with one another."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = ["Problem", "Report", "adds_up", "label", "rebuild", "verify", "verify
 
 
 def verify(repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None) -> Report:
-    """Compare everything with everything. `quick` looks at structure only and says nothing of contents."""
+    """Verify the store and return a report. `quick` checks structure only, not contents."""
     try:
-        # Nothing may be compacted while packs are read one by one, nor our scratch files be swept; saves go on.
+        # Compaction would remove packs and scratch files under us; saves may go on.
         with Lock(folder + "/compact.lock"):
             return verify_locked(repository, folder, quick=quick, progress=progress)
     except OSError as error:
         if error.errno != EROFS:
             raise explain(error, "Verifying", folder) from None
-    # Nobody writes there, so that nobody is kept out; what is to be written down meanwhile lies elsewhere.
+    # Read-only: nobody can write, so no lock is needed, and scratch files are put elsewhere.
     with TemporaryDirectory(prefix="keepfast-") as elsewhere:
         report = _verify(repository, folder, elsewhere + "/verify", quick, progress, is_read_only=True)
     report.is_read_only = True
@@ -54,13 +54,13 @@ def verify(repository: Repository, folder: str, *, quick: bool = False, progress
 def verify_locked(
     repository: Repository, folder: str, *, quick: bool = False, progress: Progress | None = None
 ) -> Report:
-    """The same for a caller who holds `compact.lock`."""
+    """Verify for a caller who holds `compact.lock`."""
     try:
         return _verify(repository, folder, f"{folder}/tmp/verify-{urandom(6).hex()}", quick, progress)
     except (DiskFull, OSError) as error:
         if not isinstance(error, DiskFull) and error.errno not in FULL:
             raise
-    # No room for scratch files beside a store that fills its disk: they need not be there.
+    # The store's disk is full: put the scratch files elsewhere.
     with TemporaryDirectory(prefix="keepfast-") as elsewhere:
         return _verify(repository, folder, elsewhere + "/verify", quick, progress)
 
@@ -117,18 +117,18 @@ class _Verifier:
             self.expected.close()
 
     def _replay_logs(self) -> None:
-        """Let the ledger catch up with what a killed process had already made durable, as any command would."""
+        """Replay records that a killed process had made durable but not committed, as any command would."""
         for log in self.repository.records.logs():
             if log != STORE_LOG:
                 try:
                     self.repository.workspace(log)
                 except KeepfastError:
-                    pass  # what is wrong with it is found below, and said with the checkpoints that it concerns
+                    pass  # the problem is found below, and reported with the affected checkpoints
         if not self.is_read_only:
             settle_after_failure(self.repository)
 
     def _snapshot(self) -> tuple[list[str], Records]:
-        """Copy the ledger between two transactions, and note which logs and packs belong to it: saves go on."""
+        """Copy the ledger under the lock, with the packs and log sizes of that moment; saves go on afterwards."""
         repository = self.repository
         ledger = SqliteLedger(self.folder + "/ledger.db", self.folder + "/lock")
         with nullcontext() if self.is_read_only else Lock(self.folder + "/lock"):
@@ -181,7 +181,7 @@ class _Verifier:
                     self.lists.append((key, place))
 
     def _check_chunk_lists(self, scratch: Repository) -> None:
-        """A chunk list stands under the digest of the whole: put each together once."""
+        """Assemble each chunk list once: its digest is that of the whole content."""
         good: set[bytes] = set()
         doubtful = []
         for key, place in self.lists:
@@ -196,7 +196,7 @@ class _Verifier:
         self.report.lost_contents.update([key for _, key in doubtful if key not in good])
 
     def _check_keys(self) -> None:
-        """The keys of sealed contents, as far as the store has them: without these, the key in the key file opens nothing."""
+        """Check the store's seal file: without it, the key in the key file opens nothing."""
         problem = (
             self.repository.contents.sealer().keys.problem() if self.repository.contents.key_place is not None else ""
         )
@@ -205,14 +205,14 @@ class _Verifier:
             self.report.add_problem(problem)
 
     def _check_search_index(self) -> None:
-        """The index for searching is disposable, but what it does not find is not missed by anybody."""
+        """Check the search index: it is disposable, but nobody would notice what it fails to find."""
         if is_damaged(self.repository, self.folder):
             self.report.search_wrong = True
             self.report.add_problem("The search index is damaged")
 
 
 def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
-    """Do the contents of this chunk list, one after another, have this digest? Raises `Damaged` if one is missing."""
+    """Do the contents in this chunk list together have this digest? Raises `Damaged` if one is missing."""
     total = blake3()
     for at in range(0, len(chunks), 32):
         total.update(repository.contents.blob(chunks[at : at + 32])[0])
@@ -220,7 +220,7 @@ def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
 
 
 class _LogsAtMoment:
-    """Logs as they were at one moment; whatever was appended since is not seen."""
+    """Logs as they were at one moment, without later lines; read-only."""
 
     def __init__(self, records: Records, sizes: dict[str, int]) -> None:
         self.records, self.sizes = records, sizes
