@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from keepfast.cli.event_lines import logged, told
+from keepfast.cli.event_lines import log_line, progress_line
 
 from .place import DONE
 from .test_commands import Person, person
@@ -111,7 +111,7 @@ def test_what_has_several_lines_is_logged_on_one() -> None:
         "metadata": {"hold": "", "reason": "no disk\n/dev/sda\n  is gone"},
     }  # fmt: skip
 
-    assert len(logged(moved).splitlines()) == len(told(moved).splitlines()) == 1
+    assert len(log_line(moved).splitlines()) == len(progress_line(moved).splitlines()) == 1
 
 
 def test_transitions_are_told_by_the_names_of_the_source(person: Person) -> None:

@@ -64,9 +64,9 @@ def _say_found(session: Session, ground: Ground) -> None:
 
 def _tell(session: Session, event: dict[str, Any]) -> None:
     """An event as a line: of JSON, or in words if it is of interest."""
-    from keepfast.cli.event_lines import told
+    from keepfast.cli.event_lines import progress_line
 
-    text = json.dumps(event, ensure_ascii=False) if session.json else told(event)
+    text = json.dumps(event, ensure_ascii=False) if session.json else progress_line(event)
     if not text:
         return
     with suppress(BrokenPipeError):  # nobody reads any more; tasks go on

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keepfast.cli.event_lines import local
+from keepfast.cli.event_lines import local_time
 from keepfast.cli.session import Session, write_json
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def goes_on(shown: dict[str, Any]) -> str:
     hold = shown["hold"]
     limit = shown["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
     if limit is not None and limit["until"]:
-        return f"continues when the limit resets, {local(limit['until'])}"
+        return f"continues when the limit resets, {local_time(limit['until'])}"
     if limit is not None:
         return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:

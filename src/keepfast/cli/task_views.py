@@ -163,7 +163,7 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
     """Show the events of a task."""
     import json
 
-    from keepfast.cli.event_lines import logged
+    from keepfast.cli.event_lines import log_line
 
     with tasks_of(session) as tasks:
         found = tasks.views.find(ref)
@@ -184,7 +184,7 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
                 if session.json:
                     write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 else:
-                    session.print(logged(event))
+                    session.print(log_line(event))
             sys.stdout.flush()
             if not follow or tasks.views.find(found.id).state in ("done", "failed", "cancelled"):
                 return

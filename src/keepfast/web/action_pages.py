@@ -34,7 +34,7 @@ def preview_back(request: PageRequest) -> Page:
 def restore(request: PageRequest) -> Page:
     conflicts = request.fields.get("conflicts") or "ask"
     if conflicts not in ("ask", "mine", "theirs"):
-        raise Usage("conflicts must be one of request, mine, theirs.")
+        raise Usage("conflicts must be one of ask, mine, theirs.")
     # With `mine` the plan is smaller than the one that was shown, so its digest differs.
     agreed = request.fields.get("agreed", "") if conflicts != "mine" else ""
     if request.fields.get("what") in ("undo", "redo"):
