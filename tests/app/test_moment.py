@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from keepfast.app.moment import TAIL
+from keepfast.app.moment import TAIL_BYTES
 from keepfast.app.wiring import build
 from keepfast.app.worker import save
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from keepfast.settings import load
 from keepfast.state.pending_events import PendingEvent
 from tests.equipment.box import HOUR, Box
@@ -50,8 +50,8 @@ class Work:
         self.talk.save(self.transcript)
 
     def save(self, trigger: str = "turn", transcript: Path | str | None = None) -> str:
-        around = Surroundings({name.encode(): value.encode() for name, value in self.box.variables.items()})
-        engine = build(load(around.config, {}), around.data, around.home, lambda: self.box.now)
+        environment = Environment({name.encode(): value.encode() for name, value in self.box.variables.items()})
+        engine = build(load(environment.config, {}), environment.data, environment.home, lambda: self.box.now)
         try:
             root, row = engine.root(os.fsencode(self.box.project))
             path = str(self.transcript if transcript is None else transcript)
@@ -239,7 +239,7 @@ def test_a_long_conversation_is_told_by_both_of_its_ends(work: Work) -> None:
     work.talk.save(work.transcript)
     with work.transcript.open("a") as file:
         noise = {"type": "attachment", "uuid": "x", "content": os.urandom(500_000).hex()}
-        for _ in range(TAIL // 900_000 + 3):
+        for _ in range(TAIL_BYTES // 900_000 + 3):
             file.write(json.dumps(noise) + "\n")
     known = len(work.talk.entries)
     work.talk.asked("Now the bridge")

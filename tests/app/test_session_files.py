@@ -10,10 +10,10 @@ import pytest
 
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.app import state_document as describing
-from keepfast.app.resume import Resuming
+from keepfast.app.resume import Resumer
 from keepfast.hook.main import respond
 from keepfast.model.document import Header
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.sessions import Session
 from tests.hook.background import Inline
 from tests.hook.ground import Ground
@@ -35,9 +35,9 @@ class Worked:
         self.starts = 0
 
     def answer(self, event: str, part: int = 1, **fields: Any) -> dict[str, Any]:
-        around = Surroundings({key.encode(): value.encode() for key, value in self.ground.variables.items()})
+        environment = Environment({key.encode(): value.encode() for key, value in self.ground.variables.items()})
         payload = json.dumps({**self.ground.payload(event), **fields}).encode()
-        said, problem, code = respond(claude_code, payload, around, Inline(), {"--part": str(part)})
+        said, problem, code = respond(claude_code, payload, environment, Inline(), {"--part": str(part)})
         assert (code, problem) == (0, "")
         return json.loads(said) if said else {}
 
@@ -303,9 +303,9 @@ def resumed(worked: Worked, version: str) -> str:
     engine = worked.ground.engine
     try:
         root, row = engine.root(os.fsencode(worked.project))
-        resuming = Resuming(engine, root, row.id)
+        resumer = Resumer(engine, root, row.id)
         checkpoint = engine.repository().checkpoint(row.id, int(version[1:]))
         assert checkpoint is not None
-        return resuming.own(resuming.tell(checkpoint)).brief.text
+        return resumer.moment_brief(resumer.work_at(checkpoint)).brief.text
     finally:
         engine.close()

@@ -1,4 +1,4 @@
-"""Events of tasks in words: the lines that `task log` and `supervise` print."""
+"""Turns events of tasks into the lines that `task log` and `supervise` print."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ from typing import Any
 
 from keepfast.present.terminal import size
 
-HIDDEN = frozenset(("sequence", "timestamp", "taskId", "type", "run"))
+HIDDEN_MEMBERS = frozenset(("sequence", "timestamp", "taskId", "type", "run"))
 AGENT_STATES = {
     "alive": "its agent is running", "over": "its agent has ended", "lost": "its agent was interrupted",
     "absent": "its agent was not started",
 }  # fmt: skip
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def log_line(event: dict[str, Any]) -> str:
-    """Return the line of an event in `task log`: time, type and facts."""
-    return f"{local_time(event['timestamp'])}  {event['type']}  {_line(facts(event))}".rstrip()
+    """Return the line of `task log` for an event: time, type and facts."""
+    return f"{local(event['timestamp'])}  {event['type']}  {_line(facts(event))}".rstrip()
 
 
 def facts(event: dict[str, Any]) -> str:
-    """Return the facts of an event as words and values."""
+    """Return the members of an event as words and values."""
     if event["type"] == "state_transition":
         return _transition_text(event)
-    return _pairs({key: value for key, value in event.items() if key not in HIDDEN})
+    return _pairs({key: value for key, value in event.items() if key not in HIDDEN_MEMBERS})
 
 
-def progress_line(event: dict[str, Any]) -> str:
-    """Return the line that `supervise` prints for an event; empty for events that it does not show."""
-    line_of = _PROGRESS_LINES.get(event["type"])
-    text = _line(line_of(event)) if line_of is not None else ""
-    return f"{local_time(event['timestamp'])[11:]}  {event['taskId']}  {text}" if text else ""
+def supervisor_line(event: dict[str, Any]) -> str:
+    """Return the line that a supervisor prints for an event; empty if it prints none."""
+    say = _SENTENCES.get(event["type"])
+    text = _line(say(event)) if say is not None else ""
+    return f"{local(event['timestamp'])[11:]}  {event['taskId']}  {text}" if text else ""
 
 
-def local_time(moment: str) -> str:
+def local(moment: str) -> str:
     """Return a timestamp of a log in local time."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _transition_text(event: dict[str, Any]) -> str:
-    before, after, metadata = event["from"], event["to"], event.get("metadata") or {}
-    parts = [f"{_words(before)} to {_words(after)}" if before != after else "", _hold_text(metadata)]
-    if metadata.get("lifted") and not metadata.get("hold"):
-        parts.append(f"no longer waits for {_words(metadata['lifted'])}")
+    before, after, about = event["from"], event["to"], event.get("metadata") or {}
+    parts = [f"{_words(before)} to {_words(after)}" if before != after else "", _hold_text(about)]
+    if about.get("lifted") and not about.get("hold"):
+        parts.append(f"no longer waits ({_words(about['lifted'])})")
     return ", ".join([part for part in [*parts, f"by {event['trigger']}"] if part])
 
 
-def _hold_text(metadata: dict[str, Any]) -> str:
-    """Return what a task waits for, until when and why; without a hold, the reason of the transition."""
-    if not metadata.get("hold"):
-        return str(metadata.get("reason") or "")
-    until = f" until {local_time(metadata['until'])}" if metadata.get("until") else ""
-    why = f": {metadata['reason']}" if metadata.get("reason") else ""
-    return f"waits for {_words(metadata['hold'])}{until}{why}"
+def _hold_text(about: dict[str, Any]) -> str:
+    """Return what a task waits for, until when and why; empty if nothing."""
+    if not about.get("hold"):
+        return str(about.get("reason") or "")
+    until = f" until {local(about['until'])}" if about.get("until") else ""
+    why = f": {about['reason']}" if about.get("reason") else ""
+    return f"waits ({_words(about['hold'])}){until}{why}"
 
 
-def _pairs(pairs: dict[str, Any]) -> str:
-    return ", ".join([f"{_words(key)} {_value(value)}" for key, value in pairs.items() if not _is_empty(value)])
+def _pairs(facts: dict[str, Any]) -> str:
+    return ", ".join([f"{_words(key)} {_value(value)}" for key, value in facts.items() if not _is_empty(value)])
 
 
 def _is_empty(value: Any) -> bool:
@@ -72,7 +72,7 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return f"({_pairs(value)})"
     if isinstance(value, list):
-        return "; ".join([_value(one) for one in value])
+        return "; ".join([_value(item) for item in value])
     return _line(str(value))
 
 
@@ -81,25 +81,25 @@ def _line(text: str) -> str:
 
 
 def _words(name: str) -> str:
-    return _HUMP.sub(" ", name).replace("_", " ").lower() if not name.isupper() else name
+    return _WORD_BOUNDARY.sub(" ", name).replace("_", " ").lower() if not name.isupper() else name
 
 
-def _state_line(event: dict[str, Any]) -> str:
-    metadata = event.get("metadata") or {}
-    if metadata.get("hold"):
-        return _hold_text(metadata)
+def _state_text(event: dict[str, Any]) -> str:
+    about = event.get("metadata") or {}
+    if about.get("hold"):
+        return _hold_text(about)
     if event["fromState"] != event["toState"]:
-        return f"is {_words(event['to'])}" + (f": {_value(metadata['reason'])}" if metadata.get("reason") else "")
-    return "goes on"
+        return f"is {_words(event['to'])}" + (f": {_value(about['reason'])}" if about.get("reason") else "")
+    return "continues"
 
 
-def _saved_line(event: dict[str, Any]) -> str:
+def _saved_text(event: dict[str, Any]) -> str:
     return (
         f"saved: {_words(event['reason'])}, {event['checkpointId']} ({size(event['size'])}, {event['duration_ms']} ms)"
     )
 
 
-def _restored_line(event: dict[str, Any]) -> str:
+def _restored_text(event: dict[str, Any]) -> str:
     if not event["success"]:
         return "could not be restored from a checkpoint"
     messages = f", {event['messages_restored']} messages" if event["messages_restored"] else ""
@@ -107,7 +107,7 @@ def _restored_line(event: dict[str, Any]) -> str:
 
 
 def _need_text(event: dict[str, Any]) -> str:
-    """Return what the agent needs, and how to provide it; events of older versions have no name."""
+    """Return what a task needs; events of older versions have no name for it."""
     name = event.get("name")
     if not name:
         return str(event["text"])
@@ -115,13 +115,13 @@ def _need_text(event: dict[str, Any]) -> str:
     return f"{text}, `keepfast task secret {event['taskId']} {name}`" if event["kind"] == "secret" else text
 
 
-_PROGRESS_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
+_SENTENCES: dict[str, Callable[[dict[str, Any]], str]] = {
     "found": lambda event: f"found: {AGENT_STATES.get(event['as'], event['as'])}",
-    "checkpoint_created": _saved_line,
+    "checkpoint_created": _saved_text,
     "checkpoint_failed": lambda event: f"NOT SAVED ({_words(event['reason'])}): {event['error']}",
-    "checkpoint_restored": _restored_line,
+    "checkpoint_restored": _restored_text,
     "warning": lambda event: f"WARNING: {event['message']}",
-    "state_transition": _state_line,
+    "state_transition": _state_text,
     "agent_started": lambda event: f"agent started, process {event['pid']}",
     "agent_ended": lambda event: (
         f"agent ended: {event['outcome']}" + (f", {event['reason']}" if event["reason"] else "")

@@ -1,11 +1,11 @@
-"""Saving by itself, and tidying up after it: what a hook's command line asks for by `save` and `tidy`."""
+"""Save by command line, without an agent's event, and tidy up afterwards: the verbs `save` and `tidy` of the launcher."""
 
 from __future__ import annotations
 
 from posix import write
 
 from keepfast.model.errors import KeepfastError, NoWorkspace, Unreachable, sentence
-from keepfast.present.environment import current_folder, hook_surroundings, now_ns
+from keepfast.present.environment import current_folder, hook_environment, now_ns
 from keepfast.present.former_name import take_over
 
 TYPE_CHECKING = False
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
     from keepfast.settings import Settings
 
 USAGE = "usage: launch.py [--folders HOME CONFIG DATA] save|tidy [--cwd DIR] [--config FILE]"
 
 
 def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
-    """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
+    """Save or tidy; return the exit code. 0: saved, unchanged or not in a workspace; 1: failed. Never 2, which blocks agents."""
     options = options_of(arguments)
     if options is None:
         say(USAGE)
@@ -31,12 +31,12 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
             from posix import chdir
 
             chdir(cwd)
-        around = hook_surroundings(folders)
-        take_over(around)
-        engine = engine_of(around, current_folder(), options.get("--config"))
+        environment = hook_environment(folders)
+        take_over(environment)
+        engine = engine_of(environment, current_folder(), options.get("--config"))
         if arguments[0] == "tidy":
             return tidy(engine, current_folder())
-        return save(engine, current_folder(), around, options.get("--config"))
+        return save(engine, current_folder(), environment, options.get("--config"))
     except KeepfastError as error:
         say(f"keepfast: {error} {error.hint}")
     except Exception as error:
@@ -44,8 +44,8 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
     return 1
 
 
-def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = None) -> int:
-    """Return the exit code. What was skipped or failed is kept for `status`."""
+def save(engine: Engine, cwd: bytes, environment: Environment, config: str | None = None) -> int:
+    """Save the folder and return the exit code. A skipped or failed save becomes a notice for `status`."""
     from keepfast.model.event import Event
 
     try:
@@ -53,27 +53,27 @@ def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = 
         if engine.handle(event).untidy:
             from keepfast.present import background
 
-            background.tidy(cwd, config, around)
+            background.tidy(cwd, config, environment)
     except (NoWorkspace, Unreachable) as error:
-        # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
+        # The agent can do nothing about a store out of reach: it is printed only if no notice can be written.
         if not engine.note(cwd, "skipped", "auto", str(error)):
             say(f"keepfast: {error}")
     except Exception as error:
-        engine.note(cwd, "failed", "auto", sentence(error), told=True)
+        engine.note(cwd, "failed", "auto", sentence(error), reported=True)
         raise
     return 0
 
 
 def tidy(engine: Engine, cwd: bytes) -> int:
-    """The background work after a save: retention, size cap, compaction, at the lowest priority."""
+    """Do the work that follows a save, at the lowest priority: retention, size limit, compaction."""
     from posix import nice
 
     nice(19)
-    found = engine.locate(cwd)
-    if found is not None:
+    location = engine.locate(cwd)
+    if location is not None:
         from keepfast.app.tidy import tidy as tidy_up
 
-        thinned, over = tidy_up(engine, found[1])
+        thinned, over = tidy_up(engine, location[1])
         if thinned:
             count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
             engine.note(cwd, "thinned", "size", f"The store was over retention.max_size: forgot {count}.")
@@ -86,29 +86,31 @@ def tidy(engine: Engine, cwd: bytes) -> int:
     return 0
 
 
-def engine_of(around: Surroundings, folder: bytes, config: str | None) -> Engine:
+def engine_of(environment: Environment, folder: bytes, config: str | None) -> Engine:
     from keepfast.app.wiring import build
 
-    return build(settings_of(around, folder, config), around.data, around.home, now_ns, folder)
+    return build(settings_of(environment, folder, config), environment.data, environment.home, now_ns, folder)
 
 
-def settings_of(around: Surroundings, folder: bytes, config: str | None) -> Settings:
+def settings_of(environment: Environment, folder: bytes, config: str | None) -> Settings:
     from keepfast.settings import load
 
-    # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
-    return load(config or around.config, around.keepfast_variables(), folder, hook=True, data=around.data)
+    # Invalid settings do not stop the agent: `status` and `doctor` report them.
+    return load(
+        config or environment.config, environment.keepfast_variables(), folder, hook=True, data=environment.data
+    )
 
 
 def options_of(arguments: Sequence[str]) -> dict[str, str] | None:
-    known = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
-    if not arguments or arguments[0] not in known or len(arguments) % 2 == 0:
+    allowed = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
+    if not arguments or arguments[0] not in allowed or len(arguments) % 2 == 0:
         return None
     pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
-    return pairs if set(pairs) <= known[arguments[0]] else None
+    return pairs if set(pairs) <= allowed[arguments[0]] else None
 
 
 def say(text: str) -> None:
     try:
         write(2, text.encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
-        pass  # nobody listens; the exit code says it
+        pass  # stderr is closed; the exit code tells

@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.app.inspect import as_compared, coverage, pending
-from keepfast.app.worker import settled
+from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
 from keepfast.present.json_forms import (
-    made_after,
+    counted_from,
     of_change,
     of_checkpoint,
     of_coverage,
@@ -114,7 +114,7 @@ class Backend:
 
     def refuse_another(self, row: WorkspaceRow) -> None:
         """Raise `Conflict` if the folder at the path no longer belongs to this workspace."""
-        owner = self.engine.known(row.path, adopting=True)
+        owner = self.engine.find_workspace(row.path, adopting=True)
         if owner != (row.path, row.id):
             raise Conflict(
                 f"{show(row.path)} is no longer the folder of this workspace.",
@@ -142,7 +142,7 @@ class Backend:
         row = next((row for row in self.repository.workspaces() if row.id == workspace), None)
         if row is None:
             raise NotFound(f"There is no workspace {workspace[:40]}.", "The overview page lists them all.")
-        return settled(self.engine, row)
+        return row_after_pending(self.engine, row)
 
     def _summary(self, row: WorkspaceRow) -> WorkspaceView:
         newest = self.repository.find(Query(workspace=row.id, limit=1))
@@ -222,7 +222,7 @@ class Backend:
         compared = previous_version(self.repository, row)
         (row,) = as_compared(self.repository, [row])
         changes = self.contents.changes(workspace, compared, row)
-        after = made_after(row, compared, len(changes))
+        after = counted_from(row, compared, len(changes))
         return CheckpointDetails(
             **of_checkpoint(row),
             added=row.added,
@@ -244,11 +244,11 @@ class Backend:
 
     def brief(self, workspace: str, reference: str, tokens: int) -> BriefView:
         """Return the resume brief of a checkpoint."""
-        from keepfast.app.resume import Resuming
+        from keepfast.app.resume import Resumer
 
         row = self.row(workspace)
-        resuming = Resuming(self.engine, row.path, row.id)
-        built = resuming.own(resuming.tell(self.resolve(workspace, reference)), tokens=tokens).brief
+        resumer = Resumer(self.engine, row.path, row.id)
+        built = resumer.moment_brief(resumer.work_at(self.resolve(workspace, reference)), tokens=tokens).brief
         return BriefView(text=built.text, parts=built.parts, tokens=built.tokens, left_out=built.left_out)
 
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:

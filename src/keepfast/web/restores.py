@@ -76,12 +76,12 @@ class Restores:
         return _restored(restorer.abort() if abort else restorer.resume())
 
     def fork(self, workspace: str, reference: str, folder: str) -> ForkView:
-        from keepfast.app.fork import Forking
+        from keepfast.app.fork import Forker
 
         if not folder.startswith("/"):
             raise Usage(f"{folder!r} is not an absolute path.", "Give a folder such as /home/you/other.")
         row, checkpoint = self.backend.row(workspace), self.backend.resolve(workspace, reference)
-        forked = Forking(self.backend.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
+        forked = Forker(self.backend.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
         return ForkView(workspace=forked.workspace, folder=folder, version=f"v{forked.checkpoint.version}")
 
     def _restorer(self, row: WorkspaceRow) -> Restorer:
