@@ -44,7 +44,7 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.app.inspect import Change
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.store.maintenance.last_verify import Finding
     from keepfast.store.repository import Repository
     from keepfast.web.restores import Restores
@@ -74,10 +74,10 @@ class Backend:
     """Answers one request with an engine of its own; tasks and contents are opened when first used."""
 
     def __init__(
-        self, engine: Engine, now: Callable[[], int], ground: Callable[[], Ground] | None = None, config: str = ""
+        self, engine: Engine, now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
     ) -> None:
         self.engine, self.now, self._make_ground, self.config = engine, now, ground, config
-        self._ground: Ground | None = None
+        self._ground: Runtime | None = None
         self.opens_sealed = False
         """Whether sealed contents may be shown: an operator asked for them."""
         self.shown_sealed: list[bytes] = []
@@ -391,7 +391,7 @@ def _nearest(path: str) -> str:
 
 @contextmanager
 def opened(
-    build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Ground] | None = None, config: str = ""
+    build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
 ) -> Iterator[Backend]:
     """Open a backend with an engine of its own; close it afterwards."""
     backend = Backend(build(), now, ground, config)

@@ -19,7 +19,7 @@ from keepfast.web.sessions import StreamEvent, WebDatabase
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 EVERY, BEAT = 1.0, 15.0
 MOST_AT_ONCE = 200
@@ -31,7 +31,7 @@ class Stream:
     """Polls the store for changes, records them as events, and sends them to listeners."""
 
     def __init__(
-        self, database: WebDatabase, build: Callable[[], Engine], ground: Callable[[], Ground] | None = None
+        self, database: WebDatabase, build: Callable[[], Engine], ground: Callable[[], Runtime] | None = None
     ) -> None:
         self.beat = BEAT
         self.database, self.build, self.ground = database, build, ground
@@ -89,7 +89,7 @@ class Stream:
         if self.ground is not None:
             self._publish_task_events(self.ground())
 
-    def _publish_task_events(self, ground: Ground) -> None:
+    def _publish_task_events(self, ground: Runtime) -> None:
         """Publish new events of tasks."""
         from keepfast.runner.actions.event_files import event
         from keepfast.runner.db import queries
