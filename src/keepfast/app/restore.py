@@ -58,7 +58,7 @@ class Restorer:
 
     @property
     def row(self) -> WorkspaceRow:
-        """The workspace's row as the planner last read it: concurrent saves change it."""
+        """Return the workspace's row as the planner last read it: concurrent saves change it."""
         return self.planner.row
 
     # Commands
