@@ -21,7 +21,7 @@ from keepfast.store.rows import Query
 from keepfast.workspace.adoption import refuse_whole
 from keepfast.workspace.apply import Apply
 from keepfast.workspace.block_clone import Cloning
-from keepfast.workspace.capture import GIT, NEVER
+from keepfast.workspace.capture import GIT, NEVER_ENTERED
 from keepfast.workspace.git import facts
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, leads_out, targets
 from keepfast.workspace.marker import show
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.model.restore_plan import Plan
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
-    from keepfast.workspace.apply_result import Applied
+    from keepfast.workspace.apply_result import ApplyResult
     from keepfast.workspace.git import GitFacts
     from keepfast.workspace.git_clone import Git
 
@@ -49,7 +49,9 @@ ELSEWHERE = "points to the repository of another folder"
 class Forked:
     """What a fork made. `differs` if its first checkpoint is not the same tree, which `kept` and `left_out` explain."""
 
-    def __init__(self, workspace: str, checkpoint: CheckpointRow, applied: Applied, made: Plan, branch: str) -> None:
+    def __init__(
+        self, workspace: str, checkpoint: CheckpointRow, applied: ApplyResult, made: Plan, branch: str
+    ) -> None:
         self.workspace, self.checkpoint, self.applied, self.branch = workspace, checkpoint, applied, branch
         self.left_out = made.untouched
         self.differs = False
@@ -127,7 +129,7 @@ class Forking:
             return
         inside = folder[len(self.root.rstrip(b"/")) + 1 :]
         parts = inside.split(b"/")
-        if not NEVER.isdisjoint(parts):
+        if not NEVER_ENTERED.isdisjoint(parts):
             raise Refused(f"{show(folder)} is in a folder reserved for git or keepfast.", "Give another folder.")
         if not self._is_left_out(parts):
             raise Refused(
@@ -233,7 +235,7 @@ class Forking:
 
         clone(git, source, commit, folder, branch)
 
-    def _write(self, folder: bytes, made: Plan) -> Applied:
+    def _write(self, folder: bytes, made: Plan) -> ApplyResult:
         root = open_fd(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         accelerated = self.engine.settings["capture.accelerator"]
         try:
@@ -255,7 +257,7 @@ class Forking:
             )
             closed = self.repository.contents.paths_without_key(one.new for one in made.steps)
             applied = apply.run(made.without(closed, CLOSED))
-            applied.kept += [(path, CLOSED) for path in sorted(closed)]
+            applied.untouched += [(path, CLOSED) for path in sorted(closed)]
             return applied
         finally:
             close(root)
@@ -270,7 +272,7 @@ class Forking:
         if self.engine.place.durable:
             sync_folder((folder.rpartition(b"/")[0] or b"/").decode("utf-8", "surrogateescape"))
 
-    def _adopt(self, folder: bytes, workspace: str, applied: Applied, made: Plan, branch: str) -> Forked:
+    def _adopt(self, folder: bytes, workspace: str, applied: ApplyResult, made: Plan, branch: str) -> Forked:
         """Register the folder and make its first checkpoint, which says where it comes from."""
         engine, origin = self.engine, self.checkpoint
         engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)

@@ -13,7 +13,7 @@ from keepfast.model.event import Event
 from keepfast.model.restore_plan import KEPT_AS_IT_IS, Plan, Step
 from keepfast.model.steps import step
 from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
-from keepfast.workspace.apply_result import Applied
+from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ KEY_HINT = "Run `keepfast key import FILE` with the backup of the key."
 class Restored:
     """What a restore did. `taken_back_by`: the command that takes it back; empty for an abort, which leaves nothing to."""
 
-    def __init__(self, target: int, before: int, applied: Applied, plan: Plan, taken_back_by: str) -> None:
+    def __init__(self, target: int, before: int, applied: ApplyResult, plan: Plan, taken_back_by: str) -> None:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
         self.taken_back_by = taken_back_by
         self.missing: list[Missing] = []
@@ -299,7 +299,7 @@ class Restorer:
         )
         applied = self.execution.carry_out(journal, restore, made, target, made, begun)
         self._record(journal, restore)
-        applied.kept += [(path, "it changed after the confirmation") for path in sorted(late)]
+        applied.untouched += [(path, "it changed after the confirmation") for path in sorted(late)]
         done = Restored(target.version, before.version, applied, made, _way_back(reversal))
         done.missing = self.planner.missing(target, scope.paths)
         return done
@@ -330,7 +330,7 @@ class Restorer:
         made = self.planner.plan_between(now, goal, scope)
         foreign = {one.path for one in made.steps if not _is_half_done(mine.get(one.path), one)}
         applied = self.execution.carry_out(journal, cut, made.without(foreign), goal, ours)
-        applied.kept += [(path, FOREIGN) for path in sorted(foreign - kept)]
+        applied.untouched += [(path, FOREIGN) for path in sorted(foreign - kept)]
         done = self._history().find(cut.before, cut.target)
         way_back = _way_back(cut.reversal)
         if done is None and not aborting:
@@ -420,7 +420,7 @@ def _is_half_done(planned: Step | None, found: Step) -> bool:
 
 
 def _left_closed(done: Restored, closed: set[bytes]) -> Restored:
-    done.applied.kept += [(path, CLOSED) for path in sorted(closed)]
+    done.applied.untouched += [(path, CLOSED) for path in sorted(closed)]
     return done
 
 

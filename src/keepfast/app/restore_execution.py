@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.restore_journal import Journal, RestoreInProgress
     from keepfast.store.rows import CheckpointRow
-    from keepfast.workspace.apply_result import Applied
+    from keepfast.workspace.apply_result import ApplyResult
     from keepfast.workspace.staged_files import Group
 
 
@@ -48,7 +48,7 @@ class Begun:
         apply, self.apply = self.apply, None
         if apply is None or (plan is self.plan and _identity(root) == _identity(self.root)):
             return apply
-        apply.give_up()
+        apply.clean_up()
         return None
 
     def __enter__(self) -> Begun:
@@ -56,7 +56,7 @@ class Begun:
 
     def __exit__(self, *_: object) -> None:
         if self.apply is not None:
-            self.apply.give_up()
+            self.apply.clean_up()
         if self.root >= 0:
             close(self.root)
         if self.repository is not None:
@@ -99,18 +99,18 @@ class Execution:
         goal: CheckpointRow,
         whole: Plan,
         begun: Begun | None = None,
-    ) -> Applied:
+    ) -> ApplyResult:
         """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either.
 
         `whole` is what the restore was about in the beginning: the links in it are known.
         """
         applied = self._apply_plan(journal, restore, made, goal, whole, begun or Begun(made))
-        applied.kept += [(path, why) for path, why in made.untouched if why == UNREAD]
+        applied.untouched += [(path, why) for path, why in made.untouched if why == UNREAD]
         return applied
 
     def _apply_plan(
         self, journal: Journal, restore: RestoreInProgress, made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
-    ) -> Applied:
+    ) -> ApplyResult:
         fresh, touched = journal.read() is None, False
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -173,7 +173,7 @@ class Execution:
             ),
             self.repository.contents.ids,
             self.repository.contents.has,
-            known_link=known_link,
+            is_saved_link=known_link,
             closed=closed,
             mtimes=mtimes,
             durable=self.engine.place.durable,

@@ -80,7 +80,9 @@ def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     if changes is not None and folder.cache is not None and not saving.whole:
         crowded = CROWDED in folder.cache.marks()
         try:
-            found = recheck(folder.fd, folder.cache, rules.crowded() if crowded else rules, folder.now, *changes)
+            found = recheck(
+                folder.fd, folder.cache, rules.without_large_ignored() if crowded else rules, folder.now, *changes
+            )
             if found is not None:
                 return _crowded(found, rules) if crowded else found
         except TooMany:
@@ -102,7 +104,7 @@ def _walk(root: int, cache: Cache | None, rules: Capture, now: int, is_known: Ca
     except TooMany:
         if rules.ignored != "all" or not rules.reads_rules:
             raise
-    return _crowded(walk(root, cache, rules.crowded(), now, is_known), rules)
+    return _crowded(walk(root, cache, rules.without_large_ignored(), now, is_known), rules)
 
 
 def _crowded(found: Scan, rules: Capture) -> Scan:
@@ -137,13 +139,13 @@ def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list
     from os import walk as walk_names
     from os.path import islink
 
-    from keepfast.workspace.capture import NEVER
+    from keepfast.workspace.capture import NEVER_ENTERED
     from keepfast.workspace.selection import Chooser
-    from keepfast.workspace.walk import too_many
+    from keepfast.workspace.walk import too_many_files
 
     exclude, found, left = Chooser(-1, rules).exclude, dict[bytes, None](), list[bytes]()
     for path in paths:
-        if path.rpartition(b"/")[2] in NEVER or exclude.match(path, True):
+        if path.rpartition(b"/")[2] in NEVER_ENTERED or exclude.match(path, True):
             left.append(path)
             continue
         found[path] = None
@@ -151,12 +153,12 @@ def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list
             continue  # else the walk would begin behind it
         for folder, folders, files in walk_names(root + b"/" + path):
             below = folder[len(root) + 1 :] + b"/"
-            apart = {name for name in folders if name in NEVER or exclude.match(below + name, True)}
+            apart = {name for name in folders if name in NEVER_ENTERED or exclude.match(below + name, True)}
             left += [below + name for name in sorted(apart)]
             folders[:] = [name for name in folders if name not in apart]
             found.update(dict.fromkeys([below + name for name in folders + files]))
             if len(found) > rules.max_files:
-                raise too_many(rules.max_files)
+                raise too_many_files(rules.max_files)
     return list(found), left
 
 
@@ -206,7 +208,7 @@ def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: CheckpointWriter
 def _note(found: Scan, path: bytes, seen: stat_result | None) -> None:
     """Note what is at a path that no setting leaves out; None: nothing."""
     if seen is None:
-        found.gone.append(path)
+        found.removed.append(path)
     elif S_ISDIR(seen.st_mode) and path.rpartition(b"/")[2] == GIT:
         found.left.append((path, EXCLUDED, BY_GIT, None))
     elif S_ISDIR(seen.st_mode):
@@ -223,7 +225,7 @@ def _note_gone_below(folder: Folder, found: Scan, paths: tuple[bytes, ...], savi
     for path, row in repository.current(folder.workspace, [path for path in paths if path not in there]).items():
         if row.kind == FOLDER:
             below = repository.state(folder.workspace, saving.row.version, path)
-            found.gone += [known.path for known in below if known.path != path]
+            found.removed += [known.path for known in below if known.path != path]
 
 
 def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:

@@ -13,7 +13,7 @@ from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching
 from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.entry import UNREADABLE as NOT_READ
 from keepfast.workspace import stat_cache
-from keepfast.workspace.capture import GIT, NEVER, OWNS, SUPERVISED
+from keepfast.workspace.capture import GIT, NEVER_ENTERED, OWN_FOLDERS, SUPERVISOR_FOLDERS
 from keepfast.workspace.selection import Chooser
 from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
 
@@ -61,7 +61,7 @@ def not_kept(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ..
     cache = stat_cache.load(engine.place.folder(workspace) + "/cache")
     if cache is None:
         return paths
-    looked_at = {path: _files_at(root, path) for path in paths if NEVER.isdisjoint(path.split(b"/"))}
+    looked_at = {path: _files_at(root, path) for path in paths if NEVER_ENTERED.isdisjoint(path.split(b"/"))}
     folders = {one.rpartition(b"/")[0] for files in looked_at.values() for one in files}
     ctimes, sizes, inodes = cache.views()[:3]
     known: dict[bytes, tuple[int, int, int]] = {}
@@ -95,7 +95,7 @@ def _files_at(root: bytes, path: bytes) -> list[bytes]:
             found.append(reached)
             continue
         for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if name not in NEVER]
+            folders[:] = [name for name in folders if name not in NEVER_ENTERED]
             found += [folder[len(root) + 1 :] + b"/" + name for name in files]
             if len(found) > MOST_LOOKED_AT:
                 return [*found[:MOST_LOOKED_AT], TOO_MANY]
@@ -215,7 +215,7 @@ def keep_named(
     try:
         chooser = Chooser(fd, rules)
         for path in left:
-            if path.rpartition(b"/")[2] in OWNS:
+            if path.rpartition(b"/")[2] in OWN_FOLDERS:
                 continue
             if path.rpartition(b"/")[2].lower() != GIT:
                 _judge(engine, root, chooser, path, save, losses)
@@ -312,7 +312,9 @@ def _is_same(root: bytes, entry: Entry, before: int) -> bool:
 
 
 def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
-    return path in SUPERVISED or path.rpartition(b"/")[2] in OWNS or _is_store(root + b"/" + path, chooser)
+    return (
+        path in SUPERVISOR_FOLDERS or path.rpartition(b"/")[2] in OWN_FOLDERS or _is_store(root + b"/" + path, chooser)
+    )
 
 
 def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:
@@ -321,14 +323,14 @@ def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:
     A name alone is no evidence: what tells the tool what to make must lie beside a folder of our tables.
     """
     if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
-        command = chooser.remade_by(path)
+        command = chooser.command_to_rebuild(path)
         return UNIQUE if command is None and is_always_excluded(path) else command
-    if chooser.is_made_again(path):
-        return chooser.remade_by(path)
+    if chooser.is_generated(path):
+        return chooser.command_to_rebuild(path)
     if _is_marked(root, chooser, path):
         if not _is_there(root + b"/" + path + b"/pyvenv.cfg"):
             return ""
-        return matching_command(PYTHON_FOLDER, path, chooser.beside(path)) or UNIQUE
+        return matching_command(PYTHON_FOLDER, path, chooser.sibling_names(path)) or UNIQUE
     return UNIQUE
 
 
@@ -351,7 +353,7 @@ def _inside(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], in
         folders[:] = [
             name
             for name in folders
-            if name not in NEVER
+            if name not in NEVER_ENTERED
             and (
                 not chooser.exclude.match(below + b"/" + name, True)
                 or _made_by(root, chooser, below + b"/" + name) == UNIQUE

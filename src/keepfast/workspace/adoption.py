@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import access, scandir
 
 from keepfast.model.errors import Refused
-from keepfast.workspace.capture import NEVER
+from keepfast.workspace.capture import NEVER_ENTERED
 from keepfast.workspace.marker import git_root, is_refused, refuse, show
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> 
 
     end = monotonic() + seconds
     names = {pattern.rstrip("/").encode("utf-8", "surrogateescape") for pattern in skipped}
-    names |= NEVER
+    names |= NEVER_ENTERED
     todo, left = [root], most
     while todo:
         if most - left > AT_ONCE and monotonic() >= end:

@@ -80,13 +80,13 @@ def fold(path: bytes) -> bytes:
 
 
 def _disguises(path: bytes, folded: bytes) -> list[int]:
-    """Where, in the path, a folder holds something that may be `.git` or `.keepfast` under another spelling."""
-    found, at = [], 0
+    """Return the positions in the path after which a part may be `.git` or `.keepfast` in another spelling."""
+    positions, at = [], 0
     for part, plain in zip(path.split(b"/"), folded.split(b"/"), strict=True):
         if (plain in OWN_NAMES or plain.startswith((b"git~", b"holdfa~"))) and part not in OWN_NAMES:
-            found.append(max(at - 1, 0))
+            positions.append(max(at - 1, 0))
         at += len(part) + 1
-    return found
+    return positions
 
 
 class _Folding:

@@ -34,7 +34,9 @@ class Git:
 
     def __init__(self, path: str, avoid: bytes) -> None:
         here = fsdecode(avoid)
-        folders = [folder for folder in path.split(":") if folder.startswith("/") and not _is_odd(folder, here)]
+        folders = [
+            folder for folder in path.split(":") if folder.startswith("/") and not _is_untrusted_folder(folder, here)
+        ]
         self.search = ":".join(folders)
         program = which("git", path=self.search) if folders else None
         if program is None:
@@ -70,8 +72,8 @@ class Git:
     def must(self, git_dir: bytes, *words: str | bytes, **more: bytes) -> bytes:
         done = self.run(git_dir, *words, **more)
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
-            raise Failed(f"git could not create the repository ({fsdecode(words[0])}): {said or done.returncode}.")
+            message = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+            raise Failed(f"git could not create the repository ({fsdecode(words[0])}): {message or done.returncode}.")
         return done.stdout
 
 
@@ -138,14 +140,14 @@ def _write(path: bytes, content: bytes) -> None:
 
 
 def _quoted(path: bytes) -> bytes:
-    """The path as git wants it in a list that colons separate."""
+    """Quote the path as git expects it in a list separated by colons."""
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
 
 
-def _is_odd(folder: str, root: str) -> bool:
-    """Is this in the project, or wherever the process that asks happens to be?"""
-    found = (normpath("/" + folder.lstrip("/")), realpath(folder))
-    return any(_inside(one, top) for one in found for top in (root, realpath(root), "/proc"))
+def _is_untrusted_folder(folder: str, root: str) -> bool:
+    """Does this folder lie in the project, or in /proc?"""
+    spellings = (normpath("/" + folder.lstrip("/")), realpath(folder))
+    return any(_inside(spelling, top) for spelling in spellings for top in (root, realpath(root), "/proc"))
 
 
 def _inside(folder: str, root: str) -> bool:

@@ -27,18 +27,18 @@ def targets(kind: str, content: bytes) -> list[bytes]:
     """
     if kind == LINK:
         return [content] if content else []
-    said = content.rstrip(b"\r\n")
-    if kind != FILE or len(content) > LONGEST or not said.startswith(SIGN) or b"\0" in said or b"\n" in said:
+    line = content.rstrip(b"\r\n")
+    if kind != FILE or len(content) > LONGEST or not line.startswith(SIGN) or b"\0" in line or b"\n" in line:
         return []
-    said = said.removeprefix(SIGN)
-    found = {said.removeprefix(b" "), said.strip()}
-    return sorted(found) if all(found) else []
+    target = line.removeprefix(SIGN)
+    paths = {target.removeprefix(b" "), target.strip()}
+    return sorted(paths) if all(paths) else []
 
 
 def leads_out(path: bytes, target: bytes) -> bool:
     """Does the pointer at `path` lead out of the tree that it lies in, by what it says?"""
-    led = normpath(join(dirname(path), target))
-    return isabs(target) or led == b".." or led.startswith(b"../")
+    destination = normpath(join(dirname(path), target))
+    return isabs(target) or destination == b".." or destination.startswith(b"../")
 
 
 def leads_in(root: bytes, path: bytes, target: bytes, kind: Callable[[bytes], str]) -> bool:

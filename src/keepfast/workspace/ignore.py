@@ -58,9 +58,9 @@ def verdict(path: bytes, is_dir: bool, stack: Sequence[tuple[bytes, Rules]]) -> 
     ones. The caller walks top-down and has already decided that no parent folder is ignored.
     """
     for folder, rules in reversed(stack):
-        said = rules.match(path[len(folder) + 1 :] if folder else path, is_dir)
-        if said is not None:
-            return said
+        is_ignored = rules.match(path[len(folder) + 1 :] if folder else path, is_dir)
+        if is_ignored is not None:
+            return is_ignored
     return False
 
 
@@ -145,20 +145,20 @@ def _last(ranks: dict[bytes, int], fits: Callable[[bytes], bool]) -> int:
     return 0
 
 
-def _spread(wanted: Sequence[Wanted], given: Given, fits: Callable[[Wanted, Given, int], bool]) -> bool:
-    """Is `given` made of the wanted parts in order, the first at its start, the last at its end, gaps between them?
+def _spread(parts: Sequence[Wanted], target: Given, fits: Callable[[Wanted, Given, int], bool]) -> bool:
+    """Is `target` made of the wanted parts in order, the first at its start, the last at its end, gaps between them?
 
     A part in the middle takes the earliest place it fits: a later one would only leave less room. So no choice is ever
     taken back, and the number of steps stays bounded, whatever the pattern.
     """
-    first, last = wanted[0], wanted[-1]
-    at, end = len(first), len(given) - len(last)
-    if len(wanted) == 1:
-        return end == 0 and fits(first, given, 0)
-    if at > end or not fits(last, given, end) or not fits(first, given, 0):
+    first, last = parts[0], parts[-1]
+    at, end = len(first), len(target) - len(last)
+    if len(parts) == 1:
+        return end == 0 and fits(first, target, 0)
+    if at > end or not fits(last, target, end) or not fits(first, target, 0):
         return False
-    for part in wanted[1:-1]:
-        while at + len(part) <= end and not fits(part, given, at):
+    for part in parts[1:-1]:
+        while at + len(part) <= end and not fits(part, target, at):
             at += 1
         at += len(part)
         if at > end:

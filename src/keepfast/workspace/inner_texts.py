@@ -24,18 +24,18 @@ MOST_TWICE = 4
 
 
 def in_base64(content: bytes, starts: list[int]) -> bytes:
-    """What the base64 stands for that begins at these places, each on a line of its own; it may go on from line to line."""
-    text, found, end = content.decode("latin-1"), [], 0
+    """Decode the base64 that begins at these positions, and may span lines; return the texts, one per line."""
+    text, texts, end = content.decode("latin-1"), [], 0
     for start in starts:
         if start < end:
             continue  # a later line of the one before
         letters, end = _gathered(text, start)
-        found.append(_decoded(letters))
-    return b"\n".join(found)
+        texts.append(_decoded(letters))
+    return b"\n".join(texts)
 
 
 def _gathered(text: str, at: int) -> tuple[str, int]:
-    """The letters from here on, without the ends of lines between them, and where they end."""
+    """Return the base64 letters from here on, without line ends, and the position after them."""
     parts = []
     while run := RUN.match(text, at):
         parts.append(run[0])
@@ -53,17 +53,17 @@ def _decoded(letters: str) -> bytes:
 
 
 def in_tables(content: bytes) -> bytes:
-    """All values of the rows of an SQLite database, each on a line of its own: in the file nothing stands between them."""
-    coding, left, found = CODINGS.get(_number(content, 56, 4)), MOST_TWICE * len(content), []
+    """Return all values in the rows of an SQLite database, one per line: in the file nothing separates them."""
+    coding, left, texts = CODINGS.get(_number(content, 56, 4)), MOST_TWICE * len(content), []
     try:
         for value in _values(content):
             left -= len(value) + 1
             if left < 0:
                 break
-            found.append(value.decode(coding, "replace").encode("utf-8", "replace") if coding else value)
+            texts.append(value.decode(coding, "replace").encode("utf-8", "replace") if coding else value)
     except IndexError:
         pass  # a page is not what it says: what was found until then counts
-    return b"\n".join(found)
+    return b"\n".join(texts)
 
 
 def _values(content: bytes) -> Iterator[bytes]:

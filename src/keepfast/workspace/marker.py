@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MARKER = b".keepfast"
 HEX = frozenset("0123456789abcdef")
-MOST_MARKER = 65536
+MAX_MARKER_SIZE = 65536
 KIND, REGULAR, FOLDER = 0o170000, 0o100000, 0o040000
 LIVES = (b"Desktop", b"Documents", b"Downloads")
 MOST_ABOVE = 40
@@ -38,23 +38,23 @@ def marker(folder: bytes) -> Marker | None:
         # Nor may another user, in a folder that we share with them, decide what is captured in our name.
         if seen.st_mode & KIND != REGULAR or (seen.st_uid not in (geteuid(), 0) and geteuid() != 0):
             return None
-        return said_by(read(fd, MOST_MARKER))
+        return parse_marker(read(fd, MAX_MARKER_SIZE))
     except OSError:
         return None
     finally:
         close(fd)
 
 
-def said_by(text: bytes) -> Marker | None:
-    """Return what the text of a marker says, None if it is none."""
+def parse_marker(text: bytes) -> Marker | None:
+    """Return the content of a marker from its text; None if it is not valid."""
     try:
-        said = loads(text)
-        workspace = said["id"]
+        fields = loads(text)
+        workspace = fields["id"]
     except (ValueError, TypeError, KeyError):
         return None
     if not _is_id(workspace):
         return None
-    store, store_id = said.get("store"), said.get("store_id")
+    store, store_id = fields.get("store"), fields.get("store_id")
     if not isinstance(store, str) or not store.startswith("/"):
         return workspace, "", ""
     return workspace, store, store_id if _is_id(store_id) else ""
@@ -62,8 +62,8 @@ def said_by(text: bytes) -> Marker | None:
 
 def identity(folder: bytes) -> str | None:
     """Return the id in the folder's marker, None if it has none that can be read."""
-    found = marker(folder)
-    return None if found is None else found[0]
+    content = marker(folder)
+    return None if content is None else content[0]
 
 
 def open_marker(folder: bytes) -> int:
@@ -170,14 +170,14 @@ def _of_home(root: bytes, home: bytes) -> str:
 
 def _place(path: bytes) -> tuple[int, int] | None:
     try:
-        found = stat_path(path)
+        status = stat_path(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def show(path: bytes) -> str:
-    """A path for people: odd bytes and control characters as escapes, so that it is always one printable line."""
+    """Return a path for display: invalid bytes and control characters are escaped, so that it is one printable line."""
     text = path.decode("utf-8", "surrogateescape")
     if text.isprintable():
         return text

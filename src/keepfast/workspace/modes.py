@@ -9,7 +9,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 
 from keepfast.model.entry import FOLDER, LINK, Entry
 from keepfast.model.restore_plan import MODE, Step
-from keepfast.workspace.apply_result import REFUSED, Applied, reason
+from keepfast.workspace.apply_result import SINGLE_PATH_ERRORS, ApplyResult, reason
 from keepfast.workspace.system_calls import Folders, System, chmod_below
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ class Modes:
         folders: Folders,
         attributes: Callable[[Entry, bytes, int], None],
         closed: dict[bytes, int],
-        done: Applied,
+        done: ApplyResult,
     ) -> None:
         self.folders, self.attributes, self.closed, self.done = folders, attributes, closed, done
 
@@ -42,9 +42,9 @@ class Modes:
             self._set(parent, last, entry.mode, entry.kind == FOLDER, entry)
             self.done.modes += step.action == MODE
         except OSError as error:
-            if error.errno not in REFUSED:
+            if error.errno not in SINGLE_PATH_ERRORS:
                 raise
-            self.done.keep(entry.path, f"its mode could not be set ({reason(error)})")
+            self.done.leave(entry.path, f"its mode could not be set ({reason(error)})")
 
     def _set(self, parent: int, last: bytes, mode: int, is_folder: bool, entry: Entry | None = None) -> None:
         """Set the mode of what is there now, if it is of that kind; never through a link. Raises `OSError`."""
@@ -66,7 +66,7 @@ class Modes:
             close(fd)
 
     def open_closed(self) -> None:
-        """Let ourselves write into folders that are closed even to their owner."""
+        """Make folders writable that even their owner cannot write."""
         for path, mode in sorted(self.closed.items()):  # a folder before those in it
             self._set_folder(path, mode | 0o700)
 
@@ -80,15 +80,15 @@ class Modes:
             parent, last = self.folders.parent(path)
             self._set(parent, last, mode, True)
         except OSError as error:
-            if error.errno not in REFUSED:
-                raise  # else what cannot be written there is kept, and says so
+            if error.errno not in SINGLE_PATH_ERRORS:
+                raise  # otherwise, paths in it stay untouched and are reported
 
 
 def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
-    """Folders that hold these paths and that we may not write into although they may be ours, with their modes."""
-    found: dict[bytes, int] = {}
+    """Return the folders of these paths that their owner cannot write, with their modes."""
+    modes: dict[bytes, int] = {}
     if geteuid() == 0:
-        return found
+        return modes
     folders, seen = Folders(root, System()), set[bytes]()
     try:
         for path in paths:
@@ -102,7 +102,7 @@ def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
             except OSError:
                 continue  # it is not there yet
             if mode & 0o300 != 0o300:
-                found[folder] = mode
+                modes[folder] = mode
     finally:
         folders.close()
-    return found
+    return modes

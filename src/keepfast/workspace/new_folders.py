@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from keepfast.model.restore_plan import Step
-    from keepfast.workspace.staged_files import Preparing
+    from keepfast.workspace.staged_files import FileStager
     from keepfast.workspace.staging_folder import Staging
     from keepfast.workspace.system_calls import System
 
@@ -27,7 +27,7 @@ ROOM = 32
 
 
 class NewFolder:
-    """The topmost of some folders that are not there, with steps for those in it and for their files, but odd ones."""
+    """The topmost of some missing folders, with the steps for all folders and simple files in it."""
 
     __slots__ = ("files", "folders", "name", "path")
 
@@ -37,12 +37,12 @@ class NewFolder:
         self.files: list[Step] = []
 
     def staged(self, path: bytes) -> bytes:
-        """Where, below the staging folder, that is built which goes to `path`."""
+        """Return the path below the staging folder where `path` is built."""
         return self.name + path[len(self.path) :]
 
     @staticmethod
     def has_mode(step: Step) -> bool:
-        """Is a folder built with the mode that it shall have? One that is closed to us gets it when all is in it."""
+        """Is the folder built with its final mode? One that its owner cannot write gets it after its contents."""
         return step.new is not None and not step.new.flags & ATTRIBUTES and step.new.mode & OPEN == OPEN
 
     def take_out(self, step: Step, staging: Staging, system: System) -> bytes:
@@ -58,8 +58,8 @@ class NewFolder:
 
 
 def new_folders(steps: list[Step]) -> list[NewFolder]:
-    """Every topmost folder that the steps, sorted by path, make where nothing is. What is odd stays out of it."""
-    found: list[NewFolder] = []
+    """Return every topmost missing folder that the steps, sorted by path, create, without entries that are not simple."""
+    topmost: list[NewFolder] = []
     owners: dict[bytes, NewFolder] = {}
     for step in steps:
         new = step.new
@@ -69,18 +69,18 @@ def new_folders(steps: list[Step]) -> list[NewFolder]:
         if new.kind == FOLDER:
             if owner is None:
                 owner = NewFolder(step.path)
-                found.append(owner)
+                topmost.append(owner)
             owners[step.path] = owner
             owner.folders.append(step)
         elif owner is not None and is_simple(new):
             owner.files.append(step)
-    return found
+    return topmost
 
 
-class Building:
-    """Builds new folders where nobody else is."""
+class FolderBuilder:
+    """Builds new folders in the staging folder."""
 
-    def __init__(self, staging: Staging, system: System, preparing: Preparing) -> None:
+    def __init__(self, staging: Staging, system: System, preparing: FileStager) -> None:
         self.staging, self.system, self.preparing = staging, system, preparing
 
     def build(self, steps: list[Step], progress: Callable[[int, int], None] | None, total: int) -> list[NewFolder]:
@@ -97,7 +97,7 @@ class Building:
         entries = [step.new for folder in folders for step in folder.files if step.new is not None]
         owners = [folder for folder in folders for _ in folder.files]
         # Named when it is written: the names of all files of a large tree would take as much room as a third of the plan.
-        self.preparing.many(entries, lambda number: owners[number].staged(entries[number].path), progress, total)
+        self.preparing.write_many(entries, lambda number: owners[number].staged(entries[number].path), progress, total)
         return folders
 
     def _make(self, folder: NewFolder) -> None:

@@ -83,7 +83,7 @@ def capture(
     """
     reader = _Reader(root, scan, now, sink)
     rows = reader.rows
-    for path in scan.gone:
+    for path in scan.removed:
         rows[path] = gone(path)
     for path, seen in scan.folders:
         rows[path] = reader.folder(path, seen)
@@ -167,13 +167,13 @@ class _Reader:
             return _left_out(path, UNREADABLE, 0, seen)
 
     def _read(self, path: bytes, seen: stat_result) -> Entry:
-        """Read what is there now; it need no longer be of the kind that the scan saw, nor hold still."""
-        found, kind = seen, S_IFMT(seen.st_mode)
+        """Read what exists now; its kind may have changed since the scan, and it may change while it is read."""
+        status, kind = seen, S_IFMT(seen.st_mode)
         for attempt in range(ATTEMPTS):
             last = attempt + 1 == ATTEMPTS
             try:
                 if kind == S_IFLNK:
-                    return self._link(path, found)
+                    return self._link(path, status)
                 row = self._file(path, seen, last) if kind == S_IFREG else None
                 if row is not None:
                     return row
@@ -181,16 +181,16 @@ class _Reader:
                 # ELOOP: it has become a link; EINVAL: it no longer is one; ENXIO: a socket.
                 if self.storing or last or error.errno not in (ELOOP, EINVAL, ENXIO):
                     raise
-            found = lstat_below(self.root, path)
-            kind = S_IFMT(found.st_mode)
+            status = lstat_below(self.root, path)
+            kind = S_IFMT(status.st_mode)
             if kind not in (S_IFREG, S_IFLNK):
                 break
         self._distrust(path)
-        # Of a folder in its place nothing is known yet: the next save looks into it.
-        return _left_out(path, UNREADABLE if kind == S_IFDIR else SPECIAL, 0, found)
+        # The contents of a folder in its place are unknown: the next save lists it.
+        return _left_out(path, UNREADABLE if kind == S_IFDIR else SPECIAL, 0, status)
 
     def _file(self, path: bytes, seen: stat_result, last: bool) -> Entry | None:
-        """Read a regular file; None if it is none, or changed meanwhile and there is another attempt."""
+        """Read a regular file; None if it is not one, or if it changed meanwhile and this is not the last attempt."""
         fd = self._open(path, seen)
         try:
             before = fstat(fd)
@@ -208,10 +208,10 @@ class _Reader:
                 length = len(data)
             after = fstat(fd)
             # A file that was removed while we read is read to its end, and as it was.
-            held = before.st_ctime_ns == after.st_ctime_ns or (
+            is_unchanged = before.st_ctime_ns == after.st_ctime_ns or (
                 not after.st_nlink and before.st_mtime_ns == after.st_mtime_ns
             )
-            steady = held and length == after.st_size
+            steady = is_unchanged and length == after.st_size
             if not steady and not last:
                 return None
             if not digest:

@@ -143,10 +143,10 @@ def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
     return False
 
 
-def _around(content: bytes, wanted: int) -> Iterator[bytes]:
-    """The parts of a content that surround marks; what overlaps is one part."""
+def _around(content: bytes, kinds: int) -> Iterator[bytes]:
+    """Yield the parts of a content around marks; overlapping ones are joined."""
     start = end = -1
-    for place in places(content, wanted):
+    for place in places(content, kinds):
         if start < 0 or place - BEFORE > end:
             if start >= 0:
                 yield content[start:end]
@@ -156,30 +156,30 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
         yield content[start:end]
 
 
-def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
-    """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
+def scan(content: bytes, kinds: int = SIGN | WORD) -> int:
+    """Return which of these kinds of marks the content has: signs of well-known keys, words next to secrets."""
     global _loaded
     if _marks is None:
         from keepfast.workspace import plain_marks
 
-        return plain_marks.scan(content, wanted)
+        return plain_marks.scan(content, kinds)
     if not _loaded:
         _marks.load(packed_marks(), REST, REST_LENGTH, True)
         _loaded = True
-    return _marks.scan(content, wanted)
+    return _marks.scan(content, kinds)
 
 
-def places(content: bytes, wanted: int) -> list[int]:
-    """Where marks of the wanted kinds begin, in order."""
+def places(content: bytes, kinds: int) -> list[int]:
+    """Return the positions of marks of these kinds, in order."""
     if _marks is not None and _loaded:
-        return _marks.places(content, wanted)
+        return _marks.places(content, kinds)
     from keepfast.workspace import plain_marks
 
-    return plain_marks.places(content, wanted)
+    return plain_marks.places(content, kinds)
 
 
 def coded(content: bytes) -> list[int]:
-    """Where base64 begins that stands for a text, in order."""
+    """Return the positions of base64 that encodes text, in order."""
     if _marks is not None:
         return _marks.coded(content)
     from keepfast.workspace import plain_marks
@@ -188,7 +188,7 @@ def coded(content: bytes) -> list[int]:
 
 
 def _is_private(content: bytes) -> bool:
-    """Of what may be a key: everything, except what says that it is a certificate or a public key."""
+    """Is this possible key file private? Everything counts except certificates and public keys."""
     if b"PRIVATE KEY" in content:
         return True
     return not any(content.startswith(mark) or b"\n" + mark in content for mark in OPEN_KEYS)

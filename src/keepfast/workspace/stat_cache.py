@@ -267,16 +267,16 @@ def _apply_renewals(cache: Cache, raw: bytes) -> None:
 
 
 def _renewals_in(raw: bytes) -> list[tuple[bytes, list[bytes]]]:
-    """Identity and paths of each renewal, up to the first that is not whole."""
-    found, at = [], 0
+    """Return identity and paths of each renewal, up to the first damaged one."""
+    renewals, at = [], 0
     while len(raw) - at >= RENEWAL:
         check, size, length = [int.from_bytes(raw[at + part : at + part + 4], "little") for part in (0, 4, 8)]
         body = raw[at + 4 : at + RENEWAL + size]
         if len(body) != 8 + size or crc32(body) != check or length > size:
             break
-        found.append((body[8 : 8 + length], body[8 + length :].split(b"\0")[:-1]))
+        renewals.append((body[8 : 8 + length], body[8 + length :].split(b"\0")[:-1]))
         at += RENEWAL + size
-    return found
+    return renewals
 
 
 def check(cache: Cache, root: int, accelerated: bool = True) -> tuple[Sequence[int], Sequence[int]]:

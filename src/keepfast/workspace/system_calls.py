@@ -144,22 +144,22 @@ class System:
 
 
 class SyncAhead:
-    """Makes durable what was written while more is being written, so that the sync at the end finds little to do."""
+    """Syncs in a thread while more is being written, so that the final sync is short."""
 
     def __init__(self, system: System) -> None:
         self.system = system
         self._guard = allocate_lock()
-        self._written, self._wanted = 0, AHEAD
+        self._written, self._sync_at = 0, AHEAD
         self._syncing = allocate_lock()
         self._error: OSError | None = None
 
-    def wrote(self, folder: int, size: int) -> None:
-        """So much more was written on the folder's file system, by whichever thread."""
+    def note_written(self, folder: int, size: int) -> None:
+        """Record bytes written on the folder's file system; any thread may call this."""
         with self._guard:
             self._written += size
-            if self._written < self._wanted or not self._syncing.acquire(False):
+            if self._written < self._sync_at or not self._syncing.acquire(False):
                 return
-            self._written, self._wanted = 0, min(2 * self._wanted, MOST_AHEAD)
+            self._written, self._sync_at = 0, min(2 * self._sync_at, MOST_AHEAD)
             try:
                 start_new_thread(self._sync, (folder,))
             except RuntimeError:  # no more threads: then it is synced at the end, as always
@@ -174,7 +174,7 @@ class SyncAhead:
             self._syncing.release()
 
     def wait(self) -> None:
-        """Wait for what was begun. Raises `OSError` if something could not be written."""
+        """Wait for a running sync. Raises `OSError` if one failed."""
         with self._syncing:
             pass
         if self._error is not None:
