@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.app.moment import TAIL
+from keepfast.app.moment import TAIL_BYTES
 from keepfast.app.wiring import build
 from keepfast.app.worker import save
 from keepfast.present.environment import Surroundings
@@ -239,7 +239,7 @@ def test_a_long_conversation_is_told_by_both_of_its_ends(work: Work) -> None:
     work.talk.save(work.transcript)
     with work.transcript.open("a") as file:
         noise = {"type": "attachment", "uuid": "x", "content": os.urandom(500_000).hex()}
-        for _ in range(TAIL // 900_000 + 3):
+        for _ in range(TAIL_BYTES // 900_000 + 3):
             file.write(json.dumps(noise) + "\n")
     known = len(work.talk.entries)
     work.talk.asked("Now the bridge")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.app.hooks import LONGEST_SCRIPT, _script
+from keepfast.app.hooks import MAX_SCRIPT_BYTES, _script_text
 from keepfast.shell.destruction import threat_of
 from tests.hook.ground import Ground
 
@@ -19,7 +19,7 @@ NODE, PERL = b"const fs = require('fs')\nfs.rmSync('data')\n", b"unlink glob 'da
 
 def judged(root: Path, command: str, cwd: str = "") -> str:
     """`nothing`, `anything`, or the paths that are named."""
-    found = threat_of(command, os.fsencode(root / cwd), os.fsencode(root), _script)
+    found = threat_of(command, os.fsencode(root / cwd), os.fsencode(root), _script_text)
     if found is None or not found.is_certain:
         return "nothing"
     return "anything" if found.is_vague else b" ".join(found.named).decode()
@@ -39,7 +39,7 @@ def judged(root: Path, command: str, cwd: str = "") -> str:
         ("s.sh", b'rm -rf "$1"\n', "bash s.sh data"),
         ("s.sh", b'rm -rf "$1"\n', "sh -e s.sh data"),
         ("s.sh", b"python3 d.py\n", "bash s.sh"),
-        ("big.py", b"#" * (LONGEST_SCRIPT + 1), "python3 big.py"),
+        ("big.py", b"#" * (MAX_SCRIPT_BYTES + 1), "python3 big.py"),
         ("none", b"", "python3 missing.py"),
         ("none", b"", "bash missing.sh"),
         ("none", b"", "printf 'rm x' > new.sh; bash new.sh"),

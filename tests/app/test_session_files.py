@@ -10,7 +10,7 @@ import pytest
 
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.app import state_document as describing
-from keepfast.app.resume import Resuming
+from keepfast.app.resume import Resumer
 from keepfast.hook.main import respond
 from keepfast.model.document import Header
 from keepfast.present.environment import Surroundings
@@ -303,9 +303,9 @@ def resumed(worked: Worked, version: str) -> str:
     engine = worked.ground.engine
     try:
         root, row = engine.root(os.fsencode(worked.project))
-        resuming = Resuming(engine, root, row.id)
+        resumer = Resumer(engine, root, row.id)
         checkpoint = engine.repository().checkpoint(row.id, int(version[1:]))
         assert checkpoint is not None
-        return resuming.own(resuming.tell(checkpoint)).brief.text
+        return resumer.moment_brief(resumer.work_at(checkpoint)).brief.text
     finally:
         engine.close()

@@ -16,7 +16,7 @@ import pytest
 
 from keepfast.app.preview import Missing, Planner
 from keepfast.app.restore import Restorer
-from keepfast.app.threat import _spelled, meant
+from keepfast.app.threat import _expand_braces, threatened_paths
 from keepfast.app.tidy import tidy
 from keepfast.model.event import Event
 from keepfast.present import background
@@ -407,7 +407,7 @@ def test_the_version_before_a_command_shows_the_command(started: Ground) -> None
     ],
 )
 def test_braces_stand_for_every_pattern_in_them(pattern: bytes, spelled: list[bytes]) -> None:
-    assert list(_spelled(pattern)) == spelled
+    assert list(_expand_braces(pattern)) == spelled
 
 
 @pytest.mark.parametrize(
@@ -541,7 +541,7 @@ def test_a_command_whose_braces_stand_for_more_words_than_any_needs_means_the_fo
     for start, means in (("sub/", b"sub"), ("", b""), ("sub/../", b"")):
         threat = threat_of("rm -rf " + start + pattern[:60_000], root, root)
         assert threat is not None
-        assert meant(root, threat) == (means,)
+        assert threatened_paths(root, threat) == (means,)
 
 
 def test_braces_of_few_words_are_spelled_out(tmp_path: Path) -> None:
@@ -550,19 +550,19 @@ def test_braces_of_few_words_are_spelled_out(tmp_path: Path) -> None:
         write(tmp_path / name)
     threat = threat_of("rm -rf sub/{a,b}{1,2}{" + ",".join(map(str, range(2000))) + ",}", root, root)
     assert threat is not None
-    assert sorted(meant(root, threat)) == [b"sub/a1", b"sub/b2"]
+    assert sorted(threatened_paths(root, threat)) == [b"sub/a1", b"sub/b2"]
 
 
 def test_a_pattern_with_more_matches_than_are_counted_means_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keepfast.app.threat.MOST_MATCHES", 3)
-    monkeypatch.setattr("keepfast.app.threat.MOST_PATTERNS", 3)
+    monkeypatch.setattr("keepfast.app.threat.MAX_MATCHES", 3)
+    monkeypatch.setattr("keepfast.app.threat.MAX_PATTERNS", 3)
     root = os.fsencode(tmp_path)
     for name in ("a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "b/4"):
         write(tmp_path / name)
     told = {
-        command: meant(root, threat_of(command, root, root))  # type: ignore[arg-type]
+        command: threatened_paths(root, threat_of(command, root, root))  # type: ignore[arg-type]
         for command in ("rm a/*", "rm b/*", "rm a/{1,2,3,4}*")
     }
     assert {command: sorted(paths) for command, paths in told.items()} == {

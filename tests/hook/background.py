@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from keepfast.app.checkpoint import Engine
-from keepfast.app.hooks import Attending
+from keepfast.app.hooks import HookCall
 from keepfast.model.agent_event import AgentEvent
 
 
@@ -25,5 +25,5 @@ class Inline:
         pass
 
 
-def attending(engine: Engine, event: AgentEvent) -> Attending:
-    return Attending(engine.place, engine.settings, lambda: engine, engine.clock, Inline(), event)
+def attending(engine: Engine, event: AgentEvent) -> HookCall:
+    return HookCall(engine.place, engine.settings, lambda: engine, engine.clock, Inline(), event)

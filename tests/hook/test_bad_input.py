@@ -216,7 +216,7 @@ def test_a_clock_in_1970(started: Ground) -> None:
             (started.project / "a.txt").write_text(f"{now} {name}")
             event = claude_code.read(json.dumps(started.payload(name, **fields)).encode(), {})
 
-            reply = attending(engine, event).attend()
+            reply = attending(engine, event).answer()
 
             judge(name, *claude_code.answer(event, reply))
         engine.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.app.conversation import Conversing
+from keepfast.app.conversation import ConversationRestorer
 from keepfast.model.policy import RULES
 from keepfast.model.retention import plan
 from keepfast.state import sessions
@@ -80,7 +80,7 @@ def kept(ground: Ground, row: CheckpointRow) -> bytes:
     """The conversation of a checkpoint, as its restore brings it back."""
     engine = ground.engine
     try:
-        conversing = Conversing(
+        conversing = ConversationRestorer(
             engine.repository(), row, os.fsencode(ground.project), os.fsencode(ground.home), {"HOME": str(ground.home)}
         )
         return Path(conversing.bring_back().path).read_bytes()
@@ -293,7 +293,7 @@ def test_each_session_has_its_turn_with_its_own_conversation(both: tuple[Talk, T
 
 def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk, Talk]) -> None:
     """Nobody worked on them until now: the worker had been killed."""
-    from keepfast.app.worker import finish
+    from keepfast.app.worker import save_pending
     from keepfast.state import pending_events as pending
 
     a, b = both
@@ -307,7 +307,7 @@ def test_events_that_waited_together_are_done_for_each_session(both: tuple[Talk,
         pending.append(folder, pending.PendingEvent(*seen, conversed="yes"))
     engine = a.ground.engine
     try:
-        assert finish(engine, os.fsencode(a.ground.project), a.ground.workspace)
+        assert save_pending(engine, os.fsencode(a.ground.project), a.ground.workspace)
     finally:
         engine.close()
 

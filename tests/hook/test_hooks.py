@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.app.hooks import LARGE_CACHE
+from keepfast.app.hooks import LARGE_CACHE_BYTES
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions, workers
 from tests.equipment import stopped_holder
@@ -655,7 +655,7 @@ def test_in_a_large_tree_the_paths_that_a_command_names_are_saved_first(started:
     (started.project / "other.txt").write_text("other\n")
     cache = started.folder / "cache"
     with cache.open("ab") as file:
-        file.truncate(LARGE_CACHE + 1)  # a cache that cannot be read is no cache: everything is looked at
+        file.truncate(LARGE_CACHE_BYTES + 1)  # a cache that cannot be read is no cache: everything is looked at
 
     assert started.tool("Bash", command="rm -rf src") == {}
 

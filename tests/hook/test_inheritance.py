@@ -147,19 +147,19 @@ def test_what_was_changed_before_is_shown_beside_what_the_session_changed_in_the
 
 
 def test_where_no_conversation_can_be_read_the_lines_come_from_the_notes(ground: Ground) -> None:
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
     from keepfast.model.document import Header
 
     edit_a_long_file(ground)
     engine = ground.engine
     try:
-        resuming = Resuming(engine, str(ground.project).encode(), ground.workspace)
-        found = resuming.newest()
+        resumer = Resumer(engine, str(ground.project).encode(), ground.workspace)
+        found = resumer.newest()
         assert found is not None
         members = {key: part for key, part in found.header.members.items() if key != "conversation"}
         lost = found._replace(header=Header(members))
         (ground.base / f"{SESSION}.jsonl").unlink()
-        text = resuming.brief(lost).text
+        text = resumer.brief(lost).text
     finally:
         engine.close()
 
@@ -199,7 +199,7 @@ def test_before_a_command_the_summary_is_that_work_too(ground: Ground) -> None:
 
 
 def test_of_a_version_the_same_is_told(ground: Ground) -> None:
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
 
     first(ground)
     begin(ground, NAMES[0], "clear")
@@ -208,8 +208,8 @@ def test_of_a_version_the_same_is_told(ground: Ground) -> None:
 
     engine = ground.engine
     try:
-        resuming = Resuming(engine, str(ground.project).encode(), ground.workspace)
-        text = resuming.own(resuming.tell(row)).brief.text
+        resumer = Resumer(engine, str(ground.project).encode(), ground.workspace)
+        text = resumer.moment_brief(resumer.work_at(row)).brief.text
     finally:
         engine.close()
 

@@ -29,18 +29,18 @@ class Client:
     def __init__(self, ground: Ground) -> None:
         self.ground, self.now = ground, now_ns()
 
-    def attend(self, name: str, **fields: Any) -> Reply:
+    def answer(self, name: str, **fields: Any) -> Reply:
         payload = json.dumps(self.ground.payload(name, **fields)).encode()
         around = Surroundings({key.encode(): value.encode() for key, value in self.ground.variables.items()})
         engine = build(load(around.config, {}, hook=True), around.data, around.home, lambda: self.now)
         found = attending(engine, claude_code.read(payload, {}))
         try:
-            return found.attend()
+            return found.answer()
         finally:
             found.close()
 
     def tool(self) -> Reply:
-        return self.attend("PreToolUse", tool_name="Read", tool_input={"file_path": "x"}, tool_use_id="toolu_1")
+        return self.answer("PreToolUse", tool_name="Read", tool_input={"file_path": "x"}, tool_use_id="toolu_1")
 
     def later(self, seconds: float) -> None:
         self.now += int(seconds * SECOND)
@@ -110,20 +110,20 @@ def test_a_saving_process_that_was_ended_is_a_failure_too(client: Client, monkey
 
 
 def test_a_compaction_that_could_not_be_saved_for_is_tried_again(client: Client) -> None:
-    first = client.attend("PreCompact", trigger="auto")
+    first = client.answer("PreCompact", trigger="auto")
     works(client.ground)
     client.later(20)
-    client.attend("PreCompact", trigger="auto")
+    client.answer("PreCompact", trigger="auto")
 
     assert first.failed
     assert client.ground.triggers() == ["session_start", "before_compact"]
 
 
 def test_an_error_that_could_not_be_saved_for_is_tried_again(client: Client) -> None:
-    client.attend("StopFailure", error="rate_limit")
+    client.answer("StopFailure", error="rate_limit")
     works(client.ground)
     client.later(20)
-    client.attend("StopFailure", error="rate_limit")
+    client.answer("StopFailure", error="rate_limit")
 
     assert client.ground.triggers() == ["session_start", "rate_limit"]
 
@@ -157,13 +157,13 @@ def test_a_failure_that_was_told_is_one_notice_that_says_so(client: Client, toke
 
 
 def test_a_failure_of_the_worker_was_told_to_nobody(client: Client) -> None:
-    client.attend("Stop")
+    client.answer("Stop")
 
     assert left(client.ground) == [("failed", "turn", False)]
 
 
 def test_a_compaction_that_failed_was_told(client: Client) -> None:
-    client.attend("PreCompact", trigger="auto")
+    client.answer("PreCompact", trigger="auto")
 
     assert left(client.ground) == [("failed", "before_compact", True)]
 

@@ -69,7 +69,7 @@ def test_modules_are_the_same_by_the_shorter_way(copy: Path) -> None:
     short, ours = show(copy, shortly=True)
 
     assert short == plain
-    assert (loaders, ours) == ({"SourceFileLoader"}, {"Found"})
+    assert (loaders, ours) == ({"SourceFileLoader"}, {"CompiledLoader"})
 
 
 @pytest.mark.parametrize("size", ["the same", "another"])
@@ -90,7 +90,7 @@ def test_a_source_that_was_changed_since_is_compiled_anew(copy: Path, size: str)
     said, loaders = show(copy, shortly=True)
 
     assert said.endswith(" 1\n")
-    assert loaders == {"Found", "SourceFileLoader"}
+    assert loaders == {"CompiledLoader", "SourceFileLoader"}
 
 
 def compiled_at(copy: Path) -> int:
@@ -115,4 +115,4 @@ def test_what_is_odd_about_a_compiled_file_is_left_to_python(copy: Path, damage:
     said, loaders = show(copy, shortly=True)
 
     assert said == plain
-    assert loaders == {"Found", "SourceFileLoader"}
+    assert loaders == {"CompiledLoader", "SourceFileLoader"}

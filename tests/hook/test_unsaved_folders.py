@@ -270,7 +270,7 @@ def test_a_command_in_a_large_tree_that_was_never_saved_waits_for_no_count(
     monkeypatch.setattr(checkpoint_save, "scan_changes", refuse)
     monkeypatch.setattr(scan, "count", refuse)
 
-    reply = attending(ground.engine, event).attend()
+    reply = attending(ground.engine, event).answer()
 
     (row,) = ground.checkpoints()
     assert ground.header(row)["partial"] == ["one"]

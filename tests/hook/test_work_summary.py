@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from keepfast.app.resume import Resuming
+from keepfast.app.resume import Resumer
 from keepfast.app.state_document import state
 from keepfast.model.document import Header
 from tests.equipment.sessions import Session
@@ -44,9 +44,9 @@ def test_key_points_do_not_say_a_decision_twice(started: Ground) -> None:
 
 def test_the_first_state_is_told_as_nobodys_work(started: Ground) -> None:
     first = started.checkpoints()[0]
-    resuming = Resuming(started.engine, os.fsencode(started.project), first.workspace)
+    resumer = Resumer(started.engine, os.fsencode(started.project), first.workspace)
 
-    text = resuming.own(resuming.tell(first)).brief.text
+    text = resumer.moment_brief(resumer.work_at(first)).brief.text
 
     assert "No work yet" in text and "First checkpoint" not in text
 
@@ -100,10 +100,10 @@ def test_values_of_sealed_files_are_in_no_document_and_no_brief(started: Ground)
     # What was written before the value was known is struck out when it is told.
     header["notes"]["context"]["recent_commands"].append("./sail --as tang3rine-dr3am")
     document = state(repository, row, Header(header), str(started.project), engine.settings).document
-    resuming = Resuming(engine, bytes(started.project), row.workspace)
-    told = resuming.newest()
+    resumer = Resumer(engine, bytes(started.project), row.workspace)
+    told = resumer.newest()
     assert told is not None
-    brief = resuming.brief(told, transcript=str(started.transcript))
+    brief = resumer.brief(told, transcript=str(started.transcript))
     engine.close()
 
     assert document is not None and len(document.context.recent_commands) > 1

@@ -64,8 +64,8 @@ def ended(session: Session) -> Session:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is long begins at a few kilobytes."""
-    monkeypatch.setattr(resuming, "TAIL", 8_000)
-    monkeypatch.setattr(resuming, "CARRIED", 16_000)
+    monkeypatch.setattr(resuming, "TAIL_BYTES", 8_000)
+    monkeypatch.setattr(resuming, "MAX_CARRIED_BYTES", 16_000)
     monkeypatch.setattr(earlier, "PIECE", 4_000)
 
 
@@ -96,7 +96,7 @@ def test_the_beginning_is_carried_on_from_checkpoint_to_checkpoint(tmp_path: Pat
     path, session = tmp_path / "t.jsonl", begun()
     work(path, tmp_path, session)
     path.write_bytes(ended(session).bytes())
-    assert path.stat().st_size > 5 * resuming.TAIL
+    assert path.stat().st_size > 5 * resuming.TAIL_BYTES
 
     found = resuming.notes_of(str(path), None, str(tmp_path), "s-1")
 
@@ -120,8 +120,8 @@ def test_a_session_met_late_is_caught_up_with_a_stretch_at_each_checkpoint(tmp_p
         resuming.notes_of(str(path), None, str(tmp_path), "s-1")
         offsets.append(sessions.earlier(str(tmp_path), "s-1")["earlier"]["offset"])
 
-    assert offsets == sorted(offsets) and offsets[0] < resuming.CARRIED + earlier.PIECE < offsets[-1]
-    assert path.stat().st_size - offsets[-1] < 2 * resuming.TAIL
+    assert offsets == sorted(offsets) and offsets[0] < resuming.MAX_CARRIED_BYTES + earlier.PIECE < offsets[-1]
+    assert path.stat().st_size - offsets[-1] < 2 * resuming.TAIL_BYTES
 
 
 def test_what_is_kept_holds_no_secret_and_is_the_users_alone(tmp_path: Path, small: None) -> None:
@@ -162,7 +162,7 @@ def test_a_brief_of_a_long_session_reads_its_end_alone(tmp_path: Path, small: No
     path.write_bytes(ended(session).bytes())
     known = Earlier.from_json(sessions.earlier(str(tmp_path), "s-1")["earlier"])
 
-    found = earlier.recent(path, known, resuming.TAIL + resuming.CARRIED)
+    found = earlier.recent(path, known, resuming.TAIL_BYTES + resuming.MAX_CARRIED_BYTES)
 
     assert found is not None and found.calls < 60
     assert told(notes.take(found)) == told(notes.take(transcript.read(path)))
@@ -182,7 +182,7 @@ def test_a_rewind_in_the_end_leaves_what_was_before_it(tmp_path: Path, small: No
     path.write_bytes(session.bytes())
     known = Earlier.from_json(sessions.earlier(str(tmp_path), "s-1")["earlier"])
 
-    found = earlier.recent(path, known, resuming.TAIL + resuming.CARRIED)
+    found = earlier.recent(path, known, resuming.TAIL_BYTES + resuming.MAX_CARRIED_BYTES)
 
     assert found is not None and notes.take(found).asked == [FIRST, "Keep the currencies."]
 

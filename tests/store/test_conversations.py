@@ -11,7 +11,7 @@ import pytest
 
 from keepfast.agents.claude.sessions import folder as session_folder
 from keepfast.agents.claude.sessions import forked, last_message
-from keepfast.app.conversation import Conversing
+from keepfast.app.conversation import ConversationRestorer
 from keepfast.model.errors import NotFound, WrongKey
 from keepfast.model.event import Outcome
 from keepfast.store.conversations import (
@@ -300,8 +300,8 @@ def test_a_damaged_part_is_found_and_named_without_any_key(saver: Saver, transcr
 # Bringing it back
 
 
-def converse(saver: Saver, outcome: Outcome, home: Path, root: Path) -> Conversing:
-    return Conversing(saver._read(), outcome.checkpoint, bytes(root), bytes(home), {})
+def converse(saver: Saver, outcome: Outcome, home: Path, root: Path) -> ConversationRestorer:
+    return ConversationRestorer(saver._read(), outcome.checkpoint, bytes(root), bytes(home), {})
 
 
 def test_it_becomes_a_new_session_with_paths_of_here(

@@ -649,3 +649,20 @@ def test_the_name_of_a_sealed_content_is_not_told_as_its_digest(box: Box) -> Non
 
     assert told[".env"]["sealed"] is True and "blake3" not in told[".env"]
     assert "sealed" not in told["plain.txt"] and told["plain.txt"]["blake3"] == blake3(b"changed\n").hexdigest()
+
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB" + "MTE2MjEaEAACeyJ0\n" * 20 + "-----END CERTIFICATE-----\n"
+CERTIFICATE_KEY = "AKIA" + "QW5ERTYU7IOP2ASD"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CERTIFICATE * 3, False),
+        (f"{CERTIFICATE}key: {CERTIFICATE_KEY}\n{CERTIFICATE}", True),
+        (CERTIFICATE.replace("\n-----END", f"\n{CERTIFICATE_KEY} \n-----END"), True),
+        (CERTIFICATE.replace("-----END CERTIFICATE-----\n", f"{CERTIFICATE_KEY}\n"), True),
+    ],
+)
+def test_certificates_are_public_and_what_stands_around_them_is_not(text: str, expected: bool) -> None:
+    assert is_secret(b"src/certificates.txt", text.encode()) is expected

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.app.fork import Forking
+from keepfast.app.fork import Forker
 from keepfast.app.inspect import not_covered
 from keepfast.model.entry import BY_GIT, EXCLUDED, FILE, FOLDER, GONE, LINK, Entry
 from keepfast.model.errors import Damaged, NotFound
@@ -71,7 +71,7 @@ def test_git_s_folders_are_named_at_any_depth(ground: Ground, tmp_path: Path) ->
     ground.save()
     restorer = ground.restorer()
 
-    assert not_covered(restorer.repository, restorer._version(1)) == [b".git", b"inner/nested/.git"]
+    assert not_covered(restorer.repository, restorer._checkpoint(1)) == [b".git", b"inner/nested/.git"]
 
 
 @pytest.mark.parametrize("kind", ["file", "link"])
@@ -146,9 +146,9 @@ def test_git_s_folder_that_is_missing_is_named_and_cannot_be_asked_for(ground: G
     subprocess.run(["rm", "-rf", str(ground.root / ".git")], check=True)
     restorer = ground.restorer()
 
-    assert [one.path for one in restorer.planner.missing(restorer._version(1))] == [b".git"]
+    assert [one.path for one in restorer.planner.missing(restorer._checkpoint(1))] == [b".git"]
     with pytest.raises(NotFound, match="git"):
-        restorer.planner.refuse_unknown(restorer._version(1), [b".git"])
+        restorer.planner.refuse_unknown(restorer._checkpoint(1), [b".git"])
 
 
 def row(path: bytes, kind: str) -> Entry:
@@ -195,7 +195,7 @@ def test_a_fork_takes_no_pointer_that_leads_out_of_it(
     ground.put("vendor/sub/a", "a")
     ground.save()
     restorer = ground.restorer()
-    forked = Forking(restorer.engine, restorer.root, restorer.row, restorer._version(1)).fork(
+    forked = Forker(restorer.engine, restorer.root, restorer.row, restorer._checkpoint(1)).fork(
         os.fsencode(tmp_path / "fork")
     )
 
@@ -216,7 +216,7 @@ def planted(ground: Ground, ran: Path) -> None:
 
 def forked_of(ground: Ground, folder: Path) -> list[bytes]:
     restorer = ground.restorer()
-    forking = Forking(restorer.engine, restorer.root, restorer.row, restorer._version(1))
+    forking = Forker(restorer.engine, restorer.root, restorer.row, restorer._checkpoint(1))
     return [path for path, _ in forking.fork(os.fsencode(folder)).left_out]
 
 

@@ -28,7 +28,7 @@ def copy(source: Path, target: Path) -> None:
 def near(saver: Saver, folder: Path) -> tuple[bytes, str] | None:
     engine = saver.engine()
     try:
-        return engine.near(os.fsencode(folder))
+        return engine.nearest(os.fsencode(folder))
     finally:
         engine.close()
 
@@ -78,7 +78,7 @@ def test_a_moved_workspace_is_protected_apart_until_somebody_says_that_it_moved(
     (moved / "file").write_text("two")
     apart = saver.save(cwd=moved)
     own = identity(os.fsencode(moved))
-    saver.engine().follow(os.fsencode(moved))
+    saver.engine().continue_history(os.fsencode(moved))
     (moved / "file").write_text("three")
     outcome = saver.save(cwd=moved)
     row = saver.engine().repository().workspace(saver.workspace)
@@ -95,7 +95,7 @@ def test_a_move_alone_makes_no_version_once_somebody_says_so(saver: Saver, root:
     (root / "file").write_text("one")
     saver.save()
     root.rename(tmp_path / "moved")
-    saver.engine().follow(os.fsencode(tmp_path / "moved"))
+    saver.engine().continue_history(os.fsencode(tmp_path / "moved"))
     outcome = saver.save(cwd=tmp_path / "moved")
     shutil.rmtree(tmp_path / "moved" / ".keepfast")
     again = saver.save(cwd=tmp_path / "moved")

@@ -1,4 +1,4 @@
-"""The only orchestration: an event comes in, a checkpoint and an answer come out."""
+"""The engine: an event comes in, a checkpoint and an outcome come out. It also finds, makes and marks workspaces."""
 
 from __future__ import annotations
 
@@ -52,44 +52,44 @@ if TYPE_CHECKING:
     from keepfast.workspace.reader import Sink
 
 
-PATIENT, QUICK, FOREVER = 1.0, 0.2, float("inf")
-"""Seconds in which the entries of a folder are counted: at a session's start, and before other events protect it."""
+COUNT_SECONDS, QUICK_COUNT_SECONDS, FOREVER = 1.0, 0.2, float("inf")
+"""For how long a folder's entries are counted: by default, before an event other than a session's start adopts it, and always."""
 DAY = 86_400_000_000_000
-MOST_SHOWN = 300
+MAX_PATH_CHARS = 300
 
 
 class Engine:
-    """Everything a front end may ask for. `progress(done, total)` is called during long work."""
+    """Saves, and finds the workspace of a folder. `progress(done, total)` is called during long work."""
 
     def __init__(self, place: Place, settings: Settings, home: bytes, clock: Callable[[], int]) -> None:
         self.place, self.settings, self.home, self.clock = place, settings, home, clock
         self.progress: Callable[[int, int], None] | None = None
         self._repository: Repository | None = None
         self.renewed = b""
-        """The folder whose marker was another folder's and is its own again; whoever speaks to somebody says so."""
+        """A folder whose marker was another folder's and was rewritten. Front ends report it."""
 
     # Saving
 
     def handle(self, event: Event) -> Outcome:
         """Make a checkpoint if the event deserves one.
 
-        Outside any workspace the outcome says so. Raises a `KeepfastError` where saving was due and failed.
+        The outcome is `OUTSIDE` if there is no workspace. Raises a `KeepfastError` if a checkpoint was due and failed.
         """
         try:
-            found = self.locate(event.cwd, adopt=event.adopt)
-        except Elsewhere as apart:
-            found = self.separate(apart)
-        if found is None:
+            location = self.locate(event.cwd, adopt=event.adopt)
+        except Elsewhere as elsewhere:
+            location = self.protect_separately(elsewhere)
+        if location is None:
             return Outcome(OUTSIDE)
-        root, workspace = found
+        root, workspace = location
         try:
             outcome = self._handle(event, root, workspace)
         except OSError as error:
             from keepfast.fsutil.durable import explain
 
-            said = explain(error, "Saving", self.place.path)
-            self._note_unsaved(event, workspace, said)
-            raise said from None
+            explained = explain(error, "Saving", self.place.path)
+            self._note_unsaved(event, workspace, explained)
+            raise explained from None
         except Exception as error:
             self._note_unsaved(event, workspace, error)
             raise
@@ -103,7 +103,7 @@ class Engine:
     def _handle(self, event: Event, root: bytes, workspace: str) -> Outcome:
         self.place.check_folders()
         if not event.only and self._is_counted_first(self.place.folder(workspace)):
-            # Without the lock: whoever saves what a command names does not wait until all the rest was counted.
+            # Without the lock: a save of what a command names does not wait for this count.
             self.refuse_too_many(root, FOREVER)
         with Folder(self, root, workspace) as folder:
             changes: Any = None
@@ -119,7 +119,7 @@ class Engine:
             return make(self, event, folder, changes)
 
     def _is_counted_first(self, folder: str) -> bool:
-        """Was the tree never saved as a whole, or had it too many files when that was last tried?"""
+        """Return whether the tree was never saved as a whole, or had too many files at the last attempt."""
         try:
             stat(folder + "/cache")
             stat(folder + UNSAVED)
@@ -127,13 +127,13 @@ class Engine:
             return str(error.filename) == folder + "/cache"
         from keepfast.state.notices import unsaved
 
-        found = unsaved(folder)
-        return found is not None and found.kind == TooMany.kind
+        failure = unsaved(folder)
+        return failure is not None and failure.kind == TooMany.kind
 
     def _note_unsaved(self, event: Event, workspace: str, error: Exception) -> None:
-        """Let hooks and `doctor` know that the folder could not be saved, until it is."""
+        """Record that the folder could not be saved, for hooks and `doctor`, until a save succeeds."""
         if event.only or isinstance(error, Unreachable | ImportError | SyntaxError):
-            # Nothing is written into a store that is not ours to write; a module that is missing is there after an upgrade.
+            # Never write into another store. A missing module is back after the upgrade that removed it.
             return
         from keepfast.secrets.light_redaction import without_secrets
         from keepfast.state.notices import note_unsaved
@@ -144,7 +144,7 @@ class Engine:
         note_unsaved(self.place.folder(workspace), self.clock(), kind, without_secrets(text))
 
     def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]) -> Any:
-        """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
+        """Make a version from the newest one with other contents for some files. The disk is not read."""
         from keepfast.app.checkpoint_save import compose
 
         return compose(self, event, root, workspace, contents)
@@ -154,39 +154,41 @@ class Engine:
     def look(
         self, root: bytes, workspace: str, sink: Sink, only: tuple[bytes, ...] = ()
     ) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:
-        """Return the rows that a save would record now, the rows they replace, and what was odd about the tree.
+        """Return the rows that a save would record now, the rows they replace, and notices about the tree.
 
-        Contents go to the sink, which need not keep them. Nothing is written, the stat cache included.
+        Contents go to the sink, which need not keep them. Nothing is written, not even the stat cache.
         """
         from keepfast.app.checkpoint_save import look
 
         return look(self, root, workspace, sink, only)
 
-    def note(self, cwd: bytes, kind: str, trigger: str, text: str, told: bool = False) -> bool:
-        """Keep for `status` what was skipped or failed; False if it cannot be kept, or concerns no workspace.
+    def note(self, cwd: bytes, kind: str, trigger: str, text: str, reported: bool = False) -> bool:
+        """Record a notice for `status`; return False if it cannot be written or there is no workspace.
 
-        `told`: somebody hears of it now, too.
+        `reported`: the user gets the message now, too.
         """
         from keepfast.secrets.light_redaction import without_secrets
         from keepfast.state.notices import append
 
-        found = self.near(cwd)
+        location = self.nearest(cwd)
         text = without_secrets(text)
-        return found is not None and append(self.notice_folders(*found), self.clock(), kind, trigger, text, told)
+        return location is not None and append(
+            self.notice_folders(*location), self.clock(), kind, trigger, text, reported
+        )
 
     def note_once(self, cwd: bytes, kind: str, trigger: str, text: str) -> bool:
-        """The same, unless it stands there already and is not a day old."""
+        """Record a notice unless the same one is less than a day old."""
         from keepfast.state.notices import read
 
-        found = self.near(cwd)
-        known = read(self.notice_folders(*found)) if found is not None else []
+        location = self.nearest(cwd)
+        notices = read(self.notice_folders(*location)) if location is not None else []
         since = self.clock() - DAY
-        if any((one.kind, one.text) == (kind, text) and one.at >= since for one in known):
+        if any((notice.kind, notice.text) == (kind, text) and notice.at >= since for notice in notices):
             return True
         return self.note(cwd, kind, trigger, text)
 
     def notice_folders(self, root: bytes, workspace: str) -> list[str]:
-        """Where notices go: the store, or the marker's folder while the store is out of reach."""
+        """Return where notices are written: the store, or the marker's folder while the store is out of reach."""
         return [self.place.folder(workspace), (root + b"/.keepfast").decode("utf-8", "surrogateescape")]
 
     # Finding
@@ -197,43 +199,43 @@ class Engine:
         return self._repository
 
     def create(self, anew: bool = False) -> Repository:
-        """The same, and the store is made if there is none yet; with `anew` also in the place of one that is missing."""
+        """Return the repository and make the store if there is none; `anew` also in place of one that is missing."""
         self._repository = self.place.create(anew)
         return self._repository
 
-    def near(self, cwd: bytes) -> tuple[bytes, str] | None:
-        """Return root and id of the workspace that `cwd` lies in, as far as small files tell. Nothing is opened or raised."""
-        found = find(cwd, self.place.path, self.place.list)
-        return (found[0], found[1]) if found is not None and found[2] in (HERE, LOST) else None
+    def nearest(self, cwd: bytes) -> tuple[bytes, str] | None:
+        """Return root and id of the workspace around `cwd`, from small files only: the store is not opened, nothing is raised."""
+        location = find(cwd, self.place.path, self.place.list)
+        return (location[0], location[1]) if location is not None and location[2] in (HERE, LOST) else None
 
     def locate(self, cwd: bytes, *, adopt: bool = False) -> tuple[bytes, str] | None:
         """Return root and id of the workspace that `cwd` lies in; `adopt` lets the setting of that name make one.
 
-        Raises what `known` raises.
+        Raises what `find_workspace` raises.
         """
-        found = self.known(cwd, adopting=adopt)
-        if found is not None or not adopt:
-            return found
+        location = self.find_workspace(cwd, adopting=adopt)
+        if location is not None or not adopt:
+            return location
         try:
             return self.adopt(cwd)
         except Refused:
             return None  # the start of a session and `status` say why
 
-    def known(self, cwd: bytes, *, adopting: bool = False) -> tuple[bytes, str] | None:
-        """Return root and id of the workspace that `cwd` lies in. `adopting`: whoever asks makes one if there is none.
+    def find_workspace(self, cwd: bytes, *, adopting: bool = False) -> tuple[bytes, str] | None:
+        """Return root and id of the workspace around `cwd`, or None. `adopting`: the caller makes one if there is none.
 
-        Raises `MissingStore` if the store of that workspace is not there, `Usage` if it is another one than ours, and
-        `Elsewhere` if its history belongs to another folder, and no workspace is around that. Where it is not `adopting`
-        also what `refuse_strange` raises.
+        Raises `MissingStore` if the store of that workspace is missing, `Usage` if it is another store than this one, and
+        `Elsewhere` if its history belongs to another folder and no other workspace is around it. Unless `adopting`, also what
+        `refuse_strange` raises.
         """
         registered, folder = self.place.registered(), cwd
         while True:
             try:
-                workspace = self.known_at(folder, registered.get(folder, ""))
+                workspace = self.workspace_at(folder, registered.get(folder, ""))
             except Elsewhere:
                 if not self._is_within(folder):
                     raise
-                workspace = ""  # an ordinary folder of the workspace around it, whatever it brought along
+                workspace = ""  # an ordinary folder of the workspace around it, with a marker that was copied in
             if workspace:
                 return folder, workspace
             if folder in (b"/", b""):
@@ -246,76 +248,85 @@ class Engine:
         return None
 
     def refuse_strange(self, cwd: bytes) -> None:
-        """Raise `OtherStore` or `MissingStore` where the nearest marker names a store that this user has not used.
+        """Raise `OtherStore` or `MissingStore` if the nearest marker names a store that this user has not used.
 
-        It may be a repository's: the store is not opened. It may be the user's own: nobody says that there is no history.
+        The marker may have come with a cloned repository: that store is not opened. It may also be the user's own, moved: so this
+        is an error and not "no history".
         """
-        found = find_foreign(cwd, self.place.path, self.place.list)
-        if found is not None:
-            raise self._stranger(*found)
+        strange_marker = find_foreign(cwd, self.place.path, self.place.list)
+        if strange_marker is not None:
+            raise self._other_store_error(*strange_marker)
 
-    def _stranger(self, root: bytes, said: Marker) -> KeepfastError:
-        path = show(said[1].encode("utf-8", "surrogateescape"))
+    def _other_store_error(self, root: bytes, folder_marker: Marker) -> KeepfastError:
+        path = show(folder_marker[1].encode("utf-8", "surrogateescape"))
         anew = "To start a new history here, run `keepfast init --new-store`."
-        if not is_genuine_store(said, self.home):
-            message = f"The marker in {show(root)} names a store that does not exist here: {head_of(path)}."
+        if not is_genuine_store(folder_marker, self.home):
+            message = f"The marker in {show(root)} names a store that does not exist here: {shortened_path(path)}."
             hint = (
                 "If it is yours, mount it, or set HOME and XDG_DATA_HOME to the values they had when the "
                 "folder was protected"
             )
             return MissingStore(message, f"{hint}. {anew}")
-        data = said[1].removesuffix("/keepfast/store")
-        way = f"set XDG_DATA_HOME={data}, or give" if data != said[1] else "give"
+        data = folder_marker[1].removesuffix("/keepfast/store")
+        way = f"set XDG_DATA_HOME={data}, or give" if data != folder_marker[1] else "give"
         return OtherStore(
             f"The checkpoints of {show(root)} are in the store {path}, but this command uses {self.place.path}.",
             f"If it is yours, {way} --store {path}. {anew}",
         )
 
     def other_store(self, root: bytes) -> str:
-        """The store that a folder's marker names while this one keeps it by its path; empty if it is this one.
+        """Return the store that the folder's marker names, if this store protects the folder by its path; else nothing.
 
-        `?` for one that is not there, or not this user's: what a repository says of it is not repeated.
+        `?` stands for one that is missing or not this user's: its path, written by anybody, is not shown.
         """
-        said = marker(root)
-        if said is None or not is_foreign(root, said, self.place.path, self.place.list):
+        folder_marker = marker(root)
+        if folder_marker is None or not is_foreign(root, folder_marker, self.place.path, self.place.list):
             return ""
-        return show(said[1].encode("utf-8", "surrogateescape")) if is_genuine_store(said, self.home) else "?"
+        return (
+            show(folder_marker[1].encode("utf-8", "surrogateescape"))
+            if is_genuine_store(folder_marker, self.home)
+            else "?"
+        )
 
     def _is_within(self, folder: bytes) -> bool:
-        """Does the folder lie below the root of a workspace?"""
-        return folder not in (b"/", b"") and self.near(folder.rpartition(b"/")[0] or b"/") is not None
+        """Return whether the folder lies below the root of a workspace."""
+        return folder not in (b"/", b"") and self.nearest(folder.rpartition(b"/")[0] or b"/") is not None
 
-    def known_at(self, folder: bytes, registered: str) -> str:
-        """The id of the workspace whose root this folder is, nothing if it is none. `registered`: the one of its path.
+    def workspace_at(self, folder: bytes, registered: str) -> str:
+        """Return the id of the workspace whose root is this folder, else nothing. `registered`: the id listed for its path.
 
-        Raises as `known` does, and `Elsewhere` also where a workspace is around the folder.
+        Raises as `find_workspace` does, and `Elsewhere` also if another workspace is around the folder.
         """
-        said = marker(folder)
-        if said is not None:
-            verdict = judge(folder, said, self.place.path, self.place.list)
-            if self._is_asked(said, verdict) and not (verdict == ELSEWHERE and (registered or self._is_within(folder))):
-                self.place.check_marker(*said)
+        folder_marker = marker(folder)
+        if folder_marker is not None:
+            verdict = judge(folder, folder_marker, self.place.path, self.place.list)
+            if self._is_store_relevant(folder_marker, verdict) and not (
+                verdict == ELSEWHERE and (registered or self._is_within(folder))
+            ):
+                self.place.check_marker(*folder_marker)
             if verdict in (HERE, LOST):
-                return said[0]
-            if self._is_of(folder, said[0], registered):
-                return said[0]
-        if registered and (said is None or not is_foreign(folder, said, self.place.path, self.place.list)):
-            self._mark_again(folder, registered)
-            self.renewed = folder if said is not None else self.renewed
+                return folder_marker[0]
+            if self._belongs_to(folder, folder_marker[0], registered):
+                return folder_marker[0]
+        if registered and (
+            folder_marker is None or not is_foreign(folder, folder_marker, self.place.path, self.place.list)
+        ):
+            self._restore_marker(folder, registered)
+            self.renewed = folder if folder_marker is not None else self.renewed
         return registered
 
-    def _is_asked(self, said: Marker, verdict: str) -> bool:
-        """Does it matter which store the marker names?
+    def _is_store_relevant(self, folder_marker: Marker, verdict: str) -> bool:
+        """Return whether the marker's store must be checked.
 
-        Not of one that is nobody's, nor where it has the id of another folder and names a store that this user has not used:
-        somebody wrote that, and the folder is as good as one without a marker.
+        Not if nobody vouches for it, nor if the marker has the id of another folder and names a store that this user has not used:
+        then the folder is treated as one without a marker.
         """
         if verdict == ELSEWHERE:
-            return names_known_store(said, self.place.path, self.place.list)
+            return names_known_store(folder_marker, self.place.path, self.place.list)
         return verdict != UNKNOWN
 
-    def _is_of(self, folder: bytes, workspace: str, registered: str) -> bool:
-        """Is this the folder of that workspace? False for a marker of nobody here. Raises `Elsewhere`."""
+    def _belongs_to(self, folder: bytes, workspace: str, registered: str) -> bool:
+        """Return whether this is the folder of that workspace; False if the store does not know it. Raises `Elsewhere`."""
         try:
             repository = self.repository()
         except NoWorkspace:
@@ -324,38 +335,38 @@ class Engine:
         if row is None:
             return False
         if row.path == folder or is_same_folder(row.path, folder):
-            self._list_paths(repository)  # it was lost, or is older than the ledger
+            self._list_paths(repository)  # the list was lost, or is older than the ledger
             return True
-        if self._outweighs(registered, folder, row):
+        if self._path_outweighs_marker(registered, folder, row):
             return False
-        raise self._elsewhere(folder, row)
+        raise self._elsewhere_error(folder, row)
 
-    def _outweighs(self, registered: str, folder: bytes, row: WorkspaceRow) -> bool:
-        """Does the path count, by which the folder is registered, and not its marker, which is that of `row`?
+    def _path_outweighs_marker(self, registered: str, folder: bytes, row: WorkspaceRow) -> bool:
+        """Return whether the path under which the folder is registered counts, and not its marker, which is that of `row`.
 
-        Not where the folder may have been moved to this path: then a person says whose history it has.
+        Not where the folder may have been moved to this path: then the user decides whose history it continues.
         """
         if not registered:
             return False
         if row.parent == registered:
-            return True  # it moved, was protected apart, and is back where it was
+            return True  # it moved, got a separate history, and moved back
         return _is_original(row) or self._was_saved(registered, folder)
 
     def _was_saved(self, workspace: str, folder: bytes) -> bool:
-        """Is this the very folder that the last save of the workspace looked at?"""
+        """Return whether this is the folder, by device and inode, that the last save of the workspace read."""
         from posix import stat
 
         from keepfast.workspace.stat_cache import peek
 
-        known = peek(self.place.folder(workspace) + "/cache")
+        cache_head = peek(self.place.folder(workspace) + "/cache")
         try:
             here = stat(folder)
         except OSError:
             return False
-        saved = known[0].partition(b"\n")[2].split(b" ", 3)[1:3] if known is not None else []
+        saved = cache_head[0].partition(b"\n")[2].split(b" ", 3)[1:3] if cache_head is not None else []
         return saved == [b"%d" % here.st_dev, b"%d" % here.st_ino]
 
-    def _elsewhere(self, root: bytes, row: WorkspaceRow) -> Elsewhere:
+    def _elsewhere_error(self, root: bytes, row: WorkspaceRow) -> Elsewhere:
         copied = _is_original(row)
         if copied:
             message = f"{show(root)} is a copy of {show(row.path)}, whose checkpoints these are."
@@ -373,21 +384,21 @@ class Engine:
             )
         return Elsewhere(message, hint, root, row.id, copied)
 
-    def separate(self, apart: Elsewhere) -> tuple[bytes, str]:
-        """Make the folder a workspace of its own: nothing is unprotected until a person says whose history it has."""
-        return apart.root, self.init(apart.root, by_path=True)
+    def protect_separately(self, elsewhere: Elsewhere) -> tuple[bytes, str]:
+        """Make the folder a workspace of its own, so that it is protected until the user decides whose history it continues."""
+        return elsewhere.root, self.init(elsewhere.root, by_path=True)
 
-    def follow(self, root: bytes) -> str:
-        """Go on here with the history of the folder that this one was, as a person has said. Return the workspace's id.
+    def continue_history(self, root: bytes) -> str:
+        """Continue the history of the folder that this one was before it moved; return the workspace's id.
 
-        Raises `Usage` where there is none, and `Elsewhere` in a copy.
+        Raises `Usage` if there is none, and `Elsewhere` in a copy.
         """
         repository = self.repository()
-        lock = self._hold()
+        lock = self._lock_registry()
         try:
-            row = self._followed(repository, root)
+            row = self._former_workspace(repository, root)
             if _is_original(row):
-                raise self._elsewhere(root, row)
+                raise self._elsewhere_error(root, row)
             self.register(repository, row.id, root, self.clock())
             self.mark(root, row.id)
             self._note_protected(root)
@@ -395,12 +406,12 @@ class Engine:
             close(lock)
         return row.id
 
-    def _followed(self, repository: Repository, root: bytes) -> WorkspaceRow:
-        """The workspace that this folder was before it moved; it may have been protected apart since."""
-        said = marker(root)
-        row = repository.workspace(said[0]) if said is not None else None
+    def _former_workspace(self, repository: Repository, root: bytes) -> WorkspaceRow:
+        """Return the workspace that this folder was before it moved; it may have got a separate one since."""
+        folder_marker = marker(root)
+        row = repository.workspace(folder_marker[0]) if folder_marker is not None else None
         registered = self.place.registered().get(root, "")
-        if row is not None and self._outweighs(registered, root, row):
+        if row is not None and self._path_outweighs_marker(registered, root, row):
             row = repository.workspace(registered)
         if row is not None and (row.path == root or is_same_folder(row.path, root)):
             row = repository.workspace(row.parent) if row.parent and not self._is_fork(repository, row) else None
@@ -414,11 +425,10 @@ class Engine:
         return bool(repository.find(Query(workspace=row.id, trigger="fork", forgotten=True, limit=1)))
 
     def adopt(self, cwd: bytes, project: bytes = b"", most: int = 0) -> tuple[bytes, str] | None:
-        """Make a workspace for a session in `cwd`, as the setting `adopt` says; None if it asks for none.
+        """Make a workspace for a session in `cwd` if the setting `adopt` asks for one; else return None.
 
-        `most`: leave a folder alone that has more entries, without finding out how many of them would be kept.
-        Raises `Refused` for a folder that holds more than a project. One with too many files is protected as far as
-        commands name what they destroy, and its first save says so.
+        `most`: do not adopt a folder with more entries, whether or not a save would include them. Raises `Refused` for a folder
+        that is more than a project. In one with too many files only what commands name is saved; the first full save reports that.
         """
         mode = self.settings["adopt"]
         if mode not in ("any", "git"):
@@ -428,61 +438,60 @@ class Engine:
         root = root_for(cwd, project, mode, self.home)
         if root is None or self.is_unprotected(root):
             return None
-        if most and is_large(root, self.settings["capture.exclude"], most, QUICK) is not False:
+        if most and is_large(root, self.settings["capture.exclude"], most, QUICK_COUNT_SECONDS) is not False:
             return None
         return root, self.init(root, by_path=True)
 
-    def refuse_too_many(self, root: bytes, seconds: float = PATIENT) -> None:
-        """Raise `TooMany` if the folder is known in this time to have more files than a save takes."""
+    def refuse_too_many(self, root: bytes, seconds: float = COUNT_SECONDS) -> None:
+        """Raise `TooMany` if a count within this time shows more files than a save takes."""
         if self.is_large(root, seconds):
             from keepfast.app.scan import count
 
             count(self, root)
 
-    def is_large(self, root: bytes, seconds: float = PATIENT) -> bool | None:
-        """Has the folder more entries than a save takes files? None if it took too long to find out."""
+    def is_large(self, root: bytes, seconds: float = COUNT_SECONDS) -> bool | None:
+        """Return whether the folder has more entries than a save takes files; None if counting took too long."""
         from keepfast.workspace.adoption import is_large
 
         return is_large(root, self.settings["capture.exclude"], self.settings["capture.max_files"], seconds)
 
     def _refuse_if_missing(self) -> None:
-        """No store, no list of folders: then nobody can say that a folder is not protected."""
+        """Raise `MissingStore` if the store is missing: then its list of folders is unknown, too."""
         try:
             self.place.id()
         except MissingStore:
             raise
         except KeepfastError:
-            pass  # whoever needs the store is told
+            pass  # reported when the store is opened
 
     def root(self, cwd: bytes) -> tuple[bytes, WorkspaceRow]:
         """Return root and row of the workspace that `cwd` lies in. Raises `NoWorkspace`."""
-        found = self.locate(cwd)
-        if found is None:
+        location = self.locate(cwd)
+        if location is None:
             raise NoWorkspace(f"{show(cwd)} is not inside a workspace.")
-        row = self.repository().workspace(found[1])
+        row = self.repository().workspace(location[1])
         if row is None:
-            row = self.register(self.repository(), found[1], found[0], self.clock())
-        return found[0], row
+            row = self.register(self.repository(), location[1], location[0], self.clock())
+        return location[0], row
 
     def init(self, root: bytes, anew: bool = False, by_path: bool = False) -> str:
-        """Adopt the folder: its own workspace in the store, its marker in the folder. Returns the workspace's id.
+        """Make the folder a workspace: register it in the store and write its marker. Return the workspace's id.
 
-        With `anew` this store is to be used from now on, whatever became of the one before. With `by_path` it is enough that
-        the store knows the folder's path, where something else lies in the place of its marker, or one that names another
-        store. Raises what `refuse_strange` raises.
+        `anew`: use this store from now on, even if the one before is missing. `by_path`: the listing of the path suffices if the
+        marker's place is blocked or has the marker of another store. Raises what `refuse_strange` raises.
         """
         from keepfast.workspace.adoption import refuse_whole
 
         refuse_whole(root, self.home)
-        # What another store has of this folder is not given up without a word: its marker stays until somebody says so.
-        is_others = not anew and self._is_others(root, by_path)
+        # The marker of another store is kept until the user decides: it leads to that store's history.
+        is_others = not anew and self._names_other_store(root, by_path)
         repository = self.create(anew)
         # Two hooks may adopt the same folder at once: the second must find the marker of the first.
-        lock = self._hold()
+        lock = self._lock_registry()
         try:
-            own, parent = self._own(repository, root)
-            workspace = own or self._earlier(repository, root)
-            # Registered first: whoever reads the new marker finds the folder in the store, and between the two its path counts.
+            own, parent = self._own_and_parent(repository, root)
+            workspace = own or self._former_or_new_id(repository, root)
+            # Registered first: a process that reads the new marker must find the folder in the store.
             row = repository.workspace(workspace)
             is_new = row is None or not row.path
             if is_new:
@@ -506,24 +515,24 @@ class Engine:
             close(lock)
         return workspace
 
-    def _is_others(self, root: bytes, by_path: bool) -> bool:
-        """Does the folder's marker name another store? Only with `by_path` that is no error; one that moved is admitted."""
-        said = marker(root)
-        if said is None:
+    def _names_other_store(self, root: bytes, by_path: bool) -> bool:
+        """Return whether the marker names another store, which is an error unless `by_path`. A store that moved is admitted."""
+        folder_marker = marker(root)
+        if folder_marker is None:
             self._refuse_lost(root)
             return False
-        if self._is_asked(said, judge(root, said, self.place.path, self.place.list)):
-            self.place.check_marker(*said, root)
-        if not is_foreign(root, said, self.place.path, self.place.list):
+        if self._is_store_relevant(folder_marker, judge(root, folder_marker, self.place.path, self.place.list)):
+            self.place.check_marker(*folder_marker, root)
+        if not is_foreign(root, folder_marker, self.place.path, self.place.list):
             return False
         if not by_path:
             if self.place.expected:
                 self.place.id()
-            raise self._stranger(root, said)
+            raise self._other_store_error(root, folder_marker)
         return True
 
     def _refuse_lost(self, root: bytes) -> None:
-        """Raise `MissingStore` where the user's own list names a store for the folder that is out of reach."""
+        """Raise `MissingStore` if the user's own list names a store for the folder that is out of reach."""
         from keepfast.store.small_files import missing_store, read_folder_list
 
         identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
@@ -532,8 +541,8 @@ class Engine:
             if path:
                 raise missing_store(path)
 
-    def _hold(self) -> int:
-        """Take the lock under which folders become workspaces; closing the descriptor gives it back."""
+    def _lock_registry(self) -> int:
+        """Take the lock for making workspaces; closing the descriptor releases it."""
         lock = open_fd(self.place.path + "/workspaces", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         try:
             wait_for(lock, "the list of workspaces")
@@ -542,21 +551,21 @@ class Engine:
             raise
         return lock
 
-    def _own(self, repository: Repository, root: bytes) -> tuple[str, str]:
-        """The id that the folder has in this store, and that of the one it is a copy of or was; either may be empty.
+    def _own_and_parent(self, repository: Repository, root: bytes) -> tuple[str, str]:
+        """Return the folder's id in this store, and the id of the folder it was copied or moved from; either may be empty.
 
-        A marker that this store knows nothing of was written by somebody else, or belongs to the history of another store.
+        A marker with an id unknown to this store was written by somebody else, or belongs to another store.
         """
-        said, registered = marker(root), self.place.registered().get(root, "")
-        row = repository.workspace(said[0]) if said is not None else None
+        folder_marker, registered = marker(root), self.place.registered().get(root, "")
+        row = repository.workspace(folder_marker[0]) if folder_marker is not None else None
         if row is None:
             return registered, ""
         if row.path == root or is_same_folder(row.path, root):
             return row.id, ""
-        return (registered, "") if self._outweighs(registered, root, row) else ("", row.id)
+        return (registered, "") if self._path_outweighs_marker(registered, root, row) else ("", row.id)
 
     def is_unprotected(self, root: bytes) -> bool:
-        """Has somebody stopped protecting this folder, or one above it?"""
+        """Return whether the user stopped protecting this folder, or one above it."""
         from keepfast.store.known_stores import read_unprotected
 
         listed, folder = read_unprotected(self.place.unprotected), root
@@ -564,8 +573,8 @@ class Engine:
             folder = folder.rpartition(b"/")[0] or b"/"
         return folder in listed
 
-    def _earlier(self, repository: Repository, root: bytes) -> str:
-        """The id that the folder had before somebody stopped protecting it, if its history is still there; else a new one."""
+    def _former_or_new_id(self, repository: Repository, root: bytes) -> str:
+        """Return the id that the folder had before the user stopped protecting it, if its history still exists; else a new one."""
         from keepfast.store.known_stores import read_unprotected
 
         workspace = read_unprotected(self.place.unprotected).get(root, "")
@@ -584,24 +593,24 @@ class Engine:
         row = repository.register(workspace, root, now, parent)
         for other in repository.workspaces():
             if root and other.path == root and other.id != workspace:
-                repository.register(other.id, b"", now)  # that folder is gone: this one lies in its place
+                repository.register(other.id, b"", now)  # that folder is gone: this one has its path
         self._list_paths(repository)
         return row
 
     def _list_paths(self, repository: Repository) -> None:
-        known = [(row.id, row.path) for row in repository.workspaces()]
-        self.place.list_paths(known)
+        folders = [(row.id, row.path) for row in repository.workspaces()]
+        self.place.list_paths(folders)
         if self.place.is_in_data_folder():
             return
         from keepfast.store.known_stores import note_folders
 
         try:
-            note_folders(self.place.folders, repository.id, known)
+            note_folders(self.place.folders, repository.id, folders)
         except OSError:
             pass  # the next save notes the folder again
 
     def mark(self, root: bytes, workspace: str) -> None:
-        """Write the folder's marker: ids of workspace and store, and a rule that keeps all of it out of git."""
+        """Write the folder's marker: ids of workspace and store, and a `.gitignore` that hides it from git."""
         from posix import mkdir
 
         from keepfast.fsutil.durable import replace_in, sync_folder
@@ -619,24 +628,24 @@ class Engine:
             try:
                 text = dumps({"id": workspace, "store": self.place.path, "store_id": store})
                 replace_in(folder, ".gitignore", b"*\n", durable=False)
-                # Durable: after a power cut an empty marker would stop every hook, and none would begin a new history.
+                # Durable: an empty marker after a power cut would stop every hook.
                 replace_in(folder, "workspace.json", text.encode("ascii") + b"\n")
             finally:
                 close(folder)
             sync_folder(root.decode("utf-8", "surrogateescape"))
         except OSError as error:
-            there = obstacle(root)
-            hint = f"Move {show(there)} elsewhere." if there else "Check the write permissions."
+            blocking_path = obstacle(root)
+            hint = f"Move {show(blocking_path)} elsewhere." if blocking_path else "Check the write permissions."
             raise Failed(f"{show(root)} cannot be marked as a workspace: {error.strerror}.", hint) from None
 
-    def _mark_again(self, root: bytes, workspace: str) -> None:
-        """The marker was wiped or overwritten; the path is known. Whatever keeps us from writing it does not stop us."""
+    def _restore_marker(self, root: bytes, workspace: str) -> None:
+        """Write the marker again, which was deleted or overwritten; a failure becomes a notice, as the path is known."""
         unmarked = "" if obstacle(root) else self._mark_if_possible(root, workspace)
         if unmarked:
             self.note_once(root, "noticed", "marker", unmarked)
 
     def _mark_if_possible(self, root: bytes, workspace: str) -> str:
-        """Write the marker; return why it cannot be written, nothing if it could."""
+        """Write the marker; return why it cannot be written, or nothing."""
         try:
             self.mark(root, workspace)
         except Failed as error:
@@ -644,9 +653,9 @@ class Engine:
         return ""
 
     def list_store(self, root: bytes, workspace: str) -> OSError | None:
-        """Let the user's own lists name the store, and the folder in it; return why they cannot be written, if they cannot.
+        """List the store, and the folder in it, in the user's own data folder; return the error if that cannot be written.
 
-        They vouch for the marker, which alone would not be believed, and know of both when the marker or the store is gone.
+        The lists vouch for the marker, which alone is not trusted, and still name both if the marker or the store is gone.
         """
         from keepfast.store.known_stores import add_store, drop_folder, note_folder
 
@@ -662,7 +671,7 @@ class Engine:
         return None
 
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
-        """Raise `Failed` where only a flag names the store and no list can: the next command would not find it."""
+        """Raise `Failed` if only a flag names the store and no list can be written: the next command would not find the store."""
         from keepfast.settings import STORE_FLAGS
         from keepfast.store.small_files import read_store_list
 
@@ -681,11 +690,11 @@ class Engine:
             self._repository = None
 
 
-def head_of(path: str) -> str:
-    """As much of a path that anybody may have written as a person reads."""
-    return path if len(path) <= MOST_SHOWN else path[:MOST_SHOWN] + "…"
+def shortened_path(path: str) -> str:
+    """Return the start of a path: a marker, which anybody may have written, can have a very long one."""
+    return path if len(path) <= MAX_PATH_CHARS else path[:MAX_PATH_CHARS] + "…"
 
 
 def _is_original(row: WorkspaceRow) -> bool:
-    """Is the folder that the store knows still there, with the workspace's own marker in it?"""
+    """Return whether the folder that the store knows still exists, with the workspace's own marker in it."""
     return bool(row.path) and identity(row.path) == row.id

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: its header, the conversation that belongs to it, and rows made without a disk."""
+"""A checkpoint's header, the conversation that belongs to it, and rows with composed contents."""
 
 from __future__ import annotations
 
@@ -19,17 +19,24 @@ if TYPE_CHECKING:
     from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.git import GitFacts
 
-AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
-MOST_AWAITED = 4 << 20
-"""Somebody waits for these saves: of a conversation they take over this much, or leave it to the next one."""
-MOST_NAMED, MOST_ACTIVE = 3, 50
+TRIGGERS_AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
+MAX_AWAITED_BYTES = 4 << 20
+"""Somebody waits for these saves: they save a conversation up to this size, or leave it to the next save."""
+MAX_NAMED, MAX_ACTIVE_FILES = 3, 50
 TOOL = "0.1.0"
-BOUNDS = ("mode", "capture_files", "capture_analysis", "max_checkpoint_size", "max_file_size", "exclude_patterns")
-"""Settings `checkpoint.*` that say what may be told of the work: those of the save hold for whoever shows it later."""
+PRIVACY_SETTINGS = (
+    "mode",
+    "capture_files",
+    "capture_analysis",
+    "max_checkpoint_size",
+    "max_file_size",
+    "exclude_patterns",
+)
+"""Settings `checkpoint.*` that limit what is shown of the work. The values at the time of the save hold later, too."""
 
 
 def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]) -> Conversation | None:
-    """What the header says of the conversation. Whatever is wrong with a transcript, the save goes on."""
+    """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
     from keepfast.agents.registry import sessions
     from keepfast.store.conversations import (
         LONGEST_TRANSCRIPT,
@@ -39,35 +46,37 @@ def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices
         store_transcript,
     )
 
-    before = latest_conversation(saving.repository, saving.row.id, event.session)
-    most = MOST_AWAITED if event.trigger in AWAITED else LONGEST_TRANSCRIPT
+    previous = latest_conversation(saving.repository, saving.row.id, event.session)
+    max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else LONGEST_TRANSCRIPT
     client = sessions(event.agent)
     try:
-        kept, newest = store_transcript(
-            saving, event.transcript, before.transcript if before is not None else None, most
+        stored, newest = store_transcript(
+            saving, event.transcript, previous.transcript if previous is not None else None, max_bytes
         )
-        if kept is None:
-            return before
-        known = before.side_files if before is not None else []
-        beside = store_side_files(saving, event.transcript.removesuffix(".jsonl"), known, most)
+        if stored is None:
+            return previous
+        known_files = previous.side_files if previous is not None else []
+        side_files = store_side_files(saving, event.transcript.removesuffix(".jsonl"), known_files, max_bytes)
     except FileNotFoundError:
-        return before  # a client makes the file when it has something to say
+        return previous  # a client creates the file with the first message
     except (OSError, KeepfastError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         notices.append(f"The conversation was not saved: {why}.".replace("..", "."))
-        return before
-    last = (client.last_message(newest) if client is not None else "") or (before.last if before is not None else "")
+        return previous
+    last = (client.last_message(newest) if client is not None else "") or (
+        previous.last if previous is not None else ""
+    )
     text = root.decode("utf-8", "surrogateescape")
-    return Conversation(event.session, event.agent, event.transcript, text, last, kept, beside)
+    return Conversation(event.session, event.agent, event.transcript, text, last, stored, side_files)
 
 
 def active_of(event: Event, changed: Sequence[Entry], saving: CheckpointWriter, patterns: list[str]) -> tuple[str, ...]:
-    """The files that the session worked on: those that tools named, then what its versions show as changed, newest first.
+    """Return the files that the session worked on: those that tools named, then those that its versions changed, newest first.
 
-    A shell command names none. Each version carries on what the one before it had; what was found at the start is not its work.
-    Saves outside of sessions that nobody words do the same, from one to the next.
+    Shell commands name no files, so changed files count as well, but not those that had changed before the session. Each version
+    inherits the list of the one before. Automatic saves outside of sessions inherit from each other.
     """
-    if event.trigger == "session_start" or len(event.active_files) >= MOST_ACTIVE:
+    if event.trigger == "session_start" or len(event.active_files) >= MAX_ACTIVE_FILES:
         return event.active_files
     from keepfast.model.entry import GONE
     from keepfast.model.event import BY_THEMSELVES
@@ -82,23 +91,23 @@ def active_of(event: Event, changed: Sequence[Entry], saving: CheckpointWriter, 
         carried = saving.repository.document(rows[0])[0].active_files if rows else []
     except KeepfastError:
         carried = []
-    gone = {entry.path for entry in changed if entry.kind == GONE}
+    deleted = {entry.path for entry in changed if entry.kind == GONE}
     names = dict.fromkeys(event.active_files)
     if saving.row.version and (rows or event.trigger != "prompt"):
         is_made = made_by_tools(saving.repository, saving.row.id, saving.row.version, {entry.path for entry in changed})
-        names.update(dict.fromkeys(_changed_names(changed, patterns, is_made, MOST_ACTIVE - len(names))))
+        names.update(dict.fromkeys(_changed_names(changed, patterns, is_made, MAX_ACTIVE_FILES - len(names))))
     for name in carried:
-        if name.encode("utf-8", "replace") not in gone:
+        if name.encode("utf-8", "replace") not in deleted:
             names[name] = None
-    return tuple(names)[:MOST_ACTIVE]
+    return tuple(names)[:MAX_ACTIVE_FILES]
 
 
 def made_by_tools(
     repository: Repository, workspace: str, version: int, new: Collection[bytes] = ()
 ) -> Callable[[bytes], bytes]:
-    """Return the function that names the folder which a tool makes and a file of this version lies in, or nothing.
+    """Return a function: given a file of this version, the folder around it that a tool makes, or nothing.
 
-    `new`: paths that the version after it brings.
+    `new`: paths that the following version adds.
     """
     from functools import lru_cache
 
@@ -114,28 +123,28 @@ def made_by_tools(
 def _changed_names(
     changed: Sequence[Entry], patterns: list[str], is_made: Callable[[bytes], bytes], most: int
 ) -> list[str]:
-    """Files that a summary of the work may name: no secrets, nothing that a tool makes, nothing excluded."""
+    """Return changed files that a summary may name: no secrets, nothing that a tool makes, nothing excluded."""
     from keepfast.model.entry import FILE, SEALED
     from keepfast.model.exclusion import excluded_by
     from keepfast.secrets.marks import is_secret_by_name
 
-    found: list[str] = []
+    names: list[str] = []
     for entry in changed:
-        if len(found) >= most:
+        if len(names) >= most:
             break
         if entry.kind != FILE or entry.flags & SEALED or is_secret_by_name(entry.path) or is_made(entry.path):
             continue
         try:
             name = entry.path.decode("utf-8")
         except UnicodeDecodeError:
-            continue  # it has no place in a JSON header
+            continue  # it does not fit into a JSON header
         if not excluded_by(name, patterns):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
-def is_unworded(event: Event) -> bool:
-    """Is what it changes all that the checkpoint can say of the work: nobody worded it, and no session is known?"""
+def lacks_words(event: Event) -> bool:
+    """Return whether nothing but the changed files describes the checkpoint: no message by a person or agent, no session."""
     from keepfast.model.event import BY_THEMSELVES
 
     if event.summary or event.session or event.trigger not in BY_THEMSELVES:
@@ -144,22 +153,22 @@ def is_unworded(event: Event) -> bool:
 
 
 def title_of(changed: Sequence[Entry], version: int) -> str:
-    """What a version says of itself where nothing is known of the work: what it changed against `version`."""
+    """Return a title made of what changed against `version`, for a checkpoint without a message."""
     from keepfast.model.entry import FILE, FOLDER, LINK
     from keepfast.workspace.marker import show
 
     if not version:
-        kept = len([entry for entry in changed if entry.kind in (FILE, LINK)])
-        return f"First checkpoint: {kept:,} file{'' if kept == 1 else 's'}"
+        files = len([entry for entry in changed if entry.kind in (FILE, LINK)])
+        return f"First checkpoint: {files:,} file{'' if files == 1 else 's'}"
     names = [entry.path for entry in changed if entry.kind != FOLDER] or [entry.path for entry in changed]
     if not names:
         return f"No file changed since v{version}"
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return f"Changed: {', '.join([show(name) for name in sorted(names)[:MOST_NAMED]])}{more}"
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"Changed: {', '.join([show(name) for name in sorted(names)[:MAX_NAMED]])}{more}"
 
 
-def filled(entry: Entry, saving: CheckpointWriter, data: bytes) -> Entry:
-    """The row with another content."""
+def with_content(entry: Entry, saving: CheckpointWriter, data: bytes) -> Entry:
+    """Return the row with other contents, stored; sealed if the path or the contents are secret."""
     from io import BytesIO
 
     from keepfast.model.entry import SEALED
@@ -180,7 +189,7 @@ def header_of(
     notices: list[str],
     settings: Settings,
 ) -> dict[str, Any]:
-    """What a checkpoint says of itself, apart from what the store adds (docs/format/checkpoint.md)."""
+    """Return a checkpoint's header, without what the store adds (docs/format/checkpoint.md)."""
     from keepfast.secrets.light_redaction import without_secrets
 
     header = {
@@ -203,10 +212,10 @@ def header_of(
         else None,
         "notices": [without_secrets(notice) for notice in notices],
         "tool": TOOL,
-        "bounds": {key: settings["checkpoint." + key] for key in BOUNDS},
+        "bounds": {key: settings["checkpoint." + key] for key in PRIVACY_SETTINGS},
     }
-    # What only agents tell is there only if one did.
-    told = {
+    # Only agents report these: empty ones are left out.
+    agent_facts = {
         "agent": event.agent,
         "summary": without_secrets(event.summary),
         "tokens_used": event.tokens_used,
@@ -216,10 +225,10 @@ def header_of(
         "notes": event.notes,
     }
     if event.command:
-        told["command"] = without_secrets(event.command)
-    header.update({key: value for key, value in told.items() if value})
+        agent_facts["command"] = without_secrets(event.command)
+    header.update({key: value for key, value in agent_facts.items() if value})
     if not event.only:
-        header["git_files"] = True  # the whole tree was looked at: a `.git` file that is not in it was not there
+        header["git_files"] = True  # the whole tree was scanned: a `.git` file without a row did not exist
     return header
 
 

@@ -1,8 +1,8 @@
-"""A checkpoint is made: scanned, read, kept and remembered; or only looked at. The engine calls this once something is due."""
+"""Make a checkpoint: scan, read, store and remember; or only look what it would record. The engine calls this if one is due."""
 
 from __future__ import annotations
 
-from keepfast.app.scan import force, keep, mark_vanished, room, scan_only, settle
+from keepfast.app.scan import ensure_registered, free_room, include_excluded, include_files, mark_vanished, scan_only
 from keepfast.app.scan import scan as scan_changes
 from keepfast.app.workspace_lock import Folder
 from keepfast.model.errors import Failed
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.reader import Sink
 
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 MANY_PACKS = 64
 
 
 def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
-    """Make a checkpoint of what differs, again where a sweep took what it relied on."""
+    """Make a checkpoint of what differs; try again if a sweep removed blobs that it relied on."""
     from keepfast.store.save import SaveConflict
 
     repository = engine.repository()
-    settle(folder, repository, event.at)
-    for _ in range(ATTEMPTS):
+    ensure_registered(folder, repository, event.at)
+    for _ in range(MAX_ATTEMPTS):
         saving = repository.begin(folder.workspace)
         if event.guarded:
             saving.copies.noted = {}
@@ -53,13 +53,13 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     started = engine.clock()
     scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
     if event.force:
-        force(folder, scan, event.force, saving)
+        include_files(folder, scan, event.force, saving)
     if event.keep:
-        keep(folder, scan, event.keep, room(engine.place.path))
+        include_excluded(folder, scan, event.keep, free_room(engine.place.path))
     step("save:scanned")
     rows = capture(folder.fd, scan, folder.now, saving, engine.progress)
     step("save:read")
-    late = _name_by_time(event, engine.clock())
+    late = _mark_if_late(event, engine.clock())
     if event.named and not event.only:
         mark_vanished(folder, scan, rows, event.named, saving)
     changed, old = saving.changes(rows, scan.seen if scan.full else None)
@@ -79,7 +79,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
         )
     conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
     notices += saving.repository.contents.warnings()
-    _word(engine, event, saving, changed)
+    _fill_in_words(engine, event, saving, changed)
     event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
     git, now = facts(folder.root), engine.clock()
     header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
@@ -89,7 +89,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
         header["partial"] = [path.decode("utf-8", "surrogateescape") for path in event.partial]
     checkpoint = saving.finish(header, changed, old)
     if event.only:
-        # With a folder went all that was below it: what comes back just as it was is not what this version has.
+        # A deleted folder took everything below it: those paths must be looked at again even if they come back unchanged.
         folder.renew(checkpoint.document, tuple({*event.only, *[entry.path for entry in changed]}))
     else:
         folder.remember(scan, checkpoint.document)
@@ -101,13 +101,13 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     return outcome
 
 
-def _word(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
-    """Give the event the words that it lacks, and none that repeat a value of a sealed file."""
-    from keepfast.app.checkpoint_header import is_unworded, title_of
+def _fill_in_words(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
+    """Give the event a message and a summary if it lacks them, and redact values of sealed files in its texts."""
+    from keepfast.app.checkpoint_header import lacks_words, title_of
 
     if not event.message and event.trigger != "manual":
         event.message = title_of(changed, saving.row.version)
-    if is_unworded(event) and engine.settings["checkpoint.auto_summary_enabled"]:
+    if lacks_words(event) and engine.settings["checkpoint.auto_summary_enabled"]:
         event.summary = title_of(changed, saving.row.version)
     if event.guarded:
         from keepfast.app.known_secrets import guard
@@ -115,16 +115,16 @@ def _word(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[
         guard(event, saving, changed)
 
 
-def _name_by_time(event: Event, read_at: int) -> list[str]:
-    """What was read after the command began is not called the state before it, and a notice says so."""
+def _mark_if_late(event: Event, read_at: int) -> list[str]:
+    """Rename "before …" to "during …" if files were read after the command began; return the notice about that."""
     if not (event.until and read_at > event.until and event.message.startswith("before ")):
         return []
     event.message = "during" + event.message[6:]
     return ["It was read after the command had started, so it may already include changes made by the command."]
 
 
-class Aside:
-    """Some paths, read without the workspace's lock because somebody else has it; they become a version once he is done."""
+class ReadAhead:
+    """Some paths, read without the workspace's lock while another process holds it; `record` makes them a version afterwards."""
 
     def __init__(
         self, engine: Engine, folder: Folder, saving: CheckpointWriter, rows: dict[bytes, Entry], started: int
@@ -133,14 +133,14 @@ class Aside:
         self.started, self.ended = started, engine.clock()
 
     def record(self, event: Event) -> Outcome:
-        """Make the version: the newest one, with these paths as they were. `UNCHANGED` if that has them, or there is none."""
+        """Make a version: the newest one with these paths as they were. `UNCHANGED` if it has them, or there is none yet."""
         from keepfast.app.checkpoint_header import header_of
         from keepfast.store.save import SaveConflict
 
         with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
             saving = self.saving
             folder.look_up()
-            late = _name_by_time(event, self.ended)
+            late = _mark_if_late(event, self.ended)
             try:
                 if not saving.rebase_on_newest():
                     saving.abort()
@@ -164,7 +164,7 @@ class Aside:
         return outcome
 
 
-def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> Aside | None:
+def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> ReadAhead | None:
     """Read these paths into the store; None if the store does not know the workspace yet."""
     from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
     from posix import open as open_fd
@@ -186,13 +186,13 @@ def put_aside(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, .
     finally:
         close(folder.fd)
         folder.fd = -1
-    # Of what went meanwhile, whoever saves just now may know more.
-    kept = {path: row for path, row in rows.items() if row.kind not in (GONE, UNREADABLE)}
-    return Aside(engine, folder, saving, kept, started)
+    # Of paths that disappeared meanwhile the save that is running may know more.
+    existing = {path: row for path, row in rows.items() if row.kind not in (GONE, UNREADABLE)}
+    return ReadAhead(engine, folder, saving, existing, started)
 
 
 def _is_untidy(engine: Engine) -> bool:
-    """Have packs piled up, or has the store outgrown its cap?"""
+    """Return whether many packs piled up, or the store is over its size limit."""
     packs = engine.repository().packs()
     if len(packs) >= MANY_PACKS and len(packs) % 16 == 0:
         return True
@@ -207,8 +207,8 @@ def _is_untidy(engine: Engine) -> bool:
 def compose(
     engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]
 ) -> Any:
-    """Make a version that is the newest one with other contents for some files. Nothing on disk is looked at."""
-    from keepfast.app.checkpoint_header import filled, header_of
+    """Make a version from the newest one with other contents for some files. The disk is not read."""
+    from keepfast.app.checkpoint_header import header_of, with_content
     from keepfast.store.save import ReplacedRows
 
     with Folder(engine, root, workspace):
@@ -217,7 +217,7 @@ def compose(
             old = ReplacedRows()
             for path, row in engine.repository().current(workspace, list(contents)).items():
                 old.add(path, row)
-            changed = [filled(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
+            changed = [with_content(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
             now = event.at
             header = header_of(event, root, root, now, now, None, [], engine.settings)
             return saving.finish(header, changed, old)
@@ -229,9 +229,9 @@ def compose(
 def look(
     engine: Engine, root: bytes, workspace: str, sink: Sink, only: tuple[bytes, ...] = ()
 ) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:
-    """Return the rows that a save would record now, the rows they replace, and what was odd about the tree.
+    """Return the rows that a save would record now, the rows they replace, and notices about the tree.
 
-    Contents go to the sink, which need not keep them. Nothing is written, the stat cache included.
+    Contents go to the sink, which need not keep them. Nothing is written, not even the stat cache.
     """
     from keepfast.workspace.reader import capture
 

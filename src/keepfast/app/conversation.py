@@ -1,4 +1,4 @@
-"""Conversations, brought back: that of a checkpoint becomes a new session, with which the client can go on."""
+"""Restore the conversation of a checkpoint as a new session, which the client can continue."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A new session that holds the conversation up to a checkpoint."""
+    """A new session with the conversation up to a checkpoint."""
 
     def __init__(self, id: str, path: str, folder: str, command: list[str], agent: str) -> None:
         self.id, self.path, self.folder, self.command, self.agent = id, path, folder, command, agent
         """`folder` is where the command is to be run."""
 
 
-class Conversing:
+class ConversationRestorer:
     """The conversation of one checkpoint, for the user with this home and the workspace in this root."""
 
     def __init__(
@@ -34,30 +34,32 @@ class Conversing:
     ) -> None:
         self.repository, self.row, self.variables = repository, row, variables
         self.root, self.home = (path.decode("utf-8", "surrogateescape").rstrip("/") for path in (root, home))
-        self.kept = self._kept()
+        self.conversation = self._saved_conversation()
         self.sessions = self._sessions()
         self.lines: list[bytes] = []
         self.beside: dict[str, bytes] = {}
 
     def read(self) -> None:
-        """Read all of it. Raises `WrongKey` if its key is not at hand, `Damaged` if it is not whole."""
-        self.lines = list(_lines(load_transcript(self.repository, self.kept.transcript)))
-        self.beside = {one.name: b"".join(load_transcript(self.repository, one)) for one in self.kept.side_files}
+        """Read the whole conversation. Raises `WrongKey` if its key is missing, `Damaged` if a part is."""
+        self.lines = list(_lines(load_transcript(self.repository, self.conversation.transcript)))
+        self.beside = {
+            one.name: b"".join(load_transcript(self.repository, one)) for one in self.conversation.side_files
+        }
 
     def bring_back(self) -> Session:
-        """Write the conversation as a new session of its client. The session that it comes from is not touched.
+        """Write the conversation as a new session of its client; the original session is not changed.
 
-        Raises `NotFound` if the checkpoint holds none, `WrongKey` if its key is not at hand.
+        Raises `NotFound` if the checkpoint has none, `WrongKey` if its key is missing.
         """
-        kept, sessions, new = self.kept, self.sessions, _uuid()
+        conversation, sessions, new = self.conversation, self.sessions, _uuid()
         if not self.lines:
-            self.read()  # before anything is written: a missing key must not leave half a session behind
-        old_cwd = sessions.cwd_of(self.lines) or kept.root or self.root
+            self.read()  # before anything is written: a missing key must not leave half a session
+        old_cwd = sessions.cwd_of(self.lines) or conversation.root or self.root
         places = self._places(old_cwd)
         cwd = _moved(old_cwd, places)
         folder = sessions.folder(self.home, self.variables, cwd)
         own = f"{folder}/{new}"
-        old_path = kept.path
+        old_path = conversation.path
         places += [(old_path.removesuffix(".jsonl"), own), (old_path, own + ".jsonl")]
         places.append((old_path.rpartition("/")[0], folder))
         try:
@@ -69,13 +71,13 @@ class Conversing:
             _write(own + ".jsonl", sessions.forked(self.lines, new, places))
         except OSError as error:
             raise Failed(f"The conversation cannot be written to {folder}: {error.strerror}.") from None
-        return Session(new, own + ".jsonl", cwd, sessions.command(new), kept.agent)
+        return Session(new, own + ".jsonl", cwd, sessions.command(new), conversation.agent)
 
-    def _kept(self) -> Conversation:
+    def _saved_conversation(self) -> Conversation:
         header = self.repository.document(self.row)[0]
-        found = conversation_from_json(header.conversation)
-        if found is not None:
-            return found
+        conversation = conversation_from_json(header.conversation)
+        if conversation is not None:
+            return conversation
         if header.conversation.get("left_out"):
             raise NotFound(
                 f"The conversation of v{self.row.version} was excluded when its bundle was exported.",
@@ -86,18 +88,18 @@ class Conversing:
     def _sessions(self) -> Sessions:
         from keepfast.agents.registry import sessions
 
-        agent = self.kept.agent
-        found = sessions(agent)
-        if found is None:
+        agent = self.conversation.agent
+        client = sessions(agent)
+        if client is None:
             raise Failed(f"keepfast cannot resume a conversation of {agent or 'this agent'}.")
-        return found
+        return client
 
     def _places(self, cwd: str) -> list[tuple[str, str]]:
-        """Where things were, and where they are now: the workspace, the client's own folder, the home."""
-        kept, sessions = self.kept, self.sessions
-        old_base = sessions.base_of(kept.path)
+        """Return pairs of old and new paths: of the workspace, the client's own folder and the home."""
+        conversation, sessions = self.conversation, self.sessions
+        old_base = sessions.base_of(conversation.path)
         new_base = sessions.base_of(sessions.folder(self.home, self.variables, cwd) + "/")
-        places = [(kept.root, self.root), (old_base, new_base)]
+        places = [(conversation.root, self.root), (old_base, new_base)]
         if old_base.rpartition("/")[2].startswith("."):
             places.append((old_base.rpartition("/")[0], self.home))
         return places
@@ -111,16 +113,16 @@ def _moved(path: str, places: list[tuple[str, str]]) -> str:
 
 
 def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
-    held = b""
+    rest = b""
     for part in parts:
-        *whole, held = (held + part).split(b"\n")
+        *whole, rest = (rest + part).split(b"\n")
         yield from whole
-    if held:
-        yield held
+    if rest:
+        yield rest
 
 
 def _write(path: str, parts: Iterable[bytes]) -> None:
-    """A new file, whole when it gets its name."""
+    """Write a new file, which gets its name when it is complete."""
     temporary = f"{path}.{urandom(6).hex()}"
     fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Fork: a new folder with the state of a checkpoint, a workspace of its own; and its way home as a patch."""
+"""Fork: a new folder with the state of a checkpoint, which is a workspace of its own."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ if TYPE_CHECKING:
     from keepfast.workspace.git_clone import Git
 
 TRIGGER = "fork"
-CLOSED = "it is sealed, and its key is missing"
-ELSEWHERE = "points to the repository of another folder"
+CLOSED_REASON = "it is sealed, and its key is missing"
+ELSEWHERE_REASON = "points to the repository of another folder"
 
 
 class Forked:
-    """What a fork made. `differs` if its first checkpoint is not the same tree, which `kept` and `left_out` explain."""
+    """The result of a fork. `differs`: its first checkpoint is not the same tree; `applied.untouched` and `left_out` say why."""
 
     def __init__(
-        self, workspace: str, checkpoint: CheckpointRow, applied: ApplyResult, made: Plan, branch: str
+        self, workspace: str, checkpoint: CheckpointRow, applied: ApplyResult, plan: Plan, branch: str
     ) -> None:
         self.workspace, self.checkpoint, self.applied, self.branch = workspace, checkpoint, applied, branch
-        self.left_out = made.untouched
+        self.left_out = plan.untouched
         self.differs = False
 
 
-class Forking:
-    """Makes a folder of a checkpoint. `root` is where the workspace is, empty if it has no folder."""
+class Forker:
+    """Makes a folder from a checkpoint. `root` is the workspace's folder, empty if it has none."""
 
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow, checkpoint: CheckpointRow) -> None:
         self.engine, self.root, self.row, self.checkpoint = engine, root, row, checkpoint
         self.repository = engine.repository()
         self.pointers: list[Entry] = []
-        """`.git` files of the checkpoint that the fork does not take over."""
+        """`.git` files of the checkpoint that the fork omits."""
 
     def fork(self, folder: bytes, git: Git | None = None) -> Forked:
-        """Write the state into `folder`, which is absent or empty, and adopt it; with `git` make it a repository too.
+        """Write the state into `folder`, which is missing or empty, and protect it; with `git` make it a repository too.
 
-        Raises `Conflict` if something is there, `Refused` if the fork would be captured by the workspace it is of, and
-        `NotFound` if its commit is wanted and gone. A folder that was not there appears only when it is complete.
+        Raises `Conflict` if the folder has files, `Refused` if the workspace would save the fork, and `NotFound` if the commit for
+        `git` no longer exists. A missing folder appears only when it is complete.
         """
         is_new = self._check(folder)
         commit, source = self._commit() if git is not None else ("", None)
-        made = self._without_pointers(self._plan(), folder, git is not None)
-        building = self._beside(folder) if is_new else folder
+        plan = self._without_pointers(self._plan(), folder, git is not None)
+        building = self._temporary_name(folder) if is_new else folder
         workspace, branch = urandom(16).hex(), ""
         try:
             if is_new:
@@ -83,7 +83,7 @@ class Forking:
             if git is not None and source is not None:
                 branch = f"keepfast/v{self.checkpoint.version}"
                 self._clone(git, source, commit, building, branch)
-            applied = self._write(building, made)
+            applied = self._write(building, plan)
             if git is not None:
                 from keepfast.workspace.git_clone import refresh
 
@@ -91,7 +91,7 @@ class Forking:
             self.engine.mark(building, workspace)
             step("fork:written")
             if is_new:
-                self._put(building, folder)
+                self._move_into_place(building, folder)
         except BaseException as error:
             if is_new:
                 rmtree(building, ignore_errors=True)
@@ -101,23 +101,23 @@ class Forking:
                     "" if is_new else f"{show(folder)} may contain a part of it; empty it before you try again.",
                 ) from None
             raise
-        return self._adopt(folder, workspace, applied, made, branch)
+        return self._adopt(folder, workspace, applied, plan, branch)
 
     # Before anything is written
 
     def _check(self, folder: bytes) -> bool:
-        """True if the folder is to be made, False if it is there and empty."""
+        """Return True if the folder must be made, False if it exists and is empty."""
         refuse_whole(folder, self.engine.home or b"")
         self._refuse_inside(folder)
         try:
-            there = listdir(folder)
+            names = listdir(folder)
         except FileNotFoundError:
             return True
         except OSError as error:
             raise Conflict(
                 f"{show(folder)} is in the way: {error.strerror}.", "Give a folder that does not exist."
             ) from None
-        if there:
+        if names:
             raise Conflict(f"{show(folder)} is not empty.", "Give a folder that does not exist or is empty.")
         return False
 
@@ -157,7 +157,7 @@ class Forking:
             close(fd)
 
     def _commit(self) -> tuple[str, GitFacts]:
-        """The commit that the checkpoint was made at, and the repository that has it."""
+        """Return the commit at which the checkpoint was made, and the repository that has it."""
         git = self.repository.document(self.checkpoint)[0].git
         commit = git.commit if git is not None else ""
         if len(commit) not in (40, 64) or commit.strip("0123456789abcdef"):
@@ -186,27 +186,30 @@ class Forking:
             raise Damaged(f"The stored state of v{self.checkpoint.version} is inconsistent; nothing was written.")
         return plan([(None, row) for row in rows], lambda path: kinds.get(path, ""), lambda path: "")
 
-    def _without_pointers(self, made: Plan, folder: bytes, with_git: bool) -> Plan:
-        """Leave out `.git` files that would lead git from the fork into the other folder's repository, or to files of the
-        fork itself.
+    def _without_pointers(self, plan: Plan, folder: bytes, with_git: bool) -> Plan:
+        """Leave out `.git` files that would lead git from the fork into the other folder's repository, or to files of the fork.
 
-        A fork with a repository of its own has none of them: git refuses to work above one that leads nowhere.
+        A fork with a repository of its own omits all of them: git fails above one that leads nowhere.
         """
-        kinds = {one.path: one.new.kind for one in made.steps if one.new is not None}
-        for one in made.steps:
-            if one.new is None or one.path.rpartition(b"/")[2] != GIT:
+        kinds = {plan_step.path: plan_step.new.kind for plan_step in plan.steps if plan_step.new is not None}
+        for plan_step in plan.steps:
+            if plan_step.new is None or plan_step.path.rpartition(b"/")[2] != GIT:
                 continue
-            why = ELSEWHERE if with_git else self._why_not(one.new, folder, lambda path: kinds.get(path, ""))
+            why = (
+                ELSEWHERE_REASON
+                if with_git
+                else self._reason_to_omit(plan_step.new, folder, lambda path: kinds.get(path, ""))
+            )
             if why:
-                self.pointers.append(one.new)
-                made = made.without({one.path}, why)
-        return made
+                self.pointers.append(plan_step.new)
+                plan = plan.without({plan_step.path}, why)
+        return plan
 
-    def _why_not(self, pointer: Entry, folder: bytes, kind: Callable[[bytes], str]) -> str:
-        """Why a `.git` of the checkpoint is not taken over; empty if it is."""
+    def _reason_to_omit(self, pointer: Entry, folder: bytes, kind: Callable[[bytes], str]) -> str:
+        """Return why a `.git` of the checkpoint is omitted; empty if it is not."""
         try:
             is_long = pointer.kind != LINK and pointer.size > LONGEST
-            said = (
+            pointer_text = (
                 pointer.content
                 if pointer.kind == LINK
                 else b""
@@ -215,14 +218,18 @@ class Forking:
             )
         except (Damaged, WrongKey):
             return POINTS_IN
-        found = targets(pointer.kind, said)
-        if found and any(leads_out(pointer.path, one) for one in found):
-            return ELSEWHERE
-        return "" if found and not any(leads_in(folder, pointer.path, one, kind) for one in found) else POINTS_IN
+        pointed_at = targets(pointer.kind, pointer_text)
+        if pointed_at and any(leads_out(pointer.path, target) for target in pointed_at):
+            return ELSEWHERE_REASON
+        return (
+            ""
+            if pointed_at and not any(leads_in(folder, pointer.path, target, kind) for target in pointed_at)
+            else POINTS_IN
+        )
 
     # Writing
 
-    def _beside(self, folder: bytes) -> bytes:
+    def _temporary_name(self, folder: bytes) -> bytes:
         above, _, name = folder.rpartition(b"/")
         try:
             makedirs(above or b"/", exist_ok=True)
@@ -235,7 +242,7 @@ class Forking:
 
         clone(git, source, commit, folder, branch)
 
-    def _write(self, folder: bytes, made: Plan) -> ApplyResult:
+    def _write(self, folder: bytes, plan: Plan) -> ApplyResult:
         root = open_fd(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         accelerated = self.engine.settings["capture.accelerator"]
         try:
@@ -255,14 +262,14 @@ class Forking:
                 privileged=self.engine.settings["restore.privileged_attributes"],
                 progress=self.engine.progress,
             )
-            closed = self.repository.contents.paths_without_key(one.new for one in made.steps)
-            applied = apply.run(made.without(closed, CLOSED))
-            applied.untouched += [(path, CLOSED) for path in sorted(closed)]
+            unreadable = self.repository.contents.paths_without_key(step.new for step in plan.steps)
+            applied = apply.run(plan.without(unreadable, CLOSED_REASON))
+            applied.untouched += [(path, CLOSED_REASON) for path in sorted(unreadable)]
             return applied
         finally:
             close(root)
 
-    def _put(self, building: bytes, folder: bytes) -> None:
+    def _move_into_place(self, building: bytes, folder: bytes) -> None:
         try:
             rename(building, folder)
         except OSError as error:
@@ -272,8 +279,8 @@ class Forking:
         if self.engine.place.durable:
             sync_folder((folder.rpartition(b"/")[0] or b"/").decode("utf-8", "surrogateescape"))
 
-    def _adopt(self, folder: bytes, workspace: str, applied: ApplyResult, made: Plan, branch: str) -> Forked:
-        """Register the folder and make its first checkpoint, which says where it comes from."""
+    def _adopt(self, folder: bytes, workspace: str, applied: ApplyResult, plan: Plan, branch: str) -> Forked:
+        """Register the folder and make its first checkpoint, which names its origin."""
         engine, origin = self.engine, self.checkpoint
         engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
         where = show(self.root or self.row.path)
@@ -284,11 +291,11 @@ class Forking:
             message=f"fork of v{origin.version}" + (f" of {where}" if where else ""),
             tags=(f"fork of {origin.id}",),
             pinned=True,  # `fork --back` compares with it
-            # What that checkpoint kept, this one keeps, whatever the rules say of it.
-            force=frozenset(one.path for one in made.steps if one.new is not None and one.new.kind in CAPTURED),
+            # Everything in that checkpoint, even what the rules exclude.
+            force=frozenset(step.path for step in plan.steps if step.new is not None and step.new.kind in CAPTURED),
         )
         checkpoint: Any = engine.handle(event).checkpoint
-        forked = Forked(workspace, checkpoint, applied, made, branch)
+        forked = Forked(workspace, checkpoint, applied, plan, branch)
         tree = add(int(origin.tree, 16), minus=sum(weight(row) for row in self.pointers))
         forked.differs = checkpoint.tree != f"{tree:064x}"
         return forked
@@ -297,17 +304,17 @@ class Forking:
 def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[WorkspaceRow, CheckpointRow]:
     """Return the workspace in `folder`, a fork of `parent`, and its first checkpoint.
 
-    Raises `Usage` if it is no fork of it, and `NotFound` if its first checkpoint was forgotten.
+    Raises `Usage` if it is no fork of `parent`, and `NotFound` if its first checkpoint was forgotten.
     """
-    own = engine.known(folder, adopting=True)
+    own = engine.find_workspace(folder, adopting=True)
     row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
     if row is None or row.parent != parent.id:
         raise Usage(
             f"{show(folder)} is not a fork of this workspace.", ("Run it in the workspace that the fork was made from.")
         )
-    found = engine.repository().find(Query(workspace=row.id, trigger=TRIGGER))
-    if not found:
+    rows = engine.repository().find(Query(workspace=row.id, trigger=TRIGGER))
+    if not rows:
         raise NotFound(
             "The first checkpoint of the fork no longer exists.", "Use `keepfast diff` to compare other checkpoints."
         )
-    return row, found[-1]
+    return row, rows[-1]

@@ -64,7 +64,7 @@ def _add(result: Patch, change: Change) -> None:
 
 
 def _parts(change: Change) -> list[Change]:
-    """A file that became a link, or the other way round, is two patches: git wants it so."""
+    """Return the change; a file that became a link, or the reverse, as two, because git wants two patches for it."""
     old, new = change.old, change.new
     if old is None or new is None or old.kind == new.kind:
         return [change]
@@ -76,11 +76,11 @@ def _lines(change: Change) -> Iterator[bytes]:
     old, new = change.old, change.new
     if max(old.size if old else 0, new.size if new else 0) > LARGEST and change.kind != "mode":
         return
-    found = compare_lines(change.old_content(), change.new_content())
-    if found.binary:
+    line_diff = compare_lines(change.old_content(), change.new_content())
+    if line_diff.binary:
         return
     modes = [None if entry is None else entry.mode | (LINK_MODE if entry.kind == LINK else 0) for entry in (old, new)]
-    for _, line in unified(change.path if old else None, change.path if new else None, found, *modes):
+    for _, line in unified(change.path if old else None, change.path if new else None, line_diff, *modes):
         yield line
 
 

@@ -1,4 +1,4 @@
-"""What an agent's events lead to: noted, saved at once while the client waits, or left to the worker."""
+"""Answer one event of an agent: save at once while the client waits, or leave a pending event to the worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.app.checkpoint_save import Aside
+    from keepfast.app.checkpoint_save import ReadAhead
     from keepfast.app.threat import Losses
     from keepfast.model.agent_event import AgentEvent
     from keepfast.model.budget import Band, Usage
@@ -46,31 +46,32 @@ if TYPE_CHECKING:
         def pause(self, seconds: float) -> None: ...
 
     Deliver = Callable[[Engine, bytes, str, AgentEvent, int], Reply]
-    """Engine, root, workspace, the start of a session and the number of the part → what the session is told."""
+    """Engine, root, workspace, the start of a session and the number of the brief's part → the reply to the client."""
 
-PATIENCE, STEP = 2.0, 0.005
-"""Seconds that a tool which may write waits for a pending checkpoint, and how often it looks."""
-EDGE = 0.1
-"""Seconds before a deadline from which on a failure is noted by whoever saves: the one who waits may have left."""
-LAG_LOOKS, LAG_STEP, FEWEST_WORDS, TAIL = 25, 0.02, 4, 64 << 10
+PENDING_WAIT_SECONDS, PENDING_POLL_SECONDS = 2.0, 0.005
+"""How long a tool that may write waits for a pending checkpoint, and how often the hook checks."""
+DEADLINE_MARGIN_SECONDS = 0.1
+"""In this time before the deadline the saving process notes its own failure: the waiting process may have given up."""
+TRANSCRIPT_POLLS, TRANSCRIPT_POLL_SECONDS, MIN_SEARCH_BYTES, TRANSCRIPT_TAIL_BYTES = 25, 0.02, 4, 64 << 10
 MINUTE, DAY = 60_000_000_000, 86_400_000_000_000
-QUICKLY = 20_000
-"""Entries of a folder that an event looks at, before it is protected, where somebody waits."""
-SOON, LATER = 1.0, 10.0
-"""Seconds for which a folder's names are counted before a session begins or a command runs, and at the end of a turn."""
-SAME_SESSION = ("resume", "compact")
-"""Starts that go on with a session, which has been told already."""
-LONGEST_COMMAND, MOST_TOLD = 1000, 5
-LONGEST_SCRIPT = 64 << 10
-"""Bytes of a script that are read for what it removes."""
-LARGE_CACHE, MOST_NAMED = 2 << 20, 5000
-"""Bytes of the stat cache, about 100 a file, above which the paths that a command names are saved first."""
+MAX_ENTRIES_TO_ADOPT = 20_000
+"""A folder with more entries is not adopted while the client waits."""
+NAME_COUNT_SECONDS_AT_START, NAME_COUNT_SECONDS_AT_TURN_END = 1.0, 10.0
+"""For how long a folder's names are counted at the start of a session or before a command, and at the end of a turn."""
+CONTINUING_REASONS = ("resume", "compact")
+"""Reasons of a session's start that continue a session: its user has seen the warnings already."""
+MAX_COMMAND_CHARS, MAX_LISTED = 1000, 5
+MAX_SCRIPT_BYTES = 64 << 10
+"""A longer script is not searched for destructive commands."""
+LARGE_CACHE_BYTES, MAX_NAMED_PATHS = 2 << 20, 5000
+"""With a larger stat cache (about 100 bytes a file) the paths that a command names are saved before the rest; at most so many."""
 
 
-class Attending:
-    """One event of one agent, from what was told to what is answered.
+class HookCall:
+    """One call of the hook: an event of an agent, and the reply to its client.
 
-    The brief has parts, 1 and on. Part 0 is the guard alone: it saves before commands that destroy, and does nothing else.
+    A client that limits the size of a reply calls the hook once per part of the resume brief, from 1 on. Part 0 is the guard:
+    it saves before destructive commands and does nothing else.
     """
 
     def __init__(
@@ -93,21 +94,21 @@ class Attending:
         self._at = 0
         """When the event was recorded."""
         self._refused = self._moved = ""
-        """Why the folder is not protected, for the user."""
+        """Messages to the user: why the folder is not protected; that it was moved or is a copy."""
 
     @property
     def engine(self) -> Engine:
-        """Made when it is first asked for: most tool calls need none."""
+        """Return the engine, built at first use: most tool calls need none."""
         if self._engine is None:
             self._engine = self._make()
         return self._engine
 
-    def attend(self) -> Reply:
-        """Return what the client is told. Raises a `KeepfastError` or `OSError` where something was due and failed."""
-        said = self._attend()
-        return Reply(told_user=self._moved).beside(said) if self._moved else said
+    def answer(self) -> Reply:
+        """Return the reply to the client. Raises a `KeepfastError` or `OSError` where a checkpoint was due and failed."""
+        reply = self._answer_event()
+        return Reply(told_user=self._moved).beside(reply) if self._moved else reply
 
-    def _attend(self) -> Reply:
+    def _answer_event(self) -> Reply:
         kind = self.event.kind
         if kind == OTHER or (not self.part and kind != TOOL_STARTS):
             return Reply()
@@ -115,7 +116,7 @@ class Attending:
             if not self._locate():
                 return Reply(told_user=self._refused)
         except (KeepfastError, OSError) as error:
-            reply = self._out_of_reach(error)
+            reply = self._reply_without_store(error)
             if reply is None:
                 raise
             return reply
@@ -129,48 +130,53 @@ class Attending:
             return self._compaction_starts()
         if self.part == 1:
             if kind in (TURN_ENDED, SESSION_ENDS):
-                self._settle_question()
-            self._later()
+                self._keep_unanswered()
+            self._queue_checkpoint()
         if kind == SESSION_STARTS:
             return self._session_starts()
         if kind != TURN_ENDED or self.part != 1:
             return Reply()
-        failed = self._broken_settings() or self._unsaved() or self._never_saved()
-        return Reply(failed=failed or self._other_store().removeprefix("keepfast: "))
+        failed = self._broken_settings_warning() or self._failed_save_warning() or self._never_saved_warning()
+        return Reply(failed=failed or self._other_store_warning().removeprefix("keepfast: "))
 
-    def _out_of_reach(self, error: KeepfastError | OSError) -> Reply | None:
-        """What is answered where the store is out of reach; None where that is an error.
+    def _reply_without_store(self, error: KeepfastError | OSError) -> Reply | None:
+        """Return the reply where the store is out of reach; None where that is an error.
 
-        Whoever is about to destroy something hears of it before, not after.
+        The user must hear before a destructive command, not after it, that nothing could be saved.
         """
         if self.event.kind == SESSION_STARTS and self.part != 1:
-            return Reply()  # the first part says it
+            return Reply()  # the first part reports it
         if self.event.kind != TOOL_STARTS or not self.root:
             return None
-        said = str(self.in_words(error))
+        why = str(self.explained(error))
         threat = self._threat()
         if threat is None or not threat.is_certain:
-            self._note_missed(said)
+            self._note_missed_band(why)
             return None
-        return self._unkept(said.rstrip("."), self.settings["hooks.before_command"] == "ask")
+        return self._unsaved_reply(why.rstrip("."), self.settings["hooks.before_command"] == "ask")
 
     def _session_starts(self) -> Reply:
-        said = Reply()
+        reply = Reply()
         if self.part == 1:
-            why = self._unsaved()
-            lines = (self._obstacle(), self._other_store(), self._odd_settings(), why and f"keepfast: {why}")
-            said.told_user = "\n".join([text for text in lines if text])
+            why = self._failed_save_warning()
+            lines = (
+                self._obstacle_warning(),
+                self._other_store_warning(),
+                self._settings_warnings(),
+                why and f"keepfast: {why}",
+            )
+            reply.told_user = "\n".join([text for text in lines if text])
         if self.deliver is None:
-            return said
-        return said.beside(self.deliver(self.engine, self.root, self.workspace, self.event, self.part))
+            return reply
+        return reply.beside(self.deliver(self.engine, self.root, self.workspace, self.event, self.part))
 
     @property
     def trigger(self) -> str:
-        """What a checkpoint of this event would be called; the kind of the event if it deserves none."""
+        """Return the trigger of this event's checkpoint; the kind of the event if it makes none."""
         return decide(self.event, State(self.clock(), {}), self.settings).trigger or self.event.kind
 
-    def in_words(self, error: KeepfastError | OSError) -> KeepfastError:
-        """The error as a sentence with a way out, as `save` says it."""
+    def explained(self, error: KeepfastError | OSError) -> KeepfastError:
+        """Return the error as a sentence with a hint, worded as by `keepfast save`."""
         if isinstance(error, KeepfastError):
             return error
         from keepfast.fsutil.durable import explain
@@ -182,217 +188,223 @@ class Attending:
             self._engine.close()
 
     def _locate(self) -> bool:
+        """Find the event's workspace, or adopt its folder; return False if the folder is not protected."""
         event = self.event
-        near, found = find(event.cwd, self.place.path, self.place.list), None
-        if near is not None and near[2] in (HERE, LOST):
-            found = near[:2]
-        elif near is not None or event.kind not in (TOOL_STARTS, TOOL_ENDED):
+        nearest, location = find(event.cwd, self.place.path, self.place.list), None
+        if nearest is not None and nearest[2] in (HERE, LOST):
+            location = nearest[:2]
+        elif nearest is not None or event.kind not in (TOOL_STARTS, TOOL_ENDED):
             try:
-                found = self.engine.known(event.cwd, adopting=True)
-            except Elsewhere as apart:
-                found = self._separate(apart)
-            if self.engine.renewed and found is not None:
-                self._tell_moved(*found, self._say("renewed", folder=show(self.engine.renewed)))
-            if found is None and event.kind not in (TOOL_STARTS, TOOL_ENDED):
-                found = self._adopt()
-        if found is None:
+                location = self.engine.find_workspace(event.cwd, adopting=True)
+            except Elsewhere as error:
+                location = self._protect_separately(error)
+            if self.engine.renewed and location is not None:
+                self._report_moved(*location, self._text("renewed", folder=show(self.engine.renewed)))
+            if location is None and event.kind not in (TOOL_STARTS, TOOL_ENDED):
+                location = self._adopt()
+        if location is None:
             return False
-        self.root, self.workspace = found
+        self.root, self.workspace = location
         self.folder = self.place.folder(self.workspace)
-        self.place.id()  # a store that is not there, or not for us, is named before anything is written to it
+        self.place.id()  # raises if the store is missing or another one, before anything is written to it
         self.place.check_folders()
         return True
 
-    def _separate(self, apart: Elsewhere) -> tuple[bytes, str]:
-        """Protect a folder that is a copy, or was moved, at once and apart; what its marker named is for a person to say."""
-        found = self.engine.separate(apart)
-        if not apart.copied:
-            self._tell_moved(*found, self._say("moved", why=str(apart)))
-        return found
+    def _protect_separately(self, error: Elsewhere) -> tuple[bytes, str]:
+        """Give a folder that is a copy or was moved a history of its own at once; the user decides later about the old one."""
+        location = self.engine.protect_separately(error)
+        if not error.copied:
+            self._report_moved(*location, self._text("moved", why=str(error)))
+        return location
 
-    def _tell_moved(self, root: bytes, workspace: str, text: str) -> None:
-        """Once, whichever of the hooks that a client starts together is the first to see it."""
+    def _report_moved(self, root: bytes, workspace: str, text: str) -> None:
+        """Tell the user once, by whichever of the hooks that the client starts together comes first."""
         if sessions.claim(self.place.folder(workspace), self.event.session, "moved", self.clock(), MINUTE):
             self._moved = text
-            self.engine.note(root, "noticed", self.trigger, text, told=True)
+            self.engine.note(root, "noticed", self.trigger, text, reported=True)
 
     def _adopt(self) -> tuple[bytes, str] | None:
-        """Protect the session's folder from now on. Of the hooks of a start only the first does it."""
+        """Protect the session's folder from now on. Of the hooks that a session's start calls only part 1 does so."""
         event = self.event
         is_start = event.kind == SESSION_STARTS
         if self.part != 1:
             return None
         try:
-            # After a prompt, tools would wait for the first scan of a large folder: it begins at the end of the turn.
-            at_leisure = event.kind in (SESSION_STARTS, TURN_ENDED, SESSION_ENDS)
-            return self.engine.adopt(event.cwd, event.project, 0 if at_leisure else QUICKLY)
+            # After a prompt, tools would wait for the first scan of a large folder: that scan starts at the end of the turn.
+            is_unhurried = event.kind in (SESSION_STARTS, TURN_ENDED, SESSION_ENDS)
+            return self.engine.adopt(event.cwd, event.project, 0 if is_unhurried else MAX_ENTRIES_TO_ADOPT)
         except Refused as refused:
-            if is_start and event.reason not in SAME_SESSION:
-                self._refused = self._say("not_protected", why=f"{refused} {refused.hint}")
+            if is_start and event.reason not in CONTINUING_REASONS:
+                self._refused = self._text("not_protected", why=f"{refused} {refused.hint}")
             return None
 
-    def _odd_settings(self) -> str:
-        """All that is odd about the settings, once a session: it is heard, and no hook has failed."""
+    def _settings_warnings(self) -> str:
+        """Return all warnings about the settings, once a session."""
         warnings = self.settings.warnings
-        if not warnings or not self._is_first("settings"):
+        if not warnings or not self._claim_report("settings"):
             return ""
         if self.settings.broken:
-            self._is_first("broken settings")  # it is told here
+            self._claim_report("broken settings")  # this report includes it
         return "\n".join([f"keepfast: {warning}" for warning in warnings])
 
-    def _broken_settings(self) -> str:
-        """What of the user's file came to be not understood since the start: what is known of it stands."""
-        return self.settings.warnings[0] if self.settings.broken and self._is_first("broken settings") else ""
+    def _broken_settings_warning(self) -> str:
+        """Return the warning that the settings file became unreadable during the session; the last good settings stay in force."""
+        return self.settings.warnings[0] if self.settings.broken and self._claim_report("broken settings") else ""
 
-    def _is_first(self, what: str) -> bool:
-        """Is this to be told, of what is told once a session?"""
-        return sessions.claim(self.folder, self.event.session, what, self.clock(), DAY)
+    def _claim_report(self, topic: str) -> bool:
+        """Return True for the first report of this topic in this session, and note that it was made."""
+        return sessions.claim(self.folder, self.event.session, topic, self.clock(), DAY)
 
-    def _obstacle(self) -> str:
-        """What lies in the place of the folder's marker, once a session."""
-        said = marker(self.root)
-        if said is not None and said[0] == self.workspace:
-            return ""  # as nearly always
+    def _obstacle_warning(self) -> str:
+        """Return the warning that something else lies in the place of the folder's marker, once a session."""
+        folder_marker = marker(self.root)
+        if folder_marker is not None and folder_marker[0] == self.workspace:
+            return ""  # the usual case
         from keepfast.workspace.marker import obstacle
 
-        there = obstacle(self.root)
-        if not there or not self._is_first("obstacle"):
+        blocking_path = obstacle(self.root)
+        if not blocking_path or not self._claim_report("obstacle"):
             return ""
-        text = self._say("obstacle", path=show(there))
+        text = self._text("obstacle", path=show(blocking_path))
         self.engine.note_once(self.root, "noticed", self.trigger, text)
         return text
 
-    def _other_store(self) -> str:
-        """That the folder's marker names another store, once a session at its start and once at the end of a turn."""
-        said = marker(self.root)
-        if said is None or not said[1] or said[1:] == (self.place.path, self.place.expected):
-            return ""  # as nearly always
+    def _other_store_warning(self) -> str:
+        """Return the warning that the marker names another store, once at the session's start and once at the end of a turn."""
+        folder_marker = marker(self.root)
+        if folder_marker is None or not folder_marker[1] or folder_marker[1:] == (self.place.path, self.place.expected):
+            return ""  # the usual case
         store = self.engine.other_store(self.root)
-        if not store or not self._is_first(f"other store {self.event.kind}"):
+        if not store or not self._claim_report(f"other store {self.event.kind}"):
             return ""
-        text = self._say("strange_store" if store == "?" else "other_store", store=store)
+        text = self._text("strange_store" if store == "?" else "other_store", store=store)
         self.engine.note_once(self.root, "noticed", self.trigger, text)
         return text
 
-    def _unsaved(self) -> str:
-        """Why the last save of this folder failed, once a session at its start and once at the end of a turn."""
+    def _failed_save_warning(self) -> str:
+        """Return why the last save of this folder failed, once at the session's start and once at the end of a turn."""
         from keepfast.state.notices import FailedSave, unsaved
 
-        found = unsaved(self.folder)
-        if found is None and not _size(self.folder + "/cache"):
-            # Nothing was ever saved here, and the first save may still be at it: whether that will do is told now.
+        failure = unsaved(self.folder)
+        if failure is None and not _file_size(self.folder + "/cache"):
+            # Nothing was saved here yet, and the first save may still be running: tell now if it is bound to fail.
             try:
-                self.engine.refuse_too_many(self.root, SOON if self.event.kind == SESSION_STARTS else LATER)
+                at_start = self.event.kind == SESSION_STARTS
+                seconds = NAME_COUNT_SECONDS_AT_START if at_start else NAME_COUNT_SECONDS_AT_TURN_END
+                self.engine.refuse_too_many(self.root, seconds)
             except TooMany as error:
-                found = FailedSave(0, error.kind, f"{error} {error.hint}")
-        if found is None or not self._is_first(f"unsaved {self.event.kind} {found.kind}"):
+                failure = FailedSave(0, error.kind, f"{error} {error.hint}")
+        if failure is None or not self._claim_report(f"unsaved {self.event.kind} {failure.kind}"):
             return ""
-        return self._say("not_saved", why=found.text)
+        return self._text("not_saved", why=failure.text)
 
-    def _never_saved(self) -> str:
-        """Why nothing in this folder could ever be saved, where not even that could be written into the store."""
-        if _size(self.folder + "/cache") or _size(self.folder + UNSAVED):
+    def _never_saved_warning(self) -> str:
+        """Return why no save of this folder ever succeeded, where not even the failure could be recorded in the store."""
+        if _file_size(self.folder + "/cache") or _file_size(self.folder + UNSAVED):
             return ""
         from keepfast.state.notices import read
 
-        found = [one for one in read(self.engine.notice_folders(self.root, self.workspace)) if one.kind == "failed"]
-        if not found or not sessions.claim(self.folder, self.event.session, "never saved", self.clock(), DAY):
+        failures = [
+            notice for notice in read(self.engine.notice_folders(self.root, self.workspace)) if notice.kind == "failed"
+        ]
+        if not failures or not sessions.claim(self.folder, self.event.session, "never saved", self.clock(), DAY):
             return ""
-        return f"This folder is not protected: {found[-1].text} Run `keepfast status` for details."
+        return f"This folder is not protected: {failures[-1].text} Run `keepfast status` for details."
 
-    # Later
+    # Left to the worker
 
-    def _later(self) -> None:
+    def _queue_checkpoint(self) -> None:
+        """Record a pending event if a checkpoint is due, and start a worker."""
         event = self.event
         decision = self._decide("")
         if event.kind == SESSION_ENDS and event.reason == "clear":
             self._note_cleared("off" if isinstance(decision, Skip) else "", isinstance(decision, Ask))
         if isinstance(decision, Skip) or not self._claim(decision):
             return
-        lost = self._cut_off() if event.kind == SESSION_STARTS else []
-        told = self._told(decision.trigger)
-        self._at = told.at
+        crashed = self._crashed_sessions() if event.kind == SESSION_STARTS else []
+        pending_event = self._pending_event(decision.trigger)
+        self._at = pending_event.at
         try:
-            for one in (*lost, told):
-                pending.append(self.folder, one)
+            for new_event in (*crashed, pending_event):
+                pending.append(self.folder, new_event)
         except OSError:
-            self._ease(decision.trigger)
+            self._shorten_rest(decision.trigger)
             raise
-        self.background.detach(self._work)
+        self.background.detach(self._run_worker)
 
-    def _settle_question(self) -> None:
-        """Work went on: what a clear asked about is kept."""
+    def _keep_unanswered(self) -> None:
+        """Keep the checkpoint that a clear asked about: the user went on working without an answer."""
         if self.event.client:
             sessions.close_question(self.folder, self.event.client)
         elif self.event.session:
             sessions.close_question_of(self.folder, self.event.session)
 
     def _note_cleared(self, status: str, ask: bool) -> None:
-        """What the session that begins next is told of this clear, and of no earlier one. It precedes the worker's note."""
+        """Record this clear, in place of an earlier one, for the session that begins next. The worker adds its result later."""
         event = self.event
-        known = {"session": event.session, "transcript": event.transcript, "at": self.clock()}
-        sessions.note_cleared(self.folder, event.client or event.likely_client, **known, status=status, ask=ask)
+        facts = {"session": event.session, "transcript": event.transcript, "at": self.clock()}
+        sessions.note_cleared(self.folder, event.client or event.likely_client, **facts, status=status, ask=ask)
 
-    def _cut_off(self) -> list[PendingEvent]:
-        """What sessions that crashed leave to be kept, before the new one begins."""
+    def _crashed_sessions(self) -> list[PendingEvent]:
+        """Return the pending events of sessions that crashed: they are saved before the new session begins."""
         event = self.event
-        found = sessions.crashed_sessions(self.folder, event.session, event.client, event.reason in ("", "startup"))
+        crashed = sessions.crashed_sessions(self.folder, event.session, event.client, event.reason in ("", "startup"))
         root = self.root.decode("utf-8", "surrogateescape")
         return [
             pending.PendingEvent(
                 sessions.CUT_OFF,
                 self.clock(),
-                agent=one["agent"] if isinstance(one.get("agent"), str) else event.agent,
+                agent=facts["agent"] if isinstance(facts.get("agent"), str) else event.agent,
                 cwd=root,
-                **{key: one[key] for key in ("session", "transcript", "model") if isinstance(one.get(key), str)},
+                **{key: facts[key] for key in ("session", "transcript", "model") if isinstance(facts.get(key), str)},
             )
-            for one in found
+            for facts in crashed
         ]
 
-    def _work(self) -> None:
-        """What the detached process does. Whatever happens to it, `status` tells."""
-        from keepfast.app.worker import finish
+    def _run_worker(self) -> None:
+        """Save what is pending, in the detached process. Every failure becomes a notice."""
+        from keepfast.app.worker import save_pending
 
         try:
             if self.event.kind == TURN_ENDED:
                 self._await_transcript()
-            self._remember()
-            finish(self.engine, self.root, self.workspace, self.background.tidy, self.event.session)
+            self._record_session()
+            save_pending(self.engine, self.root, self.workspace, self.background.tidy, self.event.session)
             if self.settings["analysis.llm"] != "off" and self.event.kind in (TURN_ENDED, SESSION_ENDS):
-                self._analyse()
+                self._analyse_with_model()
         except Exception as error:
             self.engine.note(self.root, "failed", self.trigger, sentence(error))
 
-    def _analyse(self) -> None:
-        """After the checkpoint, and after the lock that goes with it: a model takes its time."""
+    def _analyse_with_model(self) -> None:
+        """Ask the model for notes after the checkpoint, without its lock: a model takes its time."""
         from keepfast.app.model_notes import analyse
 
         event = self.event
         last = event.kind == SESSION_ENDS
         analyse(self.engine, self.root, self.folder, event.session, event.transcript, last=last)
 
-    def _remember(self) -> None:
-        """Keep what was asked and said, without secrets: the worker that makes the checkpoint may be another process."""
+    def _record_session(self) -> None:
+        """Record the prompt and the answer, redacted: the worker that makes the checkpoint may be another process."""
         event = self.event
-        texts = {"prompt": self._asked(), "said": _first_line(event.last_answer)}
+        texts = {"prompt": self._requested_task(), "said": _first_line(event.last_answer)}
         if any(texts.values()):
             from keepfast.secrets.redaction import redact
 
             texts = {key: redact(text) for key, text in texts.items()}
-        known: dict[str, str | int] = {"session": event.session, "transcript": event.transcript, "model": event.model}
-        known["prompted"] = self._at if event.prompt else 0
-        known["heard"] = self._at if event.prompt or event.last_answer else 0
-        known["client"], known["agent"] = str(event.client) if event.client else "", event.agent
-        known["ended"] = (event.reason or "ended") if event.kind == SESSION_ENDS else ""
+        facts: dict[str, str | int] = {"session": event.session, "transcript": event.transcript, "model": event.model}
+        facts["prompted"] = self._at if event.prompt else 0
+        facts["heard"] = self._at if event.prompt or event.last_answer else 0
+        facts["client"], facts["agent"] = str(event.client) if event.client else "", event.agent
+        facts["ended"] = (event.reason or "ended") if event.kind == SESSION_ENDS else ""
         try:
             if event.kind in (SESSION_STARTS, PROMPT):
                 sessions.reopen(self.folder, event.session)
-            sessions.remember(self.folder, event.session, **known, **texts)
+            sessions.remember(self.folder, event.session, **facts, **texts)
         except OSError as error:
-            self.engine.note(self.root, "failed", self.trigger, sentence(error))  # the checkpoint is made all the same
+            self.engine.note(self.root, "failed", self.trigger, sentence(error))  # the checkpoint is made without them
 
-    def _asked(self) -> str:
-        """What the prompt asks for, with the request that it belongs to if it is a short one; empty for what is no prompt."""
+    def _requested_task(self) -> str:
+        """Return what the prompt asks for, joined with the request that a short prompt continues; empty without a prompt."""
         if not self.event.prompt:
             return ""
         from keepfast.agents.claude.transcript import spoken
@@ -403,16 +415,17 @@ class Attending:
         return follow(before if isinstance(before, str) else "", spoken(self.event.prompt)[1])
 
     def _await_transcript(self) -> None:
-        """A turn's end may be told before its last words are in the transcript: give them half a second."""
-        words = max(_first_line(self.event.last_answer).replace('"', "\\").split("\\"), key=len).encode(
+        """Wait up to half a second for the turn's last words: the client may call the hook before it has written them."""
+        longest = max(_first_line(self.event.last_answer).replace('"', "\\").split("\\"), key=len).encode(
             "utf-8", "ignore"
         )
-        for _ in range(LAG_LOOKS if len(words) >= FEWEST_WORDS and self.event.transcript else 0):
-            if words in _tail(self.event.transcript):
+        for _ in range(TRANSCRIPT_POLLS if len(longest) >= MIN_SEARCH_BYTES and self.event.transcript else 0):
+            if longest in _end_of_transcript(self.event.transcript):
                 return
-            self.background.pause(LAG_STEP)
+            self.background.pause(TRANSCRIPT_POLL_SECONDS)
 
-    def _told(self, trigger: str) -> PendingEvent:
+    def _pending_event(self, trigger: str) -> PendingEvent:
+        """Return this event as a pending event with the given trigger."""
         event = self.event
         return pending.PendingEvent(
             trigger,
@@ -427,117 +440,123 @@ class Attending:
             "yes" if event.prompt or event.last_answer else "",
         )
 
-    # At once
+    # Done at once, while the client waits
 
     def _tool_starts(self) -> Reply:
+        """Save before a destructive command, and where the conversation crossed a band of its token budget."""
         event, settings = self.event, self.settings
         if self.part:
             self._note_session()
         if event.writes:
             self._await_pending()
-        usage, band = self._crossed()
-        threat = self._endangered()
+        usage, band = self._usage_and_band()
+        threat = self._threat_to_unsaved()
         if not band and threat is None:
             return Reply()
         decision = self._decide(band, threat is not None)
         if isinstance(decision, Skip) or not self._claim(decision):
             return Reply()
-        result = self._now(decision.trigger, threat)
-        protected = Reply()
+        result = self._save_now(decision.trigger, threat)
+        command_reply = Reply()
         if threat is not None and threat.is_certain:
-            protected = self._protected(result, settings["hooks.before_command"] == "ask", threat)
+            command_reply = self._command_reply(result, settings["hooks.before_command"] == "ask", threat)
         elif threat is not None:
-            self._note_unprotected(result, threat)
+            self._note_unsaved_paths(result, threat)
         if decision.trigger == "before_command":
-            return protected
+            return command_reply
         assert usage is not None
         if result["status"] == "failed":
-            if not self._is_news(decision.trigger):
-                return protected
-            self.engine.note(self.root, "failed", decision.trigger, str(result["why"]), told=True)
-        return self._budget_reply(usage, decision.trigger, result).beside(protected)
+            if not self._claim_failure_report(decision.trigger):
+                return command_reply
+            self.engine.note(self.root, "failed", decision.trigger, str(result["why"]), reported=True)
+        return self._budget_reply(usage, decision.trigger, result).beside(command_reply)
 
     def _note_session(self) -> None:
-        """A session that began before hooks did is known from its first tool on: its transcript tells the rest."""
+        """Record a session that began before hooks were installed at its first tool call; its transcript has the rest."""
         event = self.event
         if not event.session or not event.transcript or event.subagent:
             return
         if sessions.facts(self.folder, event.session).get("session"):
             return
-        known = {"session": event.session, "transcript": event.transcript, "model": event.model, "agent": event.agent}
+        facts = {"session": event.session, "transcript": event.transcript, "model": event.model, "agent": event.agent}
         try:
             client = str(event.client) if event.client else ""
-            sessions.remember(self.folder, event.session, **known, client=client)
+            sessions.remember(self.folder, event.session, **facts, client=client)
         except OSError:
-            pass  # whatever is to be saved says why it cannot be
+            pass  # the save that follows reports what is wrong
 
-    def _crossed(self) -> tuple[Usage | None, str]:
-        """How full the main conversation is, and the trigger of the highest band that it crossed; empty below all."""
+    def _usage_and_band(self) -> tuple[Usage | None, str]:
+        """Return the token usage of the main conversation and the trigger of the highest band it crossed; empty below all."""
         event, settings = self.event, self.settings
         if not event.transcript or event.subagent or not self.part:
             return None, ""
         from keepfast.agents.claude.usage import tokens
         from keepfast.model.budget import band
 
-        asked, windows = settings["budget.tokens"], settings["budget.windows"]
-        usage = tokens(self.folder, event.session, event.transcript, event.model, asked, windows)
-        found = band(usage.percent, settings["hooks.checkpoint_threshold_percent"])
-        return usage, found.trigger if found is not None else ""
+        budget_tokens, windows = settings["budget.tokens"], settings["budget.windows"]
+        usage = tokens(self.folder, event.session, event.transcript, event.model, budget_tokens, windows)
+        crossed = band(usage.percent, settings["hooks.checkpoint_threshold_percent"])
+        return usage, crossed.trigger if crossed is not None else ""
 
-    def _note_missed(self, why: str) -> None:
-        """A band was crossed and nothing can be saved, not even when that was: `status` tells, once in five minutes."""
+    def _note_missed_band(self, why: str) -> None:
+        """Note once in five minutes that a band was crossed and nothing could be saved: no checkpoint records it."""
         from keepfast.state.notices import read
 
-        trigger, since = self._crossed()[1], self.clock() - BUDGET_REST
-        known = read(self.engine.notice_folders(self.root, self.workspace)) if trigger else []
-        if trigger and not any(one.trigger == trigger and one.at > since for one in known):
+        trigger, since = self._usage_and_band()[1], self.clock() - BUDGET_REST
+        notices = read(self.engine.notice_folders(self.root, self.workspace)) if trigger else []
+        if trigger and not any(notice.trigger == trigger and notice.at > since for notice in notices):
             self.engine.note(self.root, "failed", trigger, why)
 
     def _threat(self) -> Threat | None:
-        """What the command may destroy here; None if it destroys nothing, or nobody wants to know."""
+        """Return what the command may destroy here; None if nothing, or if the setting turns the check off."""
         if not self.event.command or self.settings["hooks.before_command"] == "off":
             return None
         from keepfast.shell.destruction import threat_of
 
-        return threat_of(self.event.command, self.event.cwd, self.root, _script)
+        return threat_of(self.event.command, self.event.cwd, self.root, _script_text)
 
-    def _endangered(self) -> Threat | None:
-        """What the command may destroy, and what it mentions, if that is there and the newest version does not have it."""
+    def _threat_to_unsaved(self) -> Threat | None:
+        """Return the threat; of paths that the command only mentions, those that exist and differ from the newest version."""
         threat = self._threat()
         if threat is None or not threat.mentioned:
             return threat
-        there = tuple([path for path in threat.mentioned if _is_there(self.root + b"/" + path)])
-        if there:
-            from keepfast.app.threat import not_kept
+        unsaved = tuple([path for path in threat.mentioned if _exists(self.root + b"/" + path)])
+        if unsaved:
+            from keepfast.app.threat import unsaved_paths
 
-            there = not_kept(self.engine, self.root, self.workspace, there)
-            threat.add(there)
-        return threat if threat.is_certain or there else None
+            unsaved = unsaved_paths(self.engine, self.root, self.workspace, unsaved)
+            threat.add(unsaved)
+        return threat if threat.is_certain or unsaved else None
 
     def _compaction_starts(self) -> Reply:
+        """Save, and give the agent the checkpoint's id for its summary."""
         decision = self._decide("")
         is_due = not isinstance(decision, Skip) and self._claim(decision)
         due = decision.trigger if is_due else ""
-        result = self._result(lambda: self._newest(due), self._deadline(), due)
+        result = self._run_in_time(lambda: self._newest_checkpoint(due), self._deadline(), due)
         if result["status"] == "late":
-            result = self._result(lambda: self._newest(""), PATIENCE, "")  # then the one before it
+            # Name the previous checkpoint instead.
+            result = self._run_in_time(lambda: self._newest_checkpoint(""), PENDING_WAIT_SECONDS, "")
         if result.get("status") == "failed":
-            self.engine.note(self.root, "failed", self.trigger, str(result["why"]), told=True)
+            self.engine.note(self.root, "failed", self.trigger, str(result["why"]), reported=True)
             return Reply(failed=str(result["why"]))
         if not result.get("id"):
             return Reply()
-        told = {key: result[key] for key in ("id", "version", "trigger", "summary")}
-        return Reply(told_agent=self._say("compact", **told))
+        checkpoint = {key: result[key] for key in ("id", "version", "trigger", "summary")}
+        return Reply(told_agent=self._text("compact", **checkpoint))
 
-    def _now(self, trigger: str, threat: Threat | None) -> dict[str, Any]:
-        """Save within the deadline. `status` is that of the outcome, or `failed` with `why`, or `late`."""
+    def _save_now(self, trigger: str, threat: Threat | None) -> dict[str, Any]:
+        """Save within the deadline. `status` is that of the outcome, or `failed` with `why`, or `late`.
+
+        A late result has `saved` if all that the rules cover is safe: the saving process reports that through a pipe.
+        """
         from posix import close, pipe, read, set_blocking
 
         reading, writing = pipe()
         set_blocking(reading, False)
         try:
-            work = self._save if threat is None else self._rescue
-            result = self._result(lambda: work(trigger, threat, writing), self._deadline(), trigger)
+            save = self._save if threat is None else self._save_before_command
+            result = self._run_in_time(lambda: save(trigger, threat, writing), self._deadline(), trigger)
             if result["status"] == "late":
                 try:
                     result["saved"] = bool(read(reading, 1))
@@ -548,47 +567,47 @@ class Attending:
             close(reading)
             close(writing)
 
-    def _result(self, work: Callable[[], dict[str, Any]], seconds: float, trigger: str) -> dict[str, Any]:
-        """What the work returns; if it fails, the trigger that it was done for rests only a little.
+    def _run_in_time(self, work: Callable[[], dict[str, Any]], seconds: float, trigger: str) -> dict[str, Any]:
+        """Return the result of the work done by another process. If it fails, its trigger may be tried again soon.
 
-        Of a failure in time the caller tells; of one that nobody waits for any more, or of torn files, `status` does.
+        The caller reports a failure in time. One that nobody waits for any more, or missing files of ours, becomes a notice.
         """
         from time import monotonic
 
         from keepfast.model.light_json import dumps, loads
 
-        end = monotonic() + seconds - EDGE
+        end = monotonic() + seconds - DEADLINE_MARGIN_SECONDS
 
-        def encoded() -> bytes:
+        def work_to_json() -> bytes:
             try:
                 return dumps(work()).encode("ascii")
             except Exception as error:
-                self._ease(trigger)
+                self._shorten_rest(trigger)
                 torn = isinstance(error, ImportError | SyntaxError)
                 if torn or monotonic() >= end:
                     self.engine.note(self.root, "failed", trigger or self.trigger, sentence(error))
                 return dumps({"status": "failed", "why": sentence(error), "torn": torn}).encode("ascii")
 
         try:
-            said = self.background.attempt(encoded, seconds)
+            output = self.background.attempt(work_to_json, seconds)
         except OSError:
-            self._ease(trigger)
+            self._shorten_rest(trigger)
             raise
-        if said is None:
+        if output is None:
             return {"status": "late"}
         try:
-            found = loads(said)
+            result = loads(output)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            self._ease(trigger)
+            result = None
+        if not isinstance(result, dict):
+            self._shorten_rest(trigger)
             return {"status": "failed", "why": "the saving process was terminated"}
-        if found.get("torn"):
-            raise ImportError(found["why"])  # for both of us: files of our own are missing
-        return found
+        if result.get("torn"):
+            raise ImportError(result["why"])  # files of our own are missing, for this process too
+        return result
 
-    def _rescue(self, trigger: str, threat: Threat | None, report: int) -> dict[str, Any]:
-        """Save before a destructive command, and note the version that has all it may destroy: retention spares that a day."""
+    def _save_before_command(self, trigger: str, threat: Threat | None, report: int) -> dict[str, Any]:
+        """Save before a destructive command, and keep retention from the version with everything in danger for a day."""
         from keepfast.state import rescues
 
         result = self._save(trigger, threat, report)
@@ -598,127 +617,130 @@ class Attending:
                 rescues.note(self.folder, row.version, self.clock())
             except OSError as error:
                 self.engine.note(
-                    self.root, "failed", trigger, (f"v{row.version} could not be kept for a day: {error.strerror}.")
+                    self.root, "failed", trigger, f"v{row.version} could not be kept for a day: {error.strerror}."
                 )
         return result
 
     def _save(self, trigger: str, threat: Threat | None = None, report: int = -1) -> dict[str, Any]:
-        """Save all that the rules cover, then what a command means beyond them; `report` is told in between.
+        """Save all that the rules cover, then what a command may destroy beyond them.
 
-        Of a tree that has too many files, what the command names is saved alone.
+        A byte goes to the descriptor `report` in between. If the tree has too many files, only what the command names is saved.
         """
-        from keepfast.app.worker import finish, record, save
+        from keepfast.app.worker import record, save, save_pending
 
-        told = self._told(trigger)
-        until = told.at + int(self._deadline() * 1e9)
+        pending_event = self._pending_event(trigger)
+        until = pending_event.at + int(self._deadline() * 1e9)
         paths: tuple[bytes, ...] = ()
         if threat is not None:
-            from keepfast.app.threat import meant
+            from keepfast.app.threat import threatened_paths
 
             if trigger == "before_command":
                 from keepfast.secrets.cuts import head
 
-                told.command, told.until = head(self.event.command, LONGEST_COMMAND), until
-            paths = meant(self.root, threat)  # first of all: past the deadline the command runs
-        named = told.named = tuple([path for path in paths if path])
+                pending_event.command, pending_event.until = head(self.event.command, MAX_COMMAND_CHARS), until
+            # Before anything else: past the deadline the command runs, and the paths may be gone.
+            paths = threatened_paths(self.root, threat)
+        named = pending_event.named = tuple([path for path in paths if path])
         if threat is not None and b"" not in paths and self._is_too_large():
-            return self._save_named(told, paths, threat)
-        aside = self._put_aside(named) if named else None
-        finish(self.engine, self.root, self.workspace, self.background.tidy, self.event.session)
-        if aside is not None:
-            record(self.engine, self.root, self.folder, told, aside)
-        elif named and _size(self.folder + "/cache") > LARGE_CACHE and self.clock() < until:
-            save(self.engine, self.root, self.folder, told, _with_contents(self.root, named))
+            return self._save_named(pending_event, paths, threat)
+        ahead = self._read_ahead(named) if named else None
+        save_pending(self.engine, self.root, self.workspace, self.background.tidy, self.event.session)
+        if ahead is not None:
+            record(self.engine, self.root, self.folder, pending_event, ahead)
+        elif named and _file_size(self.folder + "/cache") > LARGE_CACHE_BYTES and self.clock() < until:
+            save(self.engine, self.root, self.folder, pending_event, _with_paths_below(self.root, named))
         try:
-            outcome = save(self.engine, self.root, self.folder, told)
+            outcome = save(self.engine, self.root, self.folder, pending_event)
         except TooMany as error:
             if threat is None or b"" in paths:
                 raise
-            return self._save_named(told, paths, threat, sentence(error))
+            return self._save_named(pending_event, paths, threat, sentence(error))
         if report >= 0:
-            _tell(report)
+            _signal(report)
         if outcome.untidy:
             self.background.tidy(self.root)
         result = {"status": outcome.status, "id": outcome.id, "version": outcome.version}
         if threat is None or not (paths or threat.is_vague):
             return result
-        return {**result, **self._keep(told, paths, threat)}
+        return {**result, **self._save_excluded(pending_event, paths, threat)}
 
     def _is_too_large(self) -> bool:
-        """May the tree have too many files? Then the command does not wait until they are counted.
+        """Return whether the tree may have too many files; then the command does not wait until they are counted.
 
-        What was never saved as a whole is looked at for a second: after that the tree is large enough, whatever it has.
+        A tree that was never saved as a whole is counted for a second; if that is not enough it is too large for now.
         """
         from keepfast.state.notices import unsaved
 
-        found = unsaved(self.folder)
-        if found is None and not _size(self.folder + "/cache"):
-            return self.engine.is_large(self.root, SOON) is not False
-        return found is not None and found.kind == TooMany.kind
+        failure = unsaved(self.folder)
+        if failure is None and not _file_size(self.folder + "/cache"):
+            return self.engine.is_large(self.root, NAME_COUNT_SECONDS_AT_START) is not False
+        return failure is not None and failure.kind == TooMany.kind
 
     def _save_named(
-        self, told: PendingEvent, paths: tuple[bytes, ...], threat: Threat, why: str = ""
+        self, pending_event: PendingEvent, paths: tuple[bytes, ...], threat: Threat, why: str = ""
     ) -> dict[str, Any]:
-        """Save what the command names, whatever lies beside it. Raises `TooMany` if that is too much by itself.
+        """Save only what the command names. Raises `TooMany` if that alone is too much.
 
         `why`: the tree as a whole was tried just now and cannot be saved.
         """
-        from keepfast.app.threat import keep_named
+        from keepfast.app.threat import save_named
         from keepfast.app.worker import save
 
-        told.partial = paths
+        pending_event.partial = paths
         result: dict[str, Any] = {"status": "unchanged", "id": "", "version": 0}
 
-        def save_only(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
-            outcome = save(self.engine, self.root, self.folder, told, only, kept)
+        def save_only(only: tuple[bytes, ...], forced: tuple[bytes, ...]) -> None:
+            outcome = save(self.engine, self.root, self.folder, pending_event, only, forced)
             result.update(status=outcome.status, id=outcome.id, version=outcome.version)
 
-        losses = keep_named(self.engine, self.root, self.workspace, paths, threat.spared, save_only)
-        result.update(_told_of(losses))
-        if threat.is_vague:  # then it may mean any other file as well
+        losses = save_named(self.engine, self.root, self.workspace, paths, threat.spared, save_only)
+        result.update(_losses_to_json(losses))
+        if threat.is_vague:  # the command may also destroy files that it does not name
             result["unnamed"] = why
             if not why:
-                told.partial = ()
-                self._save_whole(told, threat, result)
+                pending_event.partial = ()
+                self._save_whole(pending_event, threat, result)
         return result
 
-    def _save_whole(self, told: PendingEvent, threat: Threat, result: dict[str, Any]) -> None:
-        """Save the tree as a whole, which had too many files when it was last tried; else say that it still has."""
+    def _save_whole(self, pending_event: PendingEvent, threat: Threat, result: dict[str, Any]) -> None:
+        """Save the whole tree, which had too many files at the last attempt; if it still has, say so in `result`."""
         from keepfast.app.worker import save
 
         try:
-            save(self.engine, self.root, self.folder, told)
+            save(self.engine, self.root, self.folder, pending_event)
         except TooMany as error:
             result["unnamed"] = sentence(error)
             return
-        known = {path for path, _ in result["unkept"]}
-        result["unkept"] += [one for one in self._keep(told, (), threat)["unkept"] if one[0] not in known]
+        reported = {path for path, _ in result["unkept"]}
+        result["unkept"] += [
+            loss for loss in self._save_excluded(pending_event, (), threat)["unkept"] if loss[0] not in reported
+        ]
 
-    def _put_aside(self, named: tuple[bytes, ...]) -> Aside | None:
-        """Read what the command names while somebody else saves this folder: the scan of a large tree takes its time."""
+    def _read_ahead(self, named: tuple[bytes, ...]) -> ReadAhead | None:
+        """Read what the command names while another process saves this folder: scanning a large tree takes long."""
         from keepfast.state.workers import HOOKS, running_worker
 
         if running_worker(self.folder, HOOKS) is None and running_worker(self.folder, "/lock") is None:
             return None
-        from keepfast.app.checkpoint_save import put_aside
+        from keepfast.app.checkpoint_save import read_ahead
 
         try:
-            return put_aside(self.engine, self.root, self.workspace, _with_contents(self.root, named))
+            return read_ahead(self.engine, self.root, self.workspace, _with_paths_below(self.root, named))
         except (KeepfastError, OSError):
-            return None  # the save that follows says what is wrong
+            return None  # the save that follows reports what is wrong
 
-    def _keep(self, told: PendingEvent, paths: tuple[bytes, ...], threat: Threat) -> dict[str, Any]:
-        """Save what the rules leave out of the paths that the command means or may mean, after all else is safe."""
-        from keepfast.app.threat import keep
+    def _save_excluded(self, pending_event: PendingEvent, paths: tuple[bytes, ...], threat: Threat) -> dict[str, Any]:
+        """Save what the rules exclude of the paths that the command may destroy, after all else is safe."""
+        from keepfast.app.threat import save_excluded
         from keepfast.app.worker import save
 
-        def again(only: tuple[bytes, ...], kept: tuple[bytes, ...]) -> None:
-            save(self.engine, self.root, self.folder, told, only, kept)
+        def save_more(only: tuple[bytes, ...], forced: tuple[bytes, ...]) -> None:
+            save(self.engine, self.root, self.folder, pending_event, only, forced)
 
-        return _told_of(keep(self.engine, self.root, self.workspace, paths, threat, again))
+        return _losses_to_json(save_excluded(self.engine, self.root, self.workspace, paths, threat, save_more))
 
-    def _newest(self, trigger: str) -> dict[str, Any]:
-        """Save, if a trigger is given, and return the newest checkpoint."""
+    def _newest_checkpoint(self, trigger: str) -> dict[str, Any]:
+        """Save if a trigger is given, and return the newest checkpoint: the session's, else the workspace's."""
         if trigger:
             self._save(trigger)
         from keepfast.store.rows import Query
@@ -729,133 +751,136 @@ class Attending:
         if not rows:
             return {"status": "none"}
         row = rows[0]
-        said = row.message if row.message != row.trigger else repository.document(row)[0].summary
+        summary = row.message if row.message != row.trigger else repository.document(row)[0].summary
         return {
             "status": "found",
             "id": row.id,
             "version": row.version,
             "trigger": row.trigger,
-            "summary": said or f"v{row.version}",
+            "summary": summary or f"v{row.version}",
         }
 
-    def _protected(self, result: Mapping[str, Any], ask: bool, threat: Threat) -> Reply:
+    def _command_reply(self, result: Mapping[str, Any], ask: bool, threat: Threat) -> Reply:
+        """Return the reply to a destructive command: nothing if all is safe, else what is not, and what can be recreated."""
         if result["status"] == "late":
-            return self._unkept(self._late(threat, bool(result.get("saved"))), ask)
+            return self._unsaved_reply(self._late_message(threat, bool(result.get("saved"))), ask)
         if result["status"] == "failed":
-            return self._unkept(str(result["why"]).rstrip("."), ask)
-        unkept = [f"{path} ({why})" for path, why in result.get("unkept", ())]
+            return self._unsaved_reply(str(result["why"]).rstrip("."), ask)
+        unsaved = [f"{path} ({why})" for path, why in result.get("unkept", ())]
         if result.get("unnamed"):
-            unkept.insert(0, str(result["unnamed"]).rstrip("."))
-        remade = self._remade(result.get("remade", ()))
-        return self._unkept(self._few(unkept), ask).beside(remade) if unkept else remade
+            unsaved.insert(0, str(result["unnamed"]).rstrip("."))
+        recreatable = self._recreatable_reply(result.get("remade", ()))
+        return self._unsaved_reply(self._list_some(unsaved), ask).beside(recreatable) if unsaved else recreatable
 
-    def _note_unprotected(self, result: Mapping[str, Any], threat: Threat) -> None:
-        """Of what a command only mentions `status` tells: nobody is asked about something that may well stay as it is."""
+    def _note_unsaved_paths(self, result: Mapping[str, Any], threat: Threat) -> None:
+        """Note for `status` which paths that a command only mentions are not safe; it may not touch them, so nobody is asked."""
         why = str(result.get("why", "")).rstrip(".")
         if result["status"] == "late":
-            why = self._late(threat, bool(result.get("saved")))
-        unkept = why or self._few([f"{path} ({why})" for path, why in result.get("unkept", ())])
-        if unkept:
-            self.engine.note(self.root, "not protected", "before_command", self._say("unkept_command", why=unkept))
+            why = self._late_message(threat, bool(result.get("saved")))
+        unsaved = why or self._list_some([f"{path} ({why})" for path, why in result.get("unkept", ())])
+        if unsaved:
+            self.engine.note(self.root, "not protected", "before_command", self._text("unkept_command", why=unsaved))
 
-    def _late(self, threat: Threat, saved: bool) -> str:
-        """Which paths are not safe past the deadline. `saved`: all are but those that the rules leave out."""
-        from keepfast.app.threat import left_out, meant
+    def _late_message(self, threat: Threat, saved: bool) -> str:
+        """Return which paths are not safe past the deadline. `saved`: everything but what the rules exclude is."""
+        from keepfast.app.threat import excluded_paths, threatened_paths
         from keepfast.workspace.marker import show
 
-        late = self._say("late", seconds=self._deadline())
-        paths = meant(self.root, threat)
+        reason = self._text("late", seconds=self._deadline())
+        paths = threatened_paths(self.root, threat)
         if saved:
-            paths = left_out(self.engine, self.root, self.workspace, paths, threat)
-        names = self._few([show(path) for path in paths if path])
-        return f"{names}: {late}" if names else late
+            paths = excluded_paths(self.engine, self.root, self.workspace, paths, threat)
+        names = self._list_some([show(path) for path in paths if path])
+        return f"{names}: {reason}" if names else reason
 
-    def _unkept(self, why: str, ask: bool) -> Reply:
-        """Something cannot be kept: a person is asked if there is one; else it is told, or the command denied."""
-        told = self._say("unkept_command", why=why)
-        self.engine.note(self.root, "not protected", "before_command", told, told=True)
+    def _unsaved_reply(self, why: str, ask: bool) -> Reply:
+        """Return the reply where something cannot be saved: a question to the user, else a warning or a refusal by the settings."""
+        message = self._text("unkept_command", why=why)
+        self.engine.note(self.root, "not protected", "before_command", message, reported=True)
         if ask and self.event.can_ask:
-            # Also where a rule or the client's own question answers for us, the user hears of it.
-            return Reply(ask=self._say("ask_command", why=why), told_user=told)
+            # The client may answer the question by a rule of its own: the user gets the message in any case.
+            return Reply(ask=self._text("ask_command", why=why), told_user=message)
         if self.settings["hooks.before_command_unasked"] == "deny":
-            denied = self._say("deny_command", why=why)
-            return Reply(deny=denied, told_user=denied)
-        return Reply(told_agent=told, told_user=told)
+            refusal = self._text("deny_command", why=why)
+            return Reply(deny=refusal, told_user=refusal)
+        return Reply(told_agent=message, told_user=message)
 
-    def _remade(self, found: Sequence[tuple[str, str | None]]) -> Reply:
-        """Name what a tool can make again, each once in a session: agents build and clean over and over."""
-        now, session, named = self.clock(), self.event.session, list[str]()
-        for path, command in found:
-            name = "left_by_settings" if command is None else "made_by" if command else "made_by_itself"
-            # So few that the session's file stays small.
-            if len(named) >= MOST_TOLD or sessions.claim(self.folder, session, "remade " + path[:100], now, DAY):
-                named.append(self._say(name, path=path, command=command))
-        if not named:
+    def _recreatable_reply(self, paths: Sequence[tuple[str, str | None]]) -> Reply:
+        """Name what a tool can recreate, each path once in a session: agents build and clean over and over."""
+        now, session, items = self.clock(), self.event.session, list[str]()
+        for path, command in paths:
+            text_name = "left_by_settings" if command is None else "made_by" if command else "made_by_itself"
+            # Only listed paths are claimed, so that the session's file stays small.
+            if len(items) >= MAX_LISTED or sessions.claim(self.folder, session, "remade " + path[:100], now, DAY):
+                items.append(self._text(text_name, path=path, command=command))
+        if not items:
             return Reply()
-        told = self._say("remade_command", what=self._few(named))
-        self.engine.note(self.root, "noticed", "before_command", told, told=True)
-        return Reply(told_agent=told, told_user=told)
+        message = self._text("remade_command", what=self._list_some(items))
+        self.engine.note(self.root, "noticed", "before_command", message, reported=True)
+        return Reply(told_agent=message, told_user=message)
 
-    def _few(self, texts: list[str]) -> str:
-        more = [self._say("and_more", count=len(texts) - MOST_TOLD)] if len(texts) > MOST_TOLD else []
-        return ", ".join([*texts[:MOST_TOLD], *more])
+    def _list_some(self, texts: list[str]) -> str:
+        """Join the first texts by commas, and say how many more there are."""
+        more = [self._text("and_more", count=len(texts) - MAX_LISTED)] if len(texts) > MAX_LISTED else []
+        return ", ".join([*texts[:MAX_LISTED], *more])
 
     def _budget_reply(self, usage: Usage, trigger: str, result: Mapping[str, Any]) -> Reply:
+        """Return the messages about a crossed band of the token budget."""
         from keepfast.model.budget import Band
 
-        found = Band(int(trigger.rpartition("_")[2]))
-        if found.is_quiet:
-            found = self._untold(usage) or found
-        if found.is_quiet:
+        crossed = Band(int(trigger.rpartition("_")[2]))
+        if crossed.is_quiet:
+            crossed = self._unreported_band(usage) or crossed
+        if crossed.is_quiet:
             return Reply(failed=result["why"]) if result["status"] == "failed" else Reply()
-        name = {"late": "budget_saving", "failed": "budget_failed"}.get(result["status"], "budget")
-        if found.is_warning and name == "budget":
-            name = "budget_warning"
-        message = self._say(name, percent=usage.reached, why=str(result.get("why", "")).rstrip("."))
+        text_name = {"late": "budget_saving", "failed": "budget_failed"}.get(result["status"], "budget")
+        if crossed.is_warning and text_name == "budget":
+            text_name = "budget_warning"
+        message = self._text(text_name, percent=usage.reached, why=str(result.get("why", "")).rstrip("."))
         checkpoint = str(result.get("id", ""))
         numbers = {"message": message, "used": usage.used, "budget": usage.budget, "checkpoint": checkpoint}
-        told = self._say("budget_agent" if checkpoint else "budget_agent_plain", **numbers)
-        if found.is_warning:
-            told += self._say("budget_agent_warning")
+        for_agent = self._text("budget_agent" if checkpoint else "budget_agent_plain", **numbers)
+        if crossed.is_warning:
+            for_agent += self._text("budget_agent_warning")
         return Reply(
-            told_agent=told, told_user=message, budget=message, checkpoint=checkpoint, warning=found.is_warning
+            told_agent=for_agent, told_user=message, budget=message, checkpoint=checkpoint, warning=crossed.is_warning
         )
 
-    def _untold(self, usage: Usage) -> Band | None:
-        """The band below a quiet threshold that was passed without a checkpoint of its own, which would have told of it."""
+    def _unreported_band(self, usage: Usage) -> Band | None:
+        """Return the band below a quiet threshold that was crossed without a checkpoint, and so without a message."""
         from keepfast.model.budget import highest_announced_band
 
-        found = highest_announced_band(usage.percent)
-        if found is None or sessions.trigger_times(self.folder, self.event.session).get(found.trigger):
+        crossed = highest_announced_band(usage.percent)
+        if crossed is None or sessions.trigger_times(self.folder, self.event.session).get(crossed.trigger):
             return None
-        sessions.claim(self.folder, self.event.session, found.trigger, self.clock(), 0)
-        return found
+        sessions.claim(self.folder, self.event.session, crossed.trigger, self.clock(), 0)
+        return crossed
 
-    def _is_news(self, trigger: str) -> bool:
-        """Is this failure to be told? It is tried again and again, and told once in the time that a success would rest."""
+    def _claim_failure_report(self, trigger: str) -> bool:
+        """Return whether to report this failure: saving is tried again and again, and reported once per rest of the trigger."""
         try:
             return sessions.claim(self.folder, self.event.session, "failed " + trigger, self.clock(), BUDGET_REST)
         except OSError:
-            return True  # better twice than never
+            return True  # better reported twice than never
 
     def _await_pending(self) -> None:
-        """See to it that what is pending is saved before a tool writes over it; not for longer than we have patience."""
+        """Wait a moment until pending events are saved, so that the tool does not overwrite their state first."""
         waiting = pending.names(self.folder)
         if not waiting:
             return
         now, session = self.clock(), self.event.session
         if 0 <= now - sessions.trigger_times(self.folder, session).get("late", -MINUTE) < MINUTE:
-            return  # a first scan of a large tree takes its time; its session waits once
+            return  # the first scan of a large tree takes long: a session waits for it once
         from time import monotonic
 
         from keepfast.model.age import amount
         from keepfast.state.workers import HOOKS, running_worker
 
         if running_worker(self.folder, HOOKS) is None:
-            self.background.detach(self._work)
-        end = monotonic() + PATIENCE
+            self.background.detach(self._run_worker)
+        end = monotonic() + PENDING_WAIT_SECONDS
         while monotonic() < end:
-            self.background.pause(STEP)
+            self.background.pause(PENDING_POLL_SECONDS)
             if not set(waiting) & set(pending.names(self.folder)):
                 return
         sessions.claim(self.folder, session, "late", now, 0)
@@ -866,24 +891,24 @@ class Attending:
             f"A tool ran before {amount(len(waiting), 'pending event')} could be saved.",
         )
 
-    # Both
+    # Shared
 
-    def _say(self, name: str, **values: object) -> str:
+    def _text(self, name: str, **values: object) -> str:
         from keepfast.app.messages import text
 
         return text(name, self._language(), **values)
 
     def _decide(self, band: str, is_destructive: bool = False) -> Decision:
-        state = State(self.clock(), _Taken(self.folder, self.event.session), band, is_destructive)
+        state = State(self.clock(), _TakenTimes(self.folder, self.event.session), band, is_destructive)
         return decide(self.event, state, self.settings)
 
     def _claim(self, decision: Decision) -> bool:
-        """Three tools may start at the same instant: one of them takes the checkpoint that all of them want."""
+        """Return True for one of several tools that start at the same instant: it takes the checkpoint for all of them."""
         rest = rest_period(decision.trigger)
         return not rest or sessions.claim(self.folder, self.event.session, decision.trigger, self.clock(), rest)
 
-    def _ease(self, trigger: str) -> None:
-        """A checkpoint that failed claims no long rest: the next event of its kind tries again soon."""
+    def _shorten_rest(self, trigger: str) -> None:
+        """Let the next event of this trigger try again soon: its checkpoint failed."""
         if not rest_period(trigger):
             return
         try:
@@ -891,14 +916,14 @@ class Attending:
                 self.folder, self.event.session, trigger, failed_trigger_time(trigger, self.clock())
             )
         except OSError:
-            pass  # then it rests for as long as others
+            pass  # then the trigger rests as long as after a success
 
     def _deadline(self) -> float:
         return float(self.settings["hooks.before_command_deadline"])
 
 
-class _Taken:
-    """When triggers were taken, read from the session's file only if somebody asks."""
+class _TakenTimes:
+    """When each trigger was last taken; the session's file is read only if a rule needs it."""
 
     def __init__(self, folder: str, session: str) -> None:
         self.folder, self.session = folder, session
@@ -907,7 +932,7 @@ class _Taken:
         return sessions.trigger_times(self.folder, self.session).get(trigger, otherwise)
 
 
-def _told_of(losses: Losses) -> dict[str, Any]:
+def _losses_to_json(losses: Losses) -> dict[str, Any]:
     from keepfast.workspace.marker import show
 
     return {
@@ -924,48 +949,48 @@ def _first_line(text: str) -> str:
     return first_line(text, 1000)
 
 
-def _with_contents(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The paths and, of folders, what lies below them, up to a number that can be saved in time."""
+def _with_paths_below(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the paths and everything below them, up to a number that can be saved in time."""
     import os
 
-    found: dict[bytes, None] = {}
+    paths: dict[bytes, None] = {}
     for path in named:
-        found[path] = None
+        paths[path] = None
         if os.path.islink(root + b"/" + path):
-            continue  # else the walk would begin behind it
+            continue  # `os.walk` would follow a link that it starts at
         for folder, folders, files in os.walk(root + b"/" + path):
             below = folder[len(root) + 1 :]
             folders[:] = [name for name in folders if name != b".git"]
-            found.update(dict.fromkeys([below + b"/" + name for name in folders + files]))
-            if len(found) > MOST_NAMED:
-                return tuple(found)[:MOST_NAMED]
-    return tuple(found)
+            paths.update(dict.fromkeys([below + b"/" + name for name in folders + files]))
+            if len(paths) > MAX_NAMED_PATHS:
+                return tuple(paths)[:MAX_NAMED_PATHS]
+    return tuple(paths)
 
 
-def _tell(report: int) -> None:
+def _signal(report: int) -> None:
     from posix import write
 
     try:
         write(report, b"1")
     except OSError:
-        pass  # nobody waits any more
+        pass  # the waiting process has ended
 
 
-def _tail(path: str) -> bytes:
+def _end_of_transcript(path: str) -> bytes:
     from os.path import isfile
 
     if not isfile(path):
-        return b""  # a pipe would let us wait for ever
+        return b""  # opening a pipe could block forever
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - TAIL))
-            return file.read(TAIL)
+            file.seek(max(0, file.seek(0, 2) - TRANSCRIPT_TAIL_BYTES))
+            return file.read(TRANSCRIPT_TAIL_BYTES)
     except OSError:
         return b""
 
 
-def _script(path: str) -> str | None:
-    """The text of a script that a command runs; empty if it is none, and None if it is too long or cannot be read."""
+def _script_text(path: str) -> str | None:
+    """Return the text of a script that a command runs; empty if it is no script, None if it is too long or unreadable."""
     from _stat import S_ISDIR, S_ISREG
     from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, read
     from posix import open as open_fd
@@ -975,20 +1000,20 @@ def _script(path: str) -> str | None:
     except (OSError, ValueError):
         return None
     try:
-        found = fstat(fd)
-        if S_ISDIR(found.st_mode):
+        status = fstat(fd)
+        if S_ISDIR(status.st_mode):
             return ""
-        text = read(fd, LONGEST_SCRIPT + 1) if S_ISREG(found.st_mode) else b"\n" * (LONGEST_SCRIPT + 1)
+        text = read(fd, MAX_SCRIPT_BYTES + 1) if S_ISREG(status.st_mode) else b"\n" * (MAX_SCRIPT_BYTES + 1)
     except OSError:
         return None
     finally:
         close(fd)
     if b"\0" in text:
-        return ""  # a program
-    return text.decode("utf-8", "surrogateescape") if len(text) <= LONGEST_SCRIPT else None
+        return ""  # a binary
+    return text.decode("utf-8", "surrogateescape") if len(text) <= MAX_SCRIPT_BYTES else None
 
 
-def _is_there(path: bytes) -> bool:
+def _exists(path: bytes) -> bool:
     from posix import lstat
 
     try:
@@ -998,7 +1023,7 @@ def _is_there(path: bytes) -> bool:
     return True
 
 
-def _size(name: str) -> int:
+def _file_size(name: str) -> int:
     from posix import stat
 
     try:

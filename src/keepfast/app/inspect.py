@@ -1,4 +1,4 @@
-"""Looking without changing anything: what differs between two checkpoints, or between one and the disk now."""
+"""Inspect without changing anything: what differs between two checkpoints, or between one and the disk."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-MOST_DOCUMENTS, MOST_ROWS = 200, 5_000
-"""Up to here the change sets in between say which paths to compare; beyond, both states are read in full."""
+MAX_DOCUMENTS, MAX_ROWS = 200, 5_000
+"""Up to these numbers the change sets between two versions name the paths to compare; beyond, both states are read."""
 
 ADDED, DELETED, MODIFIED, MODE, TYPE, LEFT = "added", "deleted", "modified", "mode", "type", "left out"
 
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """`added`, `deleted`, `modified`, `mode`, `type`, or `left out` where a side was not kept."""
+        """`added`, `deleted`, `modified`, `mode`, `type`, or `left out` if a side is excluded."""
         old, new = self.old, self.new
         if (old is not None and old.kind in LEFT_OUT) or (new is not None and new.kind in LEFT_OUT):
             return LEFT
@@ -75,7 +75,7 @@ class Change:
         return MODE if old.content == new.content else MODIFIED
 
     def old_content(self) -> bytes | None:
-        """The old side's bytes, a link's target, or None if there is nothing of the kind. Raises `Damaged`."""
+        """Return the old side's bytes or link target, or None if there is nothing of the kind. Raises `Damaged`."""
         return self._load_old(self.old) if self.old is not None and self.old.kind in (FILE, LINK) else None
 
     def new_content(self) -> bytes | None:
@@ -83,7 +83,7 @@ class Change:
 
 
 class Coverage:
-    """How much of a tree a checkpoint holds."""
+    """How much of a tree a checkpoint has."""
 
     __slots__ = ("bytes", "files", "folders", "left_out", "links")
 
@@ -94,18 +94,18 @@ class Coverage:
 
     @property
     def is_poor(self) -> bool:
-        """Is nothing captured, or more left out than captured?"""
+        """Return whether nothing is saved, or less than is excluded."""
         captured = self.files + self.links
         return captured == 0 or sum(self.left_out.values()) > captured
 
 
 def coverage(row: WorkspaceRow) -> Coverage:
-    """What the newest version of the workspace holds and leaves out."""
+    """Return what the newest version of the workspace has and excludes."""
     return Coverage(loads(row.counts))
 
 
 def not_covered(repository: Repository, checkpoint: CheckpointRow) -> list[bytes]:
-    """Git's own folders in a version: named there, and never kept."""
+    """Return git's own folders in a version: listed in it, but never saved."""
     rows = repository.left_out(checkpoint.workspace, checkpoint.version)
     return [row.path for row in rows if row.kind == EXCLUDED and row.flags & WHY_EXCLUDED == BY_GIT]
 
@@ -118,9 +118,9 @@ def compare(
     new: CheckpointRow | None,
     paths: Sequence[bytes] = (),
 ) -> list[Change]:
-    """Return what leads from `old` to `new`, sorted by path; `new` None is the disk now, `old` None an empty tree.
+    """Return the changes from `old` to `new`, sorted by path; `new` None is the disk now, `old` None an empty tree.
 
-    `paths` limits it to those and what lies below them.
+    `paths` limits them to these and what lies below.
     """
     if new is not None:
         return [change for change in between(engine.repository(), row.id, old, new) if lies_below(change.path, paths)]
@@ -128,10 +128,10 @@ def compare(
 
 
 def pending(engine: Engine, root: bytes, row: WorkspaceRow) -> tuple[list[Change], list[str]]:
-    """Return what a save would record now, against the newest version, and what is odd about the tree."""
+    """Return what a save would record now against the newest version, and notices about the tree."""
     changed, before, notices = engine.look(root, row.id, _Hashing(engine.repository(), row))
     load, read_disk = _stored(engine.repository()), _on_disk(root)
-    return [Change(before.get(entry.path), _there(entry), load, read_disk) for entry in changed], notices
+    return [Change(before.get(entry.path), _or_none(entry), load, read_disk) for entry in changed], notices
 
 
 def _with_disk(
@@ -139,7 +139,7 @@ def _with_disk(
 ) -> list[Change]:
     repository = engine.repository()
     changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository(), row))
-    now = {entry.path: _there(entry) for entry in changed}
+    now = {entry.path: _or_none(entry) for entry in changed}
     earlier = {path: before.get(path) for path in now}
     if old is None or old.version != row.version:
         newest = repository.checkpoint(row.id, row.version) if row.version else None
@@ -157,32 +157,34 @@ def _with_disk(
 def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes] = ()) -> dict[bytes, Entry | None]:
     """Return what differs on disk from the newest version, at these paths, below and above them: path → row now.
 
-    Where `paths` are all files, only they are looked at.
+    If all `paths` are files, only they are read.
     """
     above = parents(paths)
     repository, only = engine.repository(), (*sorted(above), *paths)
     for path in paths:
-        known = repository.current(row.id, [path]).get(path)
-        if not path or (known is not None and known.kind == FOLDER) or _is_folder(root, path):
+        entry = repository.current(row.id, [path]).get(path)
+        if not path or (entry is not None and entry.kind == FOLDER) or _is_folder(root, path):
             only = ()
     try:
         changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository(), row), only)
     except TooMany:
         if not paths or b"" in paths:
             raise
-        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository(), row), _all_at(engine, root, row, paths))
-    return {entry.path: _there(entry) for entry in changed if entry.path in above or lies_below(entry.path, paths)}
+        changed, _, _ = engine.look(
+            root, row.id, _Hashing(engine.repository(), row), _paths_at(engine, root, row, paths)
+        )
+    return {entry.path: _or_none(entry) for entry in changed if entry.path in above or lies_below(entry.path, paths)}
 
 
-def _all_at(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes]) -> tuple[bytes, ...]:
-    """These paths, those above them, and all below them, on disk or in the newest version. Raises `TooMany`."""
-    from keepfast.app.scan import all_below
+def _paths_at(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return these paths, those above and all below them, on disk or in the newest version. Raises `TooMany`."""
+    from keepfast.app.scan import list_below
     from keepfast.app.workspace_lock import capture_rules
 
     repository = engine.repository()
-    known = [entry.path for path in paths for entry in repository.state(row.id, row.version, path)]
-    there, _ = all_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))
-    return tuple(sorted({*parents(paths), *paths, *known, *there}))
+    saved = [entry.path for path in paths for entry in repository.state(row.id, row.version, path)]
+    existing, _ = list_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))
+    return tuple(sorted({*parents(paths), *paths, *saved, *existing}))
 
 
 def _is_folder(root: bytes, path: bytes) -> bool:
@@ -198,7 +200,7 @@ def _is_folder(root: bytes, path: bytes) -> bool:
 
 
 def between(repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow) -> Iterator[Change]:
-    """Return what leads from `old` to `new`; `old` None is an empty tree."""
+    """Yield the changes from `old` to `new`; `old` None is an empty tree."""
     load = _stored(repository)
     for before, after in pairs_between(repository, workspace, old, new):
         yield Change(before, after, load, load)
@@ -207,7 +209,7 @@ def between(repository: Repository, workspace: str, old: CheckpointRow | None, n
 def pairs_between(
     repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
-    """The same as pairs of rows, of which one may be None."""
+    """Yield the same as pairs of rows, either of which may be None."""
     if old is not None and (old.workspace, old.version) == (new.workspace, new.version):
         return
     touched = _touched(repository, workspace, old, new)
@@ -222,93 +224,93 @@ def pairs_between(
 
 
 def as_compared(repository: Repository, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:
-    """The rows with `changed` counted from what was restored, where a restore came between a version and the one before it.
+    """Return the rows; where a restore came before a version, `changed` counts what differs from the restored version.
 
-    Where that is no longer kept, it stays the number of paths that differed from the version directly before.
+    If that one no longer exists, `changed` stays the number of paths that differ from the version directly before.
     """
-    after = dict[str, set[int]]()
+    follow_restores = dict[str, set[int]]()
     for row in rows:
         before = repository.checkpoint(row.workspace, row.version - 1) if row.trigger not in SAFETY_TRIGGERS else None
         if before is not None and before.trigger in SAFETY_TRIGGERS:
-            after.setdefault(row.workspace, set()).add(row.version)
-    found: dict[tuple[str, int], int] = {}
-    for workspace, versions in after.items():
+            follow_restores.setdefault(row.workspace, set()).add(row.version)
+    counts: dict[tuple[str, int], int] = {}
+    for workspace, versions in follow_restores.items():
         for version, base in bases_before(repository, workspace, versions).items():
             old = repository.checkpoint(workspace, base[1]) if base is not None and base[0] == workspace else None
             new = repository.checkpoint(workspace, version)
             if old is not None and new is not None and not old.forgotten:
-                found[workspace, version] = sum(1 for _ in pairs_between(repository, workspace, old, new))
-    return [row._replace(changed=found.get((row.workspace, row.version), row.changed)) for row in rows]
+                counts[workspace, version] = sum(1 for _ in pairs_between(repository, workspace, old, new))
+    return [row._replace(changed=counts.get((row.workspace, row.version), row.changed)) for row in rows]
 
 
 def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:
-    """The state of a version whose document holds all of it, as the first one's does: then no history is in the way."""
+    """Return the rows of a version from its document if that is a keyframe, as the first one's is; faster than the history."""
     try:
         header, entries = repository.document(checkpoint)
     except Damaged:
-        return None  # the ledger has it too
+        return None  # the ledger has the rows, too
     return entries if header.keyframe else None
 
 
 def _touched(
     repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
 ) -> list[bytes] | None:
-    """Paths that the change sets between two versions speak of; None if both states had better be read."""
+    """Return the paths in the change sets between two versions; None if reading both states is better."""
     low, high = sorted((old.version if old is not None else 0, new.version))
     if new.workspace != workspace or (old is not None and old.workspace != workspace):
-        return None  # a folder that was copied has a history of its own, and that of its origin
-    if low == 0 or high - low > MOST_DOCUMENTS:
+        return None  # a copied folder has versions of two workspaces
+    if low == 0 or high - low > MAX_DOCUMENTS:
         return None
     rows = repository.find(Query(workspace=workspace, before=high + 1, limit=high - low, forgotten=True))
-    if sum(row.changed for row in rows) > MOST_ROWS or any(row.trigger == "lost" for row in rows):
+    if sum(row.changed for row in rows) > MAX_ROWS or any(row.trigger == "lost" for row in rows):
         return None
     paths: set[bytes] = set()
     try:
         for row in rows:
             header, entries = repository.document(row)
             if header.keyframe:
-                return None  # it names what there is, not what is gone
+                return None  # a keyframe does not list deleted paths
             paths.update([entry.path for entry in entries])
     except Damaged:
-        return None  # the ledger has both states too
+        return None  # the ledger has both states, too
     return sorted(paths)
 
 
 def _merged(
     repository: Repository, old: CheckpointRow | None, new: CheckpointRow
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
-    """Pairs of rows that differ, by path, from two states that are each sorted by path."""
+    """Yield pairs of rows that differ, by path, from two states that are each sorted by path."""
     left: Iterator[Entry] = iter(()) if old is None else repository.state(old.workspace, old.version)
-    whole = _whole(repository, new)
-    right = repository.state(new.workspace, new.version) if whole is None else iter(whole)
-    one, other = next(left, None), next(right, None)
-    while one is not None and other is not None:
-        if one.path < other.path:
-            yield one, None
-            one = next(left, None)
-        elif other.path < one.path:
-            yield None, other
-            other = next(right, None)
+    document_rows = _whole(repository, new)
+    right = repository.state(new.workspace, new.version) if document_rows is None else iter(document_rows)
+    old_entry, new_entry = next(left, None), next(right, None)
+    while old_entry is not None and new_entry is not None:
+        if old_entry.path < new_entry.path:
+            yield old_entry, None
+            old_entry = next(left, None)
+        elif new_entry.path < old_entry.path:
+            yield None, new_entry
+            new_entry = next(right, None)
         else:
-            if not same(one, other):
-                yield one, other
-            one, other = next(left, None), next(right, None)
-    if one is not None:
-        yield one, None
-    if other is not None:
-        yield None, other
+            if not same(old_entry, new_entry):
+                yield old_entry, new_entry
+            old_entry, new_entry = next(left, None), next(right, None)
+    if old_entry is not None:
+        yield old_entry, None
+    if new_entry is not None:
+        yield None, new_entry
     yield from zip(left, repeat(None))
     yield from zip(repeat(None), right)
 
 
-def differ(one: Entry | None, other: Entry | None) -> bool:
-    """Is one not as the other is, or not there?"""
-    if one is None or other is None:
-        return one is not other
-    return not same(one, other)
+def differ(left: Entry | None, right: Entry | None) -> bool:
+    """Return whether the two rows differ, or only one exists."""
+    if left is None or right is None:
+        return left is not right
+    return not same(left, right)
 
 
-def _there(entry: Entry) -> Entry | None:
+def _or_none(entry: Entry) -> Entry | None:
     return None if entry.kind == GONE else entry
 
 
@@ -349,7 +351,7 @@ def _read_all(fd: int) -> bytes:
 
 
 class _Hashing:
-    """A sink that keeps nothing: what is looked at is not stored."""
+    """A sink that computes digests and stores nothing."""
 
     def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
         self.repository, self.copies = repository, SealedCopies(repository, row)
@@ -370,6 +372,6 @@ class _Hashing:
         return self.copies.has(size, data)
 
     def _id_of(self, read: Callable[[int], bytes]) -> bytes:
-        found = self.repository.contents.sealer().ids_of(read, self.repository.contents.has)
-        # Without a key the id cannot be known; any other one says that a save would store it anew, and so it would.
-        return next(filter(self.repository.contents.has, found), found[0] if found else self.large(read))
+        ids = self.repository.contents.sealer().ids_of(read, self.repository.contents.has)
+        # Without a key the id is unknown: any new one tells that a save would store the content again, which is true.
+        return next(filter(self.repository.contents.has, ids), ids[0] if ids else self.large(read))

@@ -1,4 +1,4 @@
-"""Values of a workspace's sealed files, struck out of what is told of the work: commands repeat them in any form."""
+"""Redacts the values of a workspace's sealed files in texts about the work: commands repeat them in any form."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.save import CheckpointWriter
 
-MOST_FILES, LARGEST = 100, 64 << 10
-"""Sealed files, and their bytes, that are looked into: somebody may wait for the brief."""
-SUMMARY = 80
-"""Characters of a summary. It is cut when it has no secrets any more: half of one would not be recognised."""
+MAX_FILES, MAX_FILE_BYTES = 100, 64 << 10
+"""How many sealed files are read, up to which size: somebody may wait for the brief."""
+MAX_SUMMARY_CHARS = 80
+"""Length of a summary. It is cut after redaction: half a secret would not be recognised."""
 
 
 class KnownSecrets:
-    """What the newest version of one workspace has sealed; read when the first text is to be told."""
+    """The values that the newest version of a workspace has sealed; read when the first text is redacted."""
 
     def __init__(self, repository: Repository, workspace: str) -> None:
         self.repository, self.workspace = repository, workspace
         self._values: set[str] | None = None
 
     def add(self, path: bytes, content: bytes) -> None:
-        """Know the values of one more file, which is about to be sealed."""
+        """Add the values of one more file, which is about to be sealed."""
         if self._values is None:
             self._values = self._load()
         self._values |= values_of(path, content)
 
     def strike(self, text: str) -> str:
-        """Return the text without what looks like a secret, and without the values of sealed files."""
+        """Return the text with everything that looks like a secret, and the values of sealed files, redacted."""
         if self._values is None:
             self._values = self._load()
         return redact(redact_values(text, self._values))
 
     def strike_all(self, value: Any) -> Any:
-        """The same for every text of a JSON value."""
+        """Return a JSON value with the same done to every text."""
         if isinstance(value, str):
             return self.strike(value)
         if isinstance(value, list):
@@ -55,23 +55,25 @@ class KnownSecrets:
             rows = self.repository.sealed(self.workspace, SHORTEST)
         except KeepfastError:
             return values
-        for row in [row for row in rows if row.kind == FILE and row.size <= LARGEST][:MOST_FILES]:
+        for row in [row for row in rows if row.kind == FILE and row.size <= MAX_FILE_BYTES][:MAX_FILES]:
             try:
                 values |= values_of(row.path, self.repository.contents.load(row.content))
             except KeepfastError:
-                continue  # its key is not at hand, or it is damaged: nothing of it can be told either
+                continue  # its key is missing or it is damaged: then no text can show it either
         return values
 
 
 def guard(event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
-    """Redact in an event's texts what sealed files hold, those of the newest version and those of this save."""
+    """Redact in an event's texts the values of sealed files, of the newest version and of this save."""
     secrets, noted = KnownSecrets(saving.repository, saving.row.id), saving.copies.noted or {}
     for entry in [entry for entry in changed if entry.content in noted]:
         secrets.add(entry.path, noted[entry.content])
     event.message, summary = secrets.strike(event.message), secrets.strike(event.summary)
-    event.summary = summary if len(summary) <= SUMMARY else head(summary, SUMMARY - 1) + "…"
+    event.summary = summary if len(summary) <= MAX_SUMMARY_CHARS else head(summary, MAX_SUMMARY_CHARS - 1) + "…"
     event.tags = tuple(dict.fromkeys([secrets.strike(tag) for tag in event.tags]))
     event.key_points = tuple([secrets.strike(point) for point in event.key_points])
     if event.notes is not None:
-        told = ("analysis", "stated")
-        event.notes = {key: secrets.strike_all(one) if key in told else one for key, one in event.notes.items()}
+        text_keys = ("analysis", "stated")
+        event.notes = {
+            key: secrets.strike_all(value) if key in text_keys else value for key, value in event.notes.items()
+        }

@@ -1,4 +1,4 @@
-"""Notes by a model, where the user wants that: asked in the worker, after the checkpoint, and never waited for."""
+"""Notes by a language model, if the user enabled it: asked by the worker after the checkpoint, never waited for."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 OFF, ANTHROPIC, COMMAND = "off", "anthropic", "command"
 MINUTE = 60_000_000_000
-REST, LEAST_REST = 5 * MINUTE, MINUTE // 6
-"""Between two questions of one session: at the ends of turns, and at the end of the session, which hooks may tell twice."""
+REST_NS, MIN_REST_NS = 5 * MINUTE, MINUTE // 6
+"""Time between two requests of a session: at ends of turns, and at the session's end, which hooks may report twice."""
 
 
 def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: str, *, last: bool) -> None:
-    """Ask, if it is due, and keep the answer with the session. What goes wrong is noted; our own notes stand."""
+    """Ask the model if it is time to, and store the answer with the session. A failure becomes a notice."""
     settings = engine.settings
     if not _is_wanted(settings) or not session or not os.path.isfile(transcript):
         return
     size = os.stat(transcript).st_size
     if sessions.extract(folder, session).get("size") == size:
         return
-    if not sessions.claim(folder, session, "analysis", engine.clock(), LEAST_REST if last else REST):
+    if not sessions.claim(folder, session, "analysis", engine.clock(), MIN_REST_NS if last else REST_NS):
         return
     try:
-        found = ask(settings, transcript, os.fsdecode(engine.home), folder, session)
+        extract = ask(settings, transcript, os.fsdecode(engine.home), folder, session)
     except KeepfastError as error:
         sessions.keep_extract(folder, session, at=engine.clock(), trouble=f"{error} {error.hint}".strip())
         text = (
@@ -39,13 +39,13 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
         )
         engine.note(root, "failed", "analysis", text.strip())
         return
-    if found is not None:
-        sessions.keep_extract(folder, session, at=engine.clock(), size=size, trouble="", extract=found.to_json())
+    if extract is not None:
+        sessions.keep_extract(folder, session, at=engine.clock(), size=size, trouble="", extract=extract.to_json())
 
 
 def ask(settings: Settings, transcript: str, home: str, folder: str = "", session: str = "") -> Extract | None:
-    """What the model read; None if there is nothing to read. Raises `Failed`. Secrets are struck out going and coming."""
-    from keepfast.app.resume import conversation_of, struck
+    """Return what the model read; None if there is nothing to read. Raises `Failed`. Request and answer are redacted."""
+    from keepfast.app.resume import conversation_of, redacted
     from keepfast.resume import model_client as asking
     from keepfast.resume.model_prompt import shown
     from keepfast.secrets.redaction import redact
@@ -67,7 +67,7 @@ def ask(settings: Settings, transcript: str, home: str, folder: str = "", sessio
         )
     try:
         return checked(
-            struck(answer), by=by, prompt=mark([turn.text for turn in conversation.asked() if not turn.side])
+            redacted(answer), by=by, prompt=mark([turn.text for turn in conversation.asked() if not turn.side])
         )
     except ValueError as error:
         raise Failed(f"The model's answer is invalid: {error}.") from None

@@ -1,4 +1,4 @@
-"""A moment of the past by itself: a checkpoint's conversation up to its last message, and its session's files as it holds them."""
+"""A past moment: a checkpoint's conversation up to its last message, and its session's files as the checkpoint has them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
-TAIL, HEAD = 4 << 20, 1 << 20
-"""A longer conversation is read at both ends; what lies between is told by the notes that were kept with the checkpoint."""
-BESIDE = 8 << 20
-"""So much of what subagents did is read."""
-MOST_LOOKED = 100
-"""Checkpoints in which a conversation is looked for, for one that has none."""
-DIFFERS, LOST = "the disk differs now", "gone from the disk now"
-NOT_KEPT = "not in the checkpoint"
+TAIL_BYTES, HEAD_BYTES = 4 << 20, 1 << 20
+"""A longer conversation is read at both ends; the checkpoint's notes have the middle."""
+MAX_SUBAGENT_BYTES = 8 << 20
+"""So much of the subagents' transcripts is read."""
+MAX_CHECKPOINTS_SEARCHED = 100
+"""How many earlier checkpoints are searched for a conversation if one has none."""
+DIFFERS, DELETED = "the disk differs now", "gone from the disk now"
+NOT_SAVED = "not in the checkpoint"
 KINDS = {LINK: disk.LINK, FOLDER: disk.FOLDER}
 
 
 class Source(NamedTuple):
-    """A checkpoint that holds a conversation."""
+    """A checkpoint with a conversation."""
 
     row: CheckpointRow
     header: Header
@@ -48,9 +48,9 @@ class Source(NamedTuple):
 
 
 def source(repository: Repository, row: CheckpointRow, header: Header) -> Source | None:
-    """The checkpoint itself, if it has a conversation; else the newest before it that has one.
+    """Return the checkpoint if it has a conversation, else the newest before it that has one.
 
-    Its own session comes first, then any other of the workspace.
+    Those of its own session come first, then any other of the workspace.
     """
     own = conversations.conversation_from_json(header.conversation)
     if own is not None:
@@ -66,78 +66,84 @@ def source(repository: Repository, row: CheckpointRow, header: Header) -> Source
     return None
 
 
-def read(repository: Repository, kept: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
-    """The conversation as it was kept; `strike` takes the secrets out of a JSON value. Raises `KeepfastError`."""
-    if kept.transcript.size <= TAIL:
-        whole = b"".join(conversations.load_transcript(repository, kept.transcript))
-        return transcripts.read(whole, beside=_beside(repository, kept))
-    head, tail = conversations.read_ends(repository, kept.transcript, HEAD, TAIL)
+def read(repository: Repository, saved: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
+    """Return the saved conversation; `strike` redacts a JSON value. Raises `KeepfastError`."""
+    if saved.transcript.size <= TAIL_BYTES:
+        whole = b"".join(conversations.load_transcript(repository, saved.transcript))
+        return transcripts.read(whole, beside=_subagent_parts(repository, saved))
+    head, tail = conversations.read_ends(repository, saved.transcript, HEAD_BYTES, TAIL_BYTES)
     tail = tail[tail.find(b"\n") + 1 :]
-    conversation = transcripts.read(tail, beside=_beside(repository, kept))
+    conversation = transcripts.read(tail, beside=_subagent_parts(repository, saved))
     conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
     return conversation
 
 
-def is_whole(kept: conversations.Conversation) -> bool:
-    """Is all of the conversation read?"""
-    return kept.transcript.size <= TAIL
+def is_whole(saved: conversations.Conversation) -> bool:
+    """Return whether `read` reads all of the conversation."""
+    return saved.transcript.size <= TAIL_BYTES
 
 
-def files(engine: Engine, root: bytes, row: CheckpointRow, known: list[WorkingFile], cwd: str) -> list[WorkingFile]:
-    """The session's files with their text from the checkpoint, and a remark where the disk has another now.
+def files(
+    engine: Engine, root: bytes, row: CheckpointRow, seen_files: list[WorkingFile], cwd: str
+) -> list[WorkingFile]:
+    """Return the session's files with their text from the checkpoint, and a remark if the disk differs now.
 
-    What the checkpoint has not is gone; of what it does not cover, and of what is no text, nothing is shown. What lies
-    outside of the workspace stays as the session knew it, and says so.
+    A file that the checkpoint does not have is deleted. Excluded files, and those without text, are only named. Files outside
+    the workspace stay as the session saw them, with a remark.
     """
     repository, top = engine.repository(), os.fsdecode(root)
     base = os.path.realpath(top)
-    found = []
-    for number, file in enumerate(known):
+    result = []
+    for number, file in enumerate(seen_files):
         inner = disk.below(file.path, base, top, cwd) if number < disk.MOST_FILES else None
-        found.append(replace(file, remark=disk.AS_SEEN) if inner is None else _at(repository, row, file, inner, base))
-    return found
+        result.append(
+            replace(file, remark=disk.AS_SEEN) if inner is None else _file_at(repository, row, file, inner, base)
+        )
+    return result
 
 
 def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRow]:
     find = repository.find
     if row.session:
-        yield from find(Query(workspace=row.workspace, session=row.session, before=row.version, limit=MOST_LOOKED))
-    others = find(Query(workspace=row.workspace, before=row.version, limit=MOST_LOOKED))
+        yield from find(
+            Query(workspace=row.workspace, session=row.session, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED)
+        )
+    others = find(Query(workspace=row.workspace, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED))
     yield from [other for other in others if other.session and other.session != row.session]
 
 
-def _beside(repository: Repository, kept: conversations.Conversation) -> list[tuple[str, bytes]]:
-    """What was kept of subagents, as far as there is room for it."""
-    found, room = [], BESIDE
-    for one in kept.side_files:
-        folder, _, name = one.name.partition("/")
-        if folder != SUBAGENTS or one.size > room:
+def _subagent_parts(repository: Repository, saved: conversations.Conversation) -> list[tuple[str, bytes]]:
+    """Return the saved transcripts of subagents, up to a total size."""
+    parts, bytes_left = [], MAX_SUBAGENT_BYTES
+    for part in saved.side_files:
+        folder, _, name = part.name.partition("/")
+        if folder != SUBAGENTS or part.size > bytes_left:
             continue
         try:
-            found.append((name, b"".join(conversations.load_transcript(repository, one))))
+            parts.append((name, b"".join(conversations.load_transcript(repository, part))))
         except KeepfastError:
-            continue  # the conversation itself says what they were for
-        room -= one.size
-    return found
+            continue  # the conversation itself mentions them
+        bytes_left -= part.size
+    return parts
 
 
-def _at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: str, base: str) -> WorkingFile:
+def _file_at(repository: Repository, row: CheckpointRow, file: WorkingFile, inner: str, base: str) -> WorkingFile:
     path = os.fsencode(inner)
     entry = repository.at(row.workspace, row.version, path)
     if entry is None:
-        above = [repository.at(row.workspace, row.version, one) for one in parents([path])]
-        is_left_out = any(one is not None and one.kind in LEFT_OUT for one in above)
-        return disk.unshown(file, NOT_KEPT) if is_left_out else replace(file, lines=[], gone=True)
+        above = [repository.at(row.workspace, row.version, folder) for folder in parents([path])]
+        is_left_out = any(folder is not None and folder.kind in LEFT_OUT for folder in above)
+        return disk.unshown(file, NOT_SAVED) if is_left_out else replace(file, lines=[], gone=True)
     if entry.kind != FILE:
-        return disk.unshown(file, KINDS.get(entry.kind, NOT_KEPT))
+        return disk.unshown(file, KINDS.get(entry.kind, NOT_SAVED))
     if entry.size > disk.LARGEST:
         return disk.unshown(file, disk.TOO_LARGE)
     try:
         content = repository.contents.load(entry.content)
     except KeepfastError:
         return disk.unshown(file, disk.UNREADABLE)
-    then = disk.matched(file, content)
-    then.changed = bool(then.lines) and disk.content_of(base, inner) != content
-    if then.changed:
-        then.remark = DIFFERS if os.path.lexists(os.path.join(base, inner)) else LOST
-    return then
+    result = disk.matched(file, content)
+    result.changed = bool(result.lines) and disk.content_of(base, inner) != content
+    if result.changed:
+        result.remark = DIFFERS if os.path.lexists(os.path.join(base, inner)) else DELETED
+    return result

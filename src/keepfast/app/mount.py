@@ -30,16 +30,16 @@ INSTALL = f"{extra('mount')} Install FUSE, too (Debian: apt install fuse3)."
 
 
 def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: bytes, ready: Callable[[], None]) -> None:
-    """Show all versions, or `only` one, in this folder until it is unmounted or the process is told to end.
+    """Mount all versions, or `only` one, in this folder until it is unmounted or the process gets a signal to end.
 
-    `ready` is called once everything can be seen. Raises `Failed` if it cannot be mounted, `Busy` during a compaction.
+    `ready` is called once the versions are visible. Raises `Failed` if mounting fails, `Busy` during a compaction.
     """
     fuse = library()
     try:
-        held = hold(engine.place.path, show(folder))
+        lock = hold(engine.place.path, show(folder))
     except OSError as error:
         raise explain(error, "Mounting", engine.place.path) from None
-    # Between mounting and listening to signals, one that kills us would leave the mount behind: it waits for `init`.
+    # A signal before FUSE handles signals would kill us and leave a stale mount: it is blocked until `init`.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         operations = _operations(fuse, Browser(engine, workspace, only), ready)
@@ -56,12 +56,12 @@ def mount(engine: Engine, workspace: str, only: CheckpointRow | None, folder: by
                 kernel_cache=True,  # a version never changes
             )
         except RuntimeError as error:
-            # A loop that was ended by a signal is reported like one that failed; it had begun, and it is over.
+            # FUSE reports a signal like a failure: if it had begun, this is a normal end.
             if not operations.begun:
                 raise Failed(f"{show(folder)} could not be mounted (FUSE says {error}).", INSTALL) from None
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        os.close(held)
+        os.close(lock)
 
 
 def library() -> Any:
@@ -82,14 +82,14 @@ def library() -> Any:
 
 
 def prepare(folder: bytes, engine: Engine) -> bool:
-    """See to it that this folder is there and may be mounted over; True if it had to be made.
+    """Check that this folder can be mounted over; make it if it is missing, and return True if so.
 
-    Raises `Usage` for one that is in use, not empty, or where the mount would be taken for files to save.
+    Raises `Usage` for one that is in use, not empty, or inside a workspace or the store.
     """
-    made = False
+    is_new = False
     try:
         os.mkdir(folder)
-        made = True
+        is_new = True
     except FileExistsError:
         pass
     except OSError as error:
@@ -97,10 +97,10 @@ def prepare(folder: bytes, engine: Engine) -> bool:
     try:
         _check(folder, engine)
     except BaseException:
-        if made:
+        if is_new:
             os.rmdir(folder)
         raise
-    return made
+    return is_new
 
 
 def _check(folder: bytes, engine: Engine) -> None:
@@ -120,10 +120,10 @@ def _check(folder: bytes, engine: Engine) -> None:
     if names:
         raise Usage(f"{show(folder)} is not empty.", "Give an empty folder; a mount would hide its contents.")
     here = os.path.realpath(folder)
-    found = engine.near(here)
-    if found is not None:
+    location = engine.nearest(here)
+    if location is not None:
         raise Usage(
-            f"{show(folder)} is inside the workspace {show(found[0])}: the next save would include the "
+            f"{show(folder)} is inside the workspace {show(location[0])}: the next save would include the "
             "mounted versions.",
             "Give a folder outside it.",
         )
@@ -132,10 +132,10 @@ def _check(folder: bytes, engine: Engine) -> None:
 
 
 def _operations(fuse: Any, browser: Browser, ready: Callable[[], None]) -> Any:
-    """The callbacks. Made here, because their base class is there only if the library is."""
+    """Return the FUSE callbacks. Defined in a function because their base class needs the library."""
 
     def explained(method: Callable[..., Any]) -> Callable[..., Any]:
-        """What the store complains of is an input error to whoever reads a file; the rest stays readable."""
+        """Turn an error of the store into an input error of the file that is read; the rest stays readable."""
 
         @wraps(method)
         def call(*values: Any) -> Any:
@@ -166,10 +166,10 @@ def _operations(fuse: Any, browser: Browser, ready: Callable[[], None]) -> Any:
 
         @explained
         def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
-            found = [(b".", "d", 1), (b"..", "d", 1), *browser.names(_relative(path))]
+            entries = [(b".", "d", 1), (b"..", "d", 1), *browser.names(_relative(path))]
             return [
                 (name.decode("utf-8", "surrogateescape"), {"st_mode": TYPES[kind], "st_ino": _positive(inode)}, 0)
-                for name, kind, inode in found
+                for name, kind, inode in entries
             ]
 
         @explained
@@ -203,7 +203,7 @@ def _relative(path: str) -> bytes:
 
 
 def _positive(inode: int) -> int:
-    """A name whose inode is 0 is not shown."""
+    """Return a usable inode number: names with inode 0 are hidden."""
     return inode & 0x7FFF_FFFF_FFFF_FFFF or 1
 
 

@@ -1,4 +1,4 @@
-"""The versions of a workspace as folders and files that can be read in any order: what a mount shows."""
+"""The versions of a workspace as folders and files: what a mount shows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 LATEST, NAMES, LEFT_OUT_LIST = b"latest", b"names", b".keepfast-left-out"
 TOP = 1
-MOST_ROWS = 400_000
-"""Rows of so many paths are kept in memory, over all versions; of the version in use, all of them."""
+MAX_CACHED_ROWS = 400_000
+"""How many rows of all versions stay in memory; the version in use stays whole."""
 
 
 class Node(NamedTuple):
-    """Something that can be looked at. `content` is a digest, a link's target, or the bytes of a list that we write."""
+    """A file, folder or link. `content` is a digest, a link's target, or the bytes of a generated list."""
 
     kind: str
     mode: int
@@ -42,16 +42,16 @@ class Node(NamedTuple):
 
 
 class Browser:
-    """Paths such as `v3/src/a.py` over all versions of a workspace; or the paths of one version, if one is given.
+    """Resolves paths such as `v3/src/a.py` over all versions of a workspace, or the paths of one version.
 
-    What is not there raises `OSError` as a file system would, what cannot be read a `KeepfastError`. A version that was
-    shown once stays, even if it is forgotten meanwhile: whoever browses holds `store.mounts.hold`.
+    Missing paths raise `OSError` as a file system does, unreadable contents a `KeepfastError`. A version that was shown once
+    stays, even if it is forgotten meanwhile: the caller holds `state.mounts.hold`.
     """
 
     def __init__(self, engine: Engine, workspace: str, only: CheckpointRow | None = None) -> None:
         self.engine, self.workspace, self.only = engine, workspace, only
         self.contents = Ranges(engine.repository)
-        self._shown: dict[int, CheckpointRow] = {} if only is None else {only.version: only}
+        self._rows: dict[int, CheckpointRow] = {} if only is None else {only.version: only}
         self._states: OrderedDict[int, State] = OrderedDict()
         self._ledger = self._ledger_file()
         if only is None:
@@ -60,12 +60,12 @@ class Browser:
             self._state(only.version)
 
     def versions(self) -> list[CheckpointRow]:
-        """Every version that is shown, oldest first; those that were made meanwhile included."""
+        """Return every version that is shown, oldest first, with those made since the mount."""
         if self.only is None:
             for row in self._repository().find(Query(workspace=self.workspace)):
                 if row.trigger != "lost":
-                    self._shown[row.version] = row
-        return [self._shown[version] for version in sorted(self._shown)]
+                    self._rows[row.version] = row
+        return [self._rows[version] for version in sorted(self._rows)]
 
     def find(self, path: bytes) -> Node:
         """Return what is at this path, relative to the top."""
@@ -101,7 +101,7 @@ class Browser:
             yield LEFT_OUT_LIST, FILE, hash((version, LEFT_OUT_LIST))
 
     def read(self, node: Node, offset: int, length: int) -> bytes:
-        """Return bytes of a file; fewer only at its end. Every part is checked before it is handed out."""
+        """Return bytes of a file, fewer only at its end. Every part is verified first."""
         if node.kind != FILE:
             raise _error(EISDIR if node.kind == FOLDER else EIO)
         if not node.stored:
@@ -129,10 +129,10 @@ class Browser:
         rows = self._repository().find(Query(workspace=self.workspace, limit=1))
         if not rows:
             raise _error(ENOENT)
-        return self._shown.setdefault(rows[0].version, rows[0])
+        return self._rows.setdefault(rows[0].version, rows[0])
 
     def _changed_at(self) -> int:
-        return self._shown[max(self._shown)].created_at if self._shown else 0
+        return self._rows[max(self._rows)].created_at if self._rows else 0
 
     def _split(self, path: bytes) -> tuple[int, bytes]:
         if self.only is not None:
@@ -141,22 +141,22 @@ class Browser:
         return self._version(first), rest
 
     def _version(self, name: bytes) -> int:
-        """The version that a folder's name speaks of. `v05` speaks of none: a version has one name."""
+        """Return the version of a folder's name. `v05` is none: a version has one name."""
         digits = name[1:]
         if name[:1] != b"v" or not digits.isdigit() or len(digits) > 15 or digits[:1] == b"0":
             raise _error(ENOENT)
         version = int(digits)
-        if version not in self._shown:
+        if version not in self._rows:
             row = self._repository().checkpoint(self.workspace, version)
             if row is None or row.forgotten or row.trigger == "lost":
                 raise _error(ENOENT)
-            self._shown[version] = row
+            self._rows[version] = row
         return version
 
     # Inside a version
 
     def _find(self, version: int, path: bytes) -> Node:
-        row, state = self._shown[version], self._state(version)
+        row, state = self._rows[version], self._state(version)
         if not path:
             return _folder(hash((version, b"")), row.created_at)
         folder, _, name = path.rpartition(b"/")
@@ -174,15 +174,15 @@ class Browser:
     def _state(self, version: int) -> State:
         state = self._states.get(version)
         if state is None:
-            rows = whole_state(self._repository(), self._shown[version])
-            near = next(reversed(self._states.values())) if self._states else None
-            state = self._states[version] = State(rows, near)
-            while len(self._states) > 1 and sum([known.rows for known in self._states.values()]) > MOST_ROWS:
+            rows = whole_state(self._repository(), self._rows[version])
+            similar = next(reversed(self._states.values())) if self._states else None
+            state = self._states[version] = State(rows, similar)
+            while len(self._states) > 1 and sum([state.rows for state in self._states.values()]) > MAX_CACHED_ROWS:
                 self._states.popitem(last=False)
         self._states.move_to_end(version)
         return state
 
-    # The store, which may get a new ledger while we look
+    # The store, whose ledger may be rebuilt meanwhile
 
     def _repository(self) -> Repository:
         now = self._ledger_file()
@@ -193,18 +193,18 @@ class Browser:
 
     def _ledger_file(self) -> tuple[int, int]:
         try:
-            found = stat(self.engine.place.path + "/ledger.db")
+            status = stat(self.engine.place.path + "/ledger.db")
         except OSError:
             return 0, 0
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
 
 class State:
-    """One version, folder by folder."""
+    """The rows of one version, by folder."""
 
     __slots__ = ("folders", "left_out", "links", "rows")
 
-    def __init__(self, rows: Iterable[Entry], near: State | None) -> None:
+    def __init__(self, rows: Iterable[Entry], similar: State | None) -> None:
         self.folders: dict[bytes, dict[bytes, Entry]] = {b"": {}}
         self.left_out: list[Entry] = []
         self.links: Counter[int] = Counter()
@@ -215,9 +215,9 @@ class State:
                 self.left_out.append(row)
                 continue
             folder, _, name = row.path.rpartition(b"/")
-            if near is not None:
-                # Versions are much alike: what is equal is kept once.
-                same = near.folders.get(folder, {}).get(name)
+            if similar is not None:
+                # Versions are similar: equal rows are kept once.
+                same = similar.folders.get(folder, {}).get(name)
                 row = same if same == row else row
             self.folders.setdefault(folder, {})[name] = row
             if row.kind == FOLDER:
@@ -227,30 +227,30 @@ class State:
 
 
 def whole_state(repository: Repository, row: CheckpointRow) -> list[Entry]:
-    """Return every row of a version, also of one that was forgotten but not swept. Raises `Damaged`."""
+    """Return every row of a version, also of one that is forgotten but not swept. Raises `Damaged`."""
     rows = list(repository.state(row.workspace, row.version))
     now = repository.checkpoint(row.workspace, row.version)
     # Forgetting drops rows from the ledger; the documents stay until they are swept.
-    if now is None or now.forgotten or not _adds_up(rows, row):
+    if now is None or now.forgotten or not _matches_tree(rows, row):
         rows = _from_documents(repository, row)
-        if not _adds_up(rows, row):
+        if not _matches_tree(rows, row):
             raise Damaged(f"The stored state of v{row.version} is inconsistent.")
     return rows
 
 
 def left_out_text(entries: Iterable[Entry]) -> bytes:
-    """One line for each path that a version does not hold, with the reason."""
+    """Return one line for each path that a version excludes, with the reason."""
     return "".join([f"{show(entry.path)}\t{REASONS[entry.kind]}\n" for entry in entries]).encode("utf-8")
 
 
 def file_name(name: str) -> bytes:
-    """A checkpoint's name as the name of a file: `/` cannot be in one, `.` and `..` are taken."""
+    """Return a checkpoint's name as a file name: `/` is not allowed in one, `.` and `..` are taken."""
     if name in (".", ".."):
         return name.replace(".", "%2E").encode("ascii")
     return name.replace("/", "%2F").encode("utf-8", "replace")
 
 
-def _adds_up(rows: Iterable[Entry], row: CheckpointRow) -> bool:
+def _matches_tree(rows: Iterable[Entry], row: CheckpointRow) -> bool:
     tree = 0
     for entry in rows:
         if entry.kind in CAPTURED:
@@ -259,13 +259,13 @@ def _adds_up(rows: Iterable[Entry], row: CheckpointRow) -> bool:
 
 
 def _from_documents(repository: Repository, row: CheckpointRow) -> list[Entry]:
-    """Newest document first, back to a whole one: what is said first of a path holds."""
+    """Read the documents, newest first, back to a keyframe: the first row of a path counts."""
     records = Chain(repository.records.read(row.workspace)).records
     keyframes = {record["v"]: bytes.fromhex(record["doc"]) for record in records if record["r"] == "keyframe"}
     state: dict[bytes, Entry] = {}
-    for one in repository.find(Query(workspace=row.workspace, before=row.version + 1, forgotten=True)):
-        key = keyframes.get(one.version, one.document)
-        header, entries = repository.document(one._replace(document=key))
+    for version in repository.find(Query(workspace=row.workspace, before=row.version + 1, forgotten=True)):
+        key = keyframes.get(version.version, version.document)
+        header, entries = repository.document(version._replace(document=key))
         for entry in entries:
             state.setdefault(entry.path, entry)
         if header.keyframe:
@@ -274,7 +274,7 @@ def _from_documents(repository: Repository, row: CheckpointRow) -> list[Entry]:
 
 
 def _inode(version: int, entry: Entry) -> int:
-    """One number for each file of each version; hard links of a file share it."""
+    """Return one number for each file of each version; hard links share it."""
     return hash((version, entry.group or entry.path))
 
 

@@ -1,4 +1,4 @@
-"""The plan of a restore: the newest version, the disk and the target compared, and the unsaved work that is in the way."""
+"""Preview a restore: compare newest version, disk and target, and find unsaved work that would be overwritten."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     Pair = tuple[Entry | None, Entry | None]
     Kinds = Callable[[bytes], str]
 
-ATTEMPTS = 5
-FEW_PATHS, MANY_PATHS = 200, 500
+MAX_ATTEMPTS = 5
+MAX_PATHS_LOOKED_AT, MAX_PATH_QUERIES = 200, 500
 """Beyond, a whole state is read rather than asked for path by path."""
-SINGLE = frozenset((FILE, LINK))
+LEAF_KINDS = frozenset((FILE, LINK))
 """Kinds below which nothing can lie."""
 
 
 class Scope:
-    """What a restore is about: these paths with all below them, and some folders by themselves. No paths: everything."""
+    """What a restore is about: these paths with everything below them, and single folders. No paths: the whole tree."""
 
-    def __init__(self, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> None:
-        self.paths, self.made = list(paths), frozenset(made)
+    def __init__(self, paths: Sequence[bytes] = (), made_folders: Iterable[bytes] = ()) -> None:
+        self.paths, self.made_folders = list(paths), frozenset(made_folders)
 
     def holds(self, path: bytes) -> bool:
-        return lies_below(path, self.paths) or path in self.made
+        return lies_below(path, self.paths) or path in self.made_folders
 
     def only(self, paths: Iterable[bytes]) -> tuple[bytes, ...]:
-        """What a safety checkpoint must look at; nothing named means everything."""
+        """Return the paths that a safety checkpoint must look at; empty for the whole tree."""
         if not self.paths:
             return ()
         paths = list(paths)
@@ -71,7 +71,7 @@ MISSING, DIFFERS, EMPTY = "missing", "differs", "empty"
 
 
 class Missing:
-    """Something that a version left out and that is not what it was: a restore of that version cannot bring it back."""
+    """Something that a version excludes and that is not as it was then: restoring the version cannot bring it back."""
 
     __slots__ = ("command", "held_by", "path", "state", "why")
 
@@ -80,12 +80,12 @@ class Missing:
         self.held_by = held_by
         """The next version that has it, else the newest one before; 0 if none has."""
         self.state = state
-        """`missing`, `differs`, or `empty`: a folder with nothing in it, of which nobody knows what was in it then."""
+        """`missing`, `differs`, or `empty`: an empty folder whose former content is unknown."""
         self.command = command
-        """What makes it again; empty if its tool does that by itself, None if nothing does."""
+        """The command that recreates it; empty if its tool does so by itself, None if nothing does."""
 
-    def holder_named(self) -> str:
-        """The version that has it, with the command that brings it back from there; empty if none has."""
+    def holder_hint(self) -> str:
+        """Return the version that has it and the command to restore it from there; empty if none has."""
         from shlex import quote
 
         return (
@@ -96,9 +96,9 @@ class Missing:
 
 
 class Preview:
-    """What a restore would do, and which of it would overwrite work that no checkpoint has.
+    """What a restore would do, and which unsaved work it would overwrite.
 
-    `seen` is what differed on disk from version `newest` when it was made.
+    `seen` has what differed on disk from version `newest` when the preview was made.
     """
 
     def __init__(
@@ -107,39 +107,39 @@ class Preview:
         self.plan, self.conflicts, self.scope, self.newest, self.seen = plan, conflicts, scope, newest, seen
 
     def only(self, at_once: bool) -> tuple[bytes, ...]:
-        """What a safety checkpoint must look at; nothing named means everything.
+        """Return the paths that a safety checkpoint must look at; empty for the whole tree.
 
-        Where little differs, all else was just seen to be as the newest version has it: it is not looked at twice.
+        With few differences and no pause for a person, everything else was just found unchanged and is not looked at twice.
         """
-        if not self.scope.paths and len(self.plan.steps) > FEW_PATHS:
+        if not self.scope.paths and len(self.plan.steps) > MAX_PATHS_LOOKED_AT:
             return ()
         touched = {step.path for step in self.plan.steps}
         if self.scope.paths:
-            # What is already as it shall be is not touched, but may be in no version: an undo must know that it was there.
-            there = {path for path, now in self.seen.items() if now is None or now.kind not in LEFT_OUT}
-            return self.scope.only(touched | there)
+            # A file that is already as in the target is not touched, but may be in no version: an undo needs it recorded.
+            existing = {path for path, now in self.seen.items() if now is None or now.kind not in LEFT_OUT}
+            return self.scope.only(touched | existing)
         touched |= self.seen.keys()
-        return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= FEW_PATHS else ()
+        return tuple(sorted(touched | parents(touched))) if at_once and len(touched) <= MAX_PATHS_LOOKED_AT else ()
 
     def without(self, paths: set[bytes], why: str = KEPT_AS_IT_IS) -> Preview:
-        """The same, leaving these paths as they are: work that lies there is not in the way."""
+        """Return the preview without these paths, which stay as they are."""
         others = [path for path in self.conflicts if path not in paths]
         return Preview(self.plan.without(paths, why), others, self.scope, self.newest, self.seen)
 
 
 class Planner:
-    """Plans restores of one workspace; touches nothing."""
+    """Plans restores of one workspace; changes nothing."""
 
     def __init__(self, engine: Engine, root: bytes, row: WorkspaceRow) -> None:
         self.engine, self.root, self.row = engine, root, row
         self.repository = engine.repository()
         self.spared: list[tuple[bytes, str]] = []
-        """What the last plan does not write because of where it leads, and why."""
+        """`.git` files and links that the last plan leaves alone because of where they lead, and why."""
         self.not_read: list[tuple[bytes, str]] = []
-        """What the last target has in folders that are left out now, where it is not as it has it; and why it stays."""
+        """Paths of the last target that differ in folders which are excluded now, and why they stay."""
 
     def refuse_unknown(self, target: CheckpointRow, paths: Sequence[bytes]) -> None:
-        """Raise `NotFound` for a path that somebody typed and that is neither in the target nor here, or was left out."""
+        """Raise `NotFound` for a path from the command line that is neither in the target nor on disk, or was excluded."""
         for path in paths:
             self._refuse_left_out(target, path)
             try:
@@ -160,27 +160,27 @@ class Planner:
             what = show(path) if above == path else f"{show(path)} is in {show(above)}, which"
             raise NotFound(
                 f"{what} was excluded from v{target.version}: {lost.why}.",
-                _way_out(lost),
+                _hint_for(lost),
             )
 
     def missing(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[Missing]:
-        """What the target left out, at these paths or anywhere, and what is not there now, or not as it was."""
-        found: list[Missing] = []
+        """Return what the target excludes, at these paths or anywhere, and what is not on disk or not as it was."""
+        missing: list[Missing] = []
         for limit in paths or (b"",):
             for row in self.repository.left_out(target.workspace, target.version, limit):
                 try:
-                    seen = lstat(self.root + b"/" + row.path)
+                    status = lstat(self.root + b"/" + row.path)
                 except OSError:
-                    found.append(self._missing(row, target))
+                    missing.append(self._missing(row, target))
                     continue
-                one = self._missing(row, target)
-                one.state = self._state(row, seen, one.command is not None or is_always_excluded(row.path))
-                if one.state:
-                    found.append(one)
-        return found
+                entry = self._missing(row, target)
+                entry.state = self._difference(row, status, entry.command is not None or is_always_excluded(row.path))
+                if entry.state:
+                    missing.append(entry)
+        return missing
 
     def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[tuple[bytes, int]]:
-        """What the target left out, at these paths or anywhere, each with the version that has it, 0 if none has."""
+        """Return what the target excludes, at these paths or anywhere, each with the version that has it, 0 if none has."""
         repository = self.repository
         return [
             (row.path, self._held_by(row.path, target))
@@ -188,19 +188,19 @@ class Planner:
             for row in repository.left_out(target.workspace, target.version, limit)
         ]
 
-    def _state(self, row: Entry, seen: stat_result, is_made_again: bool) -> str:
-        """What this is now, if for all that the version knows of it it is not what was left out then; else nothing."""
+    def _difference(self, row: Entry, status: stat_result, is_made_again: bool) -> str:
+        """Return `differs` or `empty` if this is certainly not what the version excluded; else nothing."""
         if row.kind in (OVERSIZE, IGNORED):
-            is_kind = S_ISREG(seen.st_mode) or (row.kind == IGNORED and S_ISLNK(seen.st_mode))
-            # Versions of before have no time of what they left out.
-            same = is_kind and seen.st_size == row.size and row.mtime in (0, seen.st_mtime_ns)
+            is_kind = S_ISREG(status.st_mode) or (row.kind == IGNORED and S_ISLNK(status.st_mode))
+            # Old versions recorded no time of what they excluded.
+            same = is_kind and status.st_size == row.size and row.mtime in (0, status.st_mtime_ns)
             return "" if same else DIFFERS
         if row.kind == SPECIAL:
-            return DIFFERS if S_ISREG(seen.st_mode) or S_ISDIR(seen.st_mode) or S_ISLNK(seen.st_mode) else ""
+            return DIFFERS if S_ISREG(status.st_mode) or S_ISDIR(status.st_mode) or S_ISLNK(status.st_mode) else ""
         if row.kind != EXCLUDED or not (is_made_again or row.flags & WHY_EXCLUDED != BY_NAME):
             return ""
-        if not S_ISDIR(seen.st_mode):
-            # Of all that a tool makes again, .DS_Store is the one that is a file.
+        if not S_ISDIR(status.st_mode):
+            # .DS_Store is the only recreatable entry that is a file.
             return "" if row.path.endswith(b".DS_Store") else DIFFERS
         try:
             return "" if listdir(self.root + b"/" + row.path) else EMPTY
@@ -212,94 +212,96 @@ class Planner:
         return Missing(row.path, why(row), command, self._held_by(row.path, target))
 
     def _held_by(self, path: bytes, target: CheckpointRow) -> int:
-        found = self.repository.holder(target.workspace, path, target.version)
-        return found.version if found is not None else 0
+        holder = self.repository.holder(target.workspace, path, target.version)
+        return holder.version if holder is not None else 0
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:
-        """What lies beside this path now, and what of a tool's files the target brings there."""
+        """Return the names beside this path on disk, and those of a tool's files that the target brings there."""
         above = evidence_folder(path).rpartition(b"/")[0]
         try:
-            beside = set(listdir(self.root + b"/" + above))
+            names = set(listdir(self.root + b"/" + above))
         except OSError:
-            beside = set()
+            names = set()
         folder = above + b"/" if above else b""
         at = self.repository.at
-        return beside | {
+        return names | {
             name for name in evidence_of(path) if at(target.workspace, target.version, folder + name) is not None
         }
 
-    def preview(self, target: CheckpointRow, paths: Sequence[bytes] = (), made: Iterable[bytes] = ()) -> Preview:
-        """Compare with the disk now. Nothing is written. Raises `Conflict` if a path leads through what is no folder."""
+    def preview(
+        self, target: CheckpointRow, paths: Sequence[bytes] = (), made_folders: Iterable[bytes] = ()
+    ) -> Preview:
+        """Compare with the disk now; nothing is written. Raises `Conflict` if something above a path is no longer a folder."""
         paths = paths or self.about(target)
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             self.refresh()
             newest, version = self._newest(), self.row.version
             changed = disk_now(self.engine, self.root, self.row, paths)
             if self.refresh().version == version:
-                break  # else somebody saved meanwhile, and the two do not belong together
+                break  # else another process saved meanwhile: rows and disk do not belong together
         rows = {
             (pair[1] or pair[0]).path: pair  # type: ignore[union-attr]
-            for pair in self._between(newest, target, paths, made)
+            for pair in self._between(newest, target, paths, made_folders)
         }
-        wanted_there = self._rows(target, [path for path in changed if path not in rows])
+        target_rows = self._rows(target, [path for path in changed if path not in rows])
         for path, now in changed.items():
-            wanted = rows[path][1] if path in rows else wanted_there.get(path)
-            if differ(now, wanted):
-                rows[path] = now, wanted
+            goal = rows[path][1] if path in rows else target_rows.get(path)
+            if differ(now, goal):
+                rows[path] = now, goal
             else:
                 rows.pop(path, None)
-        there = [path for path, (now, wanted) in rows.items() if now is not None and self._is_there(now, wanted)]
-        for path in there:
+        unchanged = [path for path, (now, goal) in rows.items() if now is not None and self._is_same_content(now, goal)]
+        for path in unchanged:
             del rows[path]
-        scope = Scope(paths, {*made, *self._missing_folders(paths, rows)})
+        scope = Scope(paths, {*made_folders, *self._missing_folders(paths, rows)})
 
-        def then_there(path: bytes) -> Entry | None:
-            return rows[path][1] if path in rows else wanted_there[path]
+        def row_then(path: bytes) -> Entry | None:
+            return rows[path][1] if path in rows else target_rows[path]
 
-        def now_there(path: bytes) -> Entry | None:
+        def row_now(path: bytes) -> Entry | None:
             return changed[path] if path in changed else rows[path][0]
 
         pairs = [pair for path, pair in rows.items() if scope.holds(path)] if paths else list(rows.values())
-        kinds = self._kinds(target, then_there), self._kinds(newest, now_there)
-        made_plan = self._sparing_pointers(plan(pairs, *kinds), target, *kinds)
+        kinds = self._kinds(target, row_then), self._kinds(newest, row_now)
+        made_plan = self._without_pointers(plan(pairs, *kinds), target, *kinds)
         self.not_read = self._not_read(made_plan, target, paths)
         conflicts = [
-            one.path
-            for one in made_plan.steps
-            if one.old is not None
-            and (one.old.kind in LEFT_OUT or (one.path in changed and self._is_unsaved(one.path, one.old)))
+            step.path
+            for step in made_plan.steps
+            if step.old is not None
+            and (step.old.kind in LEFT_OUT or (step.path in changed and self._is_unsaved(step.path, step.old)))
         ]
         return Preview(made_plan, conflicts, scope, version, changed)
 
-    def _not_read(self, made: Plan, target: CheckpointRow, paths: Sequence[bytes]) -> list[tuple[bytes, str]]:
-        """The folders as a whole; if only what lies in them was asked for, that."""
-        asked = [(path, why) for path, why in made.untouched if not paths or lies_below(path, paths)]
-        folders = {path for path, why in asked if why == NOT_READ}
+    def _not_read(self, plan: Plan, target: CheckpointRow, paths: Sequence[bytes]) -> list[tuple[bytes, str]]:
+        """Return excluded folders as a whole; if only paths inside of them were asked for, those."""
+        untouched = [(path, why) for path, why in plan.untouched if not paths or lies_below(path, paths)]
+        folders = {path for path, why in untouched if why == NOT_READ}
         return [
             (path, why)
-            for path, why in asked
+            for path, why in untouched
             if (why == NOT_READ or (why == BELOW_NOT_READ and folders.isdisjoint(parents([path]))))
             and not self._is_as_in(target, path)
         ]
 
     def _is_as_in(self, target: CheckpointRow, folder: bytes) -> bool:
-        """Is all that a version has of this folder here, by kinds, sizes and times? Its contents are not read."""
+        """Return whether everything that a version has of this folder is on disk, by kind, size and time. Contents are not read."""
         for entry in self.repository.state(target.workspace, target.version, folder):
             try:
-                seen = lstat(self.root + b"/" + entry.path)
+                status = lstat(self.root + b"/" + entry.path)
             except OSError:
                 return False
-            if S_ISREG(seen.st_mode):
-                if (entry.kind, entry.size, entry.mtime) != (FILE, seen.st_size, seen.st_mtime_ns):
+            if S_ISREG(status.st_mode):
+                if (entry.kind, entry.size, entry.mtime) != (FILE, status.st_size, status.st_mtime_ns):
                     return False
-            elif S_ISDIR(seen.st_mode) != (entry.kind == FOLDER):
+            elif S_ISDIR(status.st_mode) != (entry.kind == FOLDER):
                 return False
         return True
 
     def about(self, target: CheckpointRow) -> list[bytes]:
-        """The paths that a version is about if it was made of some of a tree that has too many; of others it says nothing."""
+        """Return the paths of a version that was made from a tree with too many files; empty for a version of everything."""
         if target.created_by != "auto":
-            return []  # it is made before a command of an agent's
+            return []  # only saves before an agent's command are partial
         try:
             partial = header(self.repository.contents.load(target.document)).partial
         except Damaged:
@@ -307,32 +309,31 @@ class Planner:
         return [path.encode("utf-8", "surrogateescape") for path in partial if path]
 
     def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
-        found = list(self._between(old, new, scope.paths, scope.made))
-        rows = {_path(pair): pair for pair in found}
+        pairs = list(self._between(old, new, scope.paths, scope.made_folders))
+        rows = {_path(pair): pair for pair in pairs}
         kinds = self._kinds(new, lambda path: rows[path][1]), self._kinds(old, lambda path: rows[path][0])
-        made = plan([pair for pair in found if scope.holds(_path(pair))], *kinds)
-        return self._sparing_pointers(made, new, *kinds)
+        result = plan([pair for pair in pairs if scope.holds(_path(pair))], *kinds)
+        return self._without_pointers(result, new, *kinds)
 
-    def _sparing_pointers(self, made: Plan, target: CheckpointRow, then: Kinds, now: Kinds) -> Plan:
-        """The plan without `.git` files and links that lead git into this folder, and without the removal of others of
-        which the target does not know whether they were there.
+    def _without_pointers(self, plan: Plan, target: CheckpointRow, then: Kinds, now: Kinds) -> Plan:
+        """Return the plan without `.git` files and links that would lead git into this folder.
 
-        One that leads in is not removed either: an undo could not bring it back. Versions made before such files were
-        captured have none of them, which says nothing.
+        They are not removed either: an undo could not bring them back. Other `.git` files are not removed if the target was made
+        before such files were saved: it does not tell whether they existed.
         """
-        pointers = [one for one in made.steps if one.path.rpartition(b"/")[2] == GIT]
+        pointers = [step for step in plan.steps if step.path.rpartition(b"/")[2] == GIT]
         inward = {
-            one.path
-            for one in pointers
-            if (one.new is not None and one.action != MODE and not self._may_write(one.new, then))
-            or (one.old is not None and one.action != MODE and not self._may_write(one.old, now, on_disk=True))
+            step.path
+            for step in pointers
+            if (step.new is not None and step.action != MODE and not self._is_safe_pointer(step.new, then))
+            or (step.old is not None and step.action != MODE and not self._is_safe_pointer(step.old, now, on_disk=True))
         }
         self.spared = [(path, POINTS_IN) for path in sorted(inward)]
         if inward:
-            made = made.without(inward, POINTS_IN)
-        deleted = [one.path for one in pointers if one.action == DELETE and one.path not in inward]
+            plan = plan.without(inward, POINTS_IN)
+        deleted = [step.path for step in pointers if step.action == DELETE and step.path not in inward]
         if not deleted or self._knows_pointers(target):
-            return made
+            return plan
         repository = self.repository
         unknown = {
             path
@@ -340,23 +341,23 @@ class Planner:
             if not any(since <= target.version for since, _, _ in repository.history(target.workspace, path))
         }
         return (
-            made.without(unknown, ("that checkpoint was made before `.git` pointer files were saved"))
+            plan.without(unknown, ("that checkpoint was made before `.git` pointer files were saved"))
             if unknown
-            else made
+            else plan
         )
 
-    def _may_write(self, pointer: Entry, kind: Kinds, on_disk: bool = False) -> bool:
-        """May this `.git` be written? Only if it can be read, and leads neither here nor to a folder above."""
-        if pointer.kind not in SINGLE:
-            return True  # there is no step for a folder, and what is left out is judged by others
+    def _is_safe_pointer(self, pointer: Entry, kind: Kinds, on_disk: bool = False) -> bool:
+        """Return whether this `.git` may be written: it is readable and leads neither into this folder nor to one above."""
+        if pointer.kind not in LEAF_KINDS:
+            return True  # folders have no step, and excluded entries are checked elsewhere
         try:
-            found = targets(pointer.kind, self._pointer(pointer, on_disk))
+            pointed_at = targets(pointer.kind, self._pointer_content(pointer, on_disk))
         except (Damaged, WrongKey, OSError):
             return on_disk
-        return bool(found) and not any(leads_in(self.root, pointer.path, one, kind) for one in found)
+        return bool(pointed_at) and not any(leads_in(self.root, pointer.path, target, kind) for target in pointed_at)
 
-    def _pointer(self, pointer: Entry, on_disk: bool) -> bytes:
-        """What a `.git` holds; nothing if that is too much. One on disk may be in no checkpoint yet."""
+    def _pointer_content(self, pointer: Entry, on_disk: bool) -> bytes:
+        """Return what a `.git` file or link holds; nothing if that is too long. One on disk may be in no checkpoint yet."""
         if pointer.kind == LINK:
             return pointer.content
         if pointer.size > LONGEST:
@@ -383,7 +384,7 @@ class Planner:
             return False
 
     def is_as_seen(self, before: CheckpointRow, preview: Preview) -> bool:
-        """Has the safety checkpoint found just what the preview had seen? Then its plan holds."""
+        """Return whether the safety checkpoint found exactly what the preview had seen; then the preview's plan holds."""
         if before.workspace != self.row.id or before.version != preview.newest + 1:
             return False
         try:
@@ -392,36 +393,36 @@ class Planner:
             return False
         if header.keyframe or len(entries) != len(preview.seen):
             return False
-        return all(entry.path in preview.seen and _is_it(entry, preview.seen[entry.path]) for entry in entries)
+        return all(entry.path in preview.seen and _is_recorded(entry, preview.seen[entry.path]) for entry in entries)
 
     def _between(
-        self, old: CheckpointRow | None, new: CheckpointRow, paths: Sequence[bytes], made: Iterable[bytes] = ()
+        self, old: CheckpointRow | None, new: CheckpointRow, paths: Sequence[bytes], made_folders: Iterable[bytes] = ()
     ) -> Iterable[Pair]:
-        """What leads from `old` to `new`. Where the paths are files, only they and what lies above them are asked for."""
+        """Return the pairs that differ between `old` and `new`. Of files only they and folders above are compared."""
         if not paths or old is None:
             return pairs_between(self.repository, self.row.id, old, new)
-        found: list[Pair] = []
+        pairs: list[Pair] = []
         repository = self.repository
-        for path in dict.fromkeys((*paths, *parents(paths), *made)):
+        for path in dict.fromkeys((*paths, *parents(paths), *made_folders)):
             before, after = (
                 repository.at(old.workspace, old.version, path),
                 repository.at(new.workspace, new.version, path),
             )
             kinds = {entry.kind for entry in (before, after) if entry is not None}
-            if path in paths and (not kinds or not kinds <= SINGLE):
+            if path in paths and (not kinds or not kinds <= LEAF_KINDS):
                 return pairs_between(self.repository, self.row.id, old, new)
             if differ(before, after):
-                found.append((before, after))
-        return found
+                pairs.append((before, after))
+        return pairs
 
     def _kinds(
-        self, checkpoint: CheckpointRow | None, known: Callable[[bytes], Entry | None]
+        self, checkpoint: CheckpointRow | None, row_of: Callable[[bytes], Entry | None]
     ) -> Callable[[bytes], str]:
-        """What kind a path is of in a version, but where more is known already; `known` raises `KeyError` where it is not."""
+        """Return a function from a path to its kind in a version. `row_of` has known rows, or raises `KeyError`."""
 
         def kind(path: bytes) -> str:
             try:
-                row = known(path)
+                row = row_of(path)
             except KeyError:
                 row = None
                 if checkpoint is not None:
@@ -430,22 +431,22 @@ class Planner:
 
         return kind
 
-    def _is_there(self, now: Entry, wanted: Entry | None) -> bool:
-        """Is a file that is left out now what it was when a checkpoint had it? A save does not read it; we must."""
-        if wanted is None or now.kind not in (OVERSIZE, IGNORED) or wanted.kind != FILE:
+    def _is_same_content(self, now: Entry, goal: Entry | None) -> bool:
+        """Return whether an excluded file on disk still has the content that a checkpoint saved, by reading it: saves do not."""
+        if goal is None or now.kind not in (OVERSIZE, IGNORED) or goal.kind != FILE:
             return False
         try:
             top = open_fd(self.root, O_RDONLY)
             try:
-                fd = open_below(top, wanted.path, O_RDONLY | O_NONBLOCK)
+                fd = open_below(top, goal.path, O_RDONLY | O_NONBLOCK)
             finally:
                 close(top)
             try:
-                seen = fstat(fd)
-                if not S_ISREG(seen.st_mode) or (seen.st_size, S_IMODE(seen.st_mode)) != (wanted.size, wanted.mode):
+                status = fstat(fd)
+                if not S_ISREG(status.st_mode) or (status.st_size, S_IMODE(status.st_mode)) != (goal.size, goal.mode):
                     return False
-                return wanted.content in self.repository.contents.ids(
-                    lambda most: read(fd, most), bool(wanted.flags & SEALED)
+                return goal.content in self.repository.contents.ids(
+                    lambda most: read(fd, most), bool(goal.flags & SEALED)
                 )
             finally:
                 close(fd)
@@ -453,28 +454,28 @@ class Planner:
             return False
 
     def _rows(self, checkpoint: CheckpointRow, paths: Collection[bytes]) -> dict[bytes, Entry]:
-        """The rows of a version at these paths, as it has them: groups and times differ without making a version."""
+        """Return the version's rows at these paths."""
         repository, workspace, version = self.repository, checkpoint.workspace, checkpoint.version
-        if len(paths) > MANY_PATHS:
-            wanted = set(paths)
-            return {row.path: row for row in repository.state(workspace, version) if row.path in wanted}
+        if len(paths) > MAX_PATH_QUERIES:
+            path_set = set(paths)
+            return {row.path: row for row in repository.state(workspace, version) if row.path in path_set}
         return {path: row for path in paths if (row := repository.at(workspace, version, path)) is not None}
 
     def _missing_folders(self, paths: Sequence[bytes], rows: dict[bytes, Pair]) -> list[bytes]:
-        """Folders above the paths that are to be made, because they are not there any more."""
-        found = []
+        """Return folders above the paths that must be made because they were deleted."""
+        missing = []
         for path in sorted(parents(paths)):
-            now, wanted = rows.get(path, (None, None))
-            if wanted is None or wanted.kind != FOLDER:
+            now, goal = rows.get(path, (None, None))
+            if goal is None or goal.kind != FOLDER:
                 continue
             if now is None:
-                found.append(path)
+                missing.append(path)
             elif now.kind in (FILE, LINK, SPECIAL, OVERSIZE, IGNORED):
                 raise Conflict(f"{show(path)} is no longer a folder.", f"Restore the whole path: -- {show(path)}")
-        return found
+        return missing
 
     def _is_unsaved(self, path: bytes, now: Entry) -> bool:
-        """Is this work that no checkpoint has? A file that an earlier restore put there is none."""
+        """Return whether no checkpoint has this state of the file."""
         if now.kind == FOLDER:
             return False
         return not any(same(row, now) for _, _, row in self.repository.history(self.row.id, path))
@@ -489,15 +490,15 @@ class Planner:
         return self.repository.checkpoint(self.row.id, self.row.version) if self.row.version else None
 
 
-def _way_out(lost: Missing) -> str:
-    """The hint for something that a version excluded."""
-    return lost.holder_named() or (f"Run `{lost.command}` to recreate it." if lost.command else "No version has it.")
+def _hint_for(lost: Missing) -> str:
+    """Return the hint for something that a version excluded."""
+    return lost.holder_hint() or (f"Run `{lost.command}` to recreate it." if lost.command else "No version has it.")
 
 
-def _is_it(recorded: Entry, seen: Entry | None) -> bool:
+def _is_recorded(recorded: Entry, seen: Entry | None) -> bool:
     if seen is None:
         return recorded.kind == GONE
-    # Of what is left out only the safety checkpoint knows the content.
+    # Only the safety checkpoint knows the content of an excluded file.
     return seen.kind not in LEFT_OUT and same(recorded, seen)
 
 

@@ -1,11 +1,11 @@
-"""The execution of a restore plan: check the room, write the journal, then touch the tree."""
+"""Carry out a restore plan: check the disk space, write the journal, then change the tree."""
 
 from __future__ import annotations
 
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fstat
 from posix import open as open_fd
 
-from keepfast.app.restore_journal import GO_ON, UNTOUCHED, explain, path_of, text
+from keepfast.app.restore_journal import CONTINUE_HINT, UNTOUCHED_HINT, explain, path_of, text
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import DiskFull, Failed, KeepfastError
 from keepfast.model.restore_plan import UNREAD, Plan
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from keepfast.workspace.staged_files import Group
 
 
-MANY = 1000
-"""From so many steps on, new contents are written while the safety checkpoint is made."""
+MIN_STEPS_TO_STAGE_EARLY = 1000
+"""From so many steps on, new contents are staged while the safety checkpoint is made."""
 
 
-class Begun:
-    """What was begun of a plan before its journal is there: new contents, in the staging folder, where nothing is in the way.
+class EarlyStaging:
+    """The new contents of a plan, staged before its journal exists: nothing in the tree is changed yet.
 
-    It has a repository of its own: the other one is at work for the safety checkpoint. Without `apply` nothing was begun.
+    It has a repository of its own, because the safety checkpoint uses the other one at the same time. Without `apply` nothing
+    was staged.
     """
 
     def __init__(
@@ -44,14 +45,14 @@ class Begun:
         self.plan, self.root, self.apply, self.repository = plan, root, apply, repository
 
     def take(self, plan: Plan, root: int) -> Apply | None:
-        """Whoever carries out this very plan, in this very folder, goes on with it; else it is given up."""
+        """Return the staged work if this is its plan and its folder; else discard it."""
         apply, self.apply = self.apply, None
         if apply is None or (plan is self.plan and _identity(root) == _identity(self.root)):
             return apply
         apply.clean_up()
         return None
 
-    def __enter__(self) -> Begun:
+    def __enter__(self) -> EarlyStaging:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,104 +70,110 @@ class Execution:
     def __init__(self, engine: Engine, root: bytes) -> None:
         self.engine, self.root, self.repository = engine, root, engine.repository()
 
-    def begin(self, preview: Preview, goal: CheckpointRow, mtimes: bool, room: Room) -> Begun:
-        """Begin with a large plan: nothing of it is seen, and nothing is lost if it comes to nothing."""
-        root, repository, made = -1, None, preview.plan
+    def begin(self, preview: Preview, goal: CheckpointRow, mtimes: bool, room: Room) -> EarlyStaging:
+        """Stage the contents of a large plan: nothing is visible yet, and discarding it loses nothing."""
+        root, repository, plan = -1, None, preview.plan
         saved = sum([entry.size for entry in preview.seen.values() if entry is not None])
-        # What is begun must not take the room that the safety checkpoint needs.
-        if len(made.steps) < MANY or 2 * (room.takes + saved) > room.free:
-            return Begun(made)
+        # Staging must leave enough disk space for the safety checkpoint.
+        if len(plan.steps) < MIN_STEPS_TO_STAGE_EARLY or 2 * (room.takes + saved) > room.free:
+            return EarlyStaging(plan)
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-            if closed_folders(root, (one.path for one in made.steps)):
-                return Begun(made, root)
+            if closed_folders(root, (step.path for step in plan.steps)):
+                return EarlyStaging(plan, root)
             repository = self.engine.place.open(small_cache=True)
-            apply = self._apply(root, made, goal, {}, mtimes, made, repository, room)
-            begun = Begun(made, root, apply, repository)
+            apply = self._apply(root, plan, goal, {}, mtimes, plan, repository, room)
+            staging = EarlyStaging(plan, root, apply, repository)
         except (OSError, KeepfastError):
-            return Begun(made, root, None, repository)  # whatever is wrong is found, and told, when it is carried out
+            return EarlyStaging(plan, root, None, repository)  # `carry_out` meets and reports the same error
         try:
-            apply.begin(made)
+            apply.begin(plan)
         except OSError:
-            begun.take(Plan(), root)
-        return begun
+            staging.take(Plan(), root)
+        return staging
 
     def carry_out(
         self,
         journal: Journal,
         restore: RestoreInProgress,
-        made: Plan,
+        plan: Plan,
         goal: CheckpointRow,
-        whole: Plan,
-        begun: Begun | None = None,
+        full_plan: Plan,
+        staging: EarlyStaging | None = None,
     ) -> ApplyResult:
-        """Write the journal, then touch the tree. What fails before anything was touched leaves no journal either.
+        """Write the journal, then change the tree. A failure before the first change leaves no journal.
 
-        `whole` is what the restore was about in the beginning: the links in it are known.
+        `full_plan` is the plan of the whole restore, also when a part of it is done: its links are known.
         """
-        applied = self._apply_plan(journal, restore, made, goal, whole, begun or Begun(made))
-        applied.untouched += [(path, why) for path, why in made.untouched if why == UNREAD]
+        applied = self._apply_plan(journal, restore, plan, goal, full_plan, staging or EarlyStaging(plan))
+        applied.untouched += [(path, why) for path, why in plan.untouched if why == UNREAD]
         return applied
 
     def _apply_plan(
-        self, journal: Journal, restore: RestoreInProgress, made: Plan, goal: CheckpointRow, whole: Plan, begun: Begun
+        self,
+        journal: Journal,
+        restore: RestoreInProgress,
+        plan: Plan,
+        goal: CheckpointRow,
+        full_plan: Plan,
+        staging: EarlyStaging,
     ) -> ApplyResult:
         fresh, touched = journal.read() is None, False
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
             try:
-                closed = closed_folders(root, (one.path for one in made.steps))
-                closed.update({path_of(text): mode for text, mode in restore.closed.items()})
-                restore.closed = {text(path): mode for path, mode in closed.items()}
+                closed_modes = closed_folders(root, (step.path for step in plan.steps))
+                closed_modes.update({path_of(text): mode for text, mode in restore.closed.items()})
+                restore.closed = {text(path): mode for path, mode in closed_modes.items()}
                 journal.write(restore)
                 step("restore:journal")
-                # What was begun knows of no closed folders.
-                ahead = begun.take(Plan() if closed else made, root)
+                # Early staging cannot open closed folders.
+                ahead = staging.take(Plan() if closed_modes else plan, root)
                 apply = ahead or self._apply(
-                    root, made, goal, closed, restore.mtimes, whole, self.repository, Room(root, made)
+                    root, plan, goal, closed_modes, restore.mtimes, full_plan, self.repository, Room(root, plan)
                 )
                 try:
-                    return apply.run(made)
+                    return apply.run(plan)
                 finally:
                     touched = apply.touched
             finally:
                 close(root)
         except (OSError, KeepfastError, MemoryError) as error:
             if fresh and not touched:
-                self._take_back(journal)
-            raise explain(error, UNTOUCHED if fresh and not touched else GO_ON) from None
+                self._remove_journal(journal)
+            raise explain(error, UNTOUCHED_HINT if fresh and not touched else CONTINUE_HINT) from None
 
-    def _take_back(self, journal: Journal) -> None:
+    def _remove_journal(self, journal: Journal) -> None:
         try:
             journal.remove()
         except OSError:
-            pass  # then `status` speaks of a restore that was cut off, and --abort finds nothing to do
+            pass  # then `status` shows an interrupted restore, and --abort has nothing to do
 
     def _apply(
         self,
         root: int,
-        made: Plan,
+        plan: Plan,
         goal: CheckpointRow,
-        closed: dict[bytes, int],
+        closed_modes: dict[bytes, int],
         mtimes: bool,
-        whole: Plan,
+        full_plan: Plan,
         contents: Repository,
         room: Room,
     ) -> Apply:
-        """`contents`: where they are read from, perhaps by other threads."""
+        """Return the executor of the plan. `contents`: the repository to read from, perhaps by other threads."""
         targets: set[bytes] | None = None
 
         def known_link(target: bytes) -> bool:
             nonlocal targets
-            if targets is None:  # asked for only where a restore that was cut off has left links behind
-                entries = [entry for one in whole.steps for entry in (one.old, one.new)]
+            if targets is None:  # needed only where an interrupted restore left links behind
+                entries = [entry for step in full_plan.steps for entry in (step.old, step.new)]
                 targets = {entry.content for entry in entries if entry is not None and entry.kind == LINK}
             return target in targets
 
         accelerated = self.engine.settings["capture.accelerator"]
         return Apply(
             root,
-            self._anchors(made, goal),
+            self._anchors(plan, goal),
             Contents(
                 lambda entry: contents.contents.stream(entry.content),
                 lambda digests, take: read_many(contents, digests, take, accelerated),
@@ -174,7 +181,7 @@ class Execution:
             self.repository.contents.ids,
             self.repository.contents.has,
             is_saved_link=known_link,
-            closed=closed,
+            closed=closed_modes,
             mtimes=mtimes,
             durable=self.engine.place.durable,
             deleting_first=room.after_deleting,
@@ -184,27 +191,27 @@ class Execution:
             progress=self.engine.progress,
         )
 
-    def _anchors(self, made: Plan, target: CheckpointRow) -> dict[Group, bytes]:
-        """For each group of hard links that is to be written: a member that is in place already."""
-        groups = {one.new.group for one in made.steps if one.new is not None and one.new.group}
+    def _anchors(self, plan: Plan, target: CheckpointRow) -> dict[Group, bytes]:
+        """Return, for each group of hard links to be written, a member that is in place already."""
+        groups = {step.new.group for step in plan.steps if step.new is not None and step.new.group}
         if not groups:
             return {}
-        moving = {one.path for one in made.steps} | {path for path, _ in made.untouched}
+        moving = {step.path for step in plan.steps} | {path for path, _ in plan.untouched}
         return {
             (row.group, row.content, row.mode): row.path
             for row in self.repository.state(target.workspace, target.version)
             if row.group in groups and row.kind == FILE and row.path not in moving
         }
 
-    # What must be right before anything is touched
+    # Checks before anything is changed
 
-    def refuse_if_full(self, made: Plan) -> Room:
+    def refuse_if_full(self, plan: Plan) -> Room:
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError as error:
             raise Failed(f"{show(self.root)} cannot be opened: {error.strerror}.") from None
         try:
-            room = Room(root, made)
+            room = Room(root, plan)
         finally:
             close(root)
         hint = "Free some space, or restore fewer paths at a time. Nothing was changed."
@@ -222,8 +229,8 @@ class Execution:
 
 
 def _identity(folder: int) -> tuple[int, int]:
-    seen = fstat(folder)
-    return seen.st_dev, seen.st_ino
+    status = fstat(folder)
+    return status.st_dev, status.st_ino
 
 
 def _megabytes(count: int) -> str:

@@ -1,4 +1,4 @@
-"""The journal while a restore is at work: what the system has against it becomes a sentence with the way out."""
+"""The journal of a restore at work, and what an error in between becomes: a message with a hint how to continue."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-GO_ON = "Run `keepfast restore --continue` to finish it, or `keepfast restore --abort` to undo it."
-UNTOUCHED = "Nothing was changed."
+CONTINUE_HINT = "Run `keepfast restore --continue` to finish it, or `keepfast restore --abort` to undo it."
+UNTOUCHED_HINT = "Nothing was changed."
 
 
-class Turn(Journal):
-    """The journal while a restore is at work: what the system has against it becomes a sentence with the way out."""
+class ReportingJournal(Journal):
+    """The journal while a restore is at work; an `OSError` becomes a message with a hint how to continue."""
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> ReportingJournal:
         try:
             super().__enter__()
         except OSError as error:
-            raise explain(error, UNTOUCHED) from None
+            raise explain(error, UNTOUCHED_HINT) from None
         return self
 
     def __exit__(
@@ -31,11 +31,11 @@ class Turn(Journal):
     ) -> None:
         super().__exit__(kind, error, trace)
         if isinstance(error, OSError | MemoryError):
-            raise explain(error, GO_ON if self.exists() else UNTOUCHED) from None
+            raise explain(error, CONTINUE_HINT if self.exists() else UNTOUCHED_HINT) from None
 
 
 def explain(error: Exception, hint: str) -> KeepfastError:
-    """A sentence for what went wrong half-way, with the way out."""
+    """Return the error of an interrupted restore as a message with this hint."""
     if isinstance(error, KeepfastError):
         error.hint = hint
         return error
@@ -54,12 +54,12 @@ def explain(error: Exception, hint: str) -> KeepfastError:
 
 
 def texts(paths: Iterable[bytes]) -> list[str]:
-    """Paths as a journal holds them; `paths_of` is the way back."""
+    """Return paths as a journal stores them; `paths_of` is the inverse."""
     return [text(path) for path in paths]
 
 
 def paths_of(written: Iterable[str]) -> list[bytes]:
-    return [path_of(one) for one in written]
+    return [path_of(path) for path in written]
 
 
 def text(path: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What a save looks at: everything, what differs from the stat cache, or some paths; and whose folder it is."""
+"""What a save scans: everything, what differs from the stat cache, or some paths."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from keepfast.workspace.capture import Capture
     from keepfast.workspace.stat_cache import Cache
 
-RESERVE = 64 << 20
-"""Bytes that stay free for all else."""
+RESERVED_BYTES = 64 << 20
+"""Disk space that saving excluded files leaves free."""
 
 
-def settle(folder: Folder, repository: Repository, now: int) -> None:
-    """See to it that the store knows this folder, and its marker the store."""
+def ensure_registered(folder: Folder, repository: Repository, now: int) -> None:
+    """Make sure that the store knows this folder, and that its marker names the store."""
     row = repository.workspace(folder.workspace)
     if row is None or not row.path:
         folder.engine.register(repository, folder.workspace, folder.root, now)
@@ -52,15 +52,15 @@ def settle(folder: Folder, repository: Repository, now: int) -> None:
 
 
 def _renew_marker(folder: Folder) -> None:
-    """See to it that the marker says which store it is, and where: of an older keepfast, or of one that moved, it does not."""
+    """Rewrite a marker that does not name this store at its present path: an older keepfast wrote it, or the store moved."""
     engine = folder.engine
-    said = marker(folder.root)
-    if said == (folder.workspace, engine.place.path, engine.place.id()):
+    folder_marker = marker(folder.root)
+    if folder_marker == (folder.workspace, engine.place.path, engine.place.id()):
         if not engine.place.is_in_data_folder():
             engine.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
         return
-    if said is not None and is_foreign(folder.root, said, engine.place.path, engine.place.list):
-        return  # the folder is kept here by its path; what the other store has of it is not given up without a word
+    if folder_marker is not None and is_foreign(folder.root, folder_marker, engine.place.path, engine.place.list):
+        return  # the folder is protected here by its path; the marker leads to its history in the other store
     try:
         engine.mark(folder.root, folder.workspace)
     except KeepfastError:
@@ -68,11 +68,11 @@ def _renew_marker(folder: Folder) -> None:
 
 
 def scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
-    """Look at what the check named, or walk through everything."""
-    found = _scan(folder, saving, changes)
-    # By ctime, because a folder's mtime can be set to any day.
-    found.emptied = [(path, seen) for path, seen in found.emptied if seen.st_ctime_ns > folder.began]
-    return found
+    """Scan what the check of the stat cache named, or walk through everything."""
+    result = _scan(folder, saving, changes)
+    # By ctime, because mtime can be set to any time.
+    result.emptied = [(path, status) for path, status in result.emptied if status.st_ctime_ns > folder.began]
+    return result
 
 
 def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
@@ -80,13 +80,13 @@ def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     if changes is not None and folder.cache is not None and not saving.whole:
         crowded = CROWDED in folder.cache.marks()
         try:
-            found = recheck(
+            result = recheck(
                 folder.fd, folder.cache, rules.without_large_ignored() if crowded else rules, folder.now, *changes
             )
-            if found is not None:
-                return _crowded(found, rules) if crowded else found
+            if result is not None:
+                return _mark_crowded(result, rules) if crowded else result
         except TooMany:
-            pass  # too many by now: the walk says what follows from that
+            pass  # too many by now: the full walk below decides what to do
     state = saving.state()
     folder.full_scan_at = folder.now
     cache = folder.vouching(saving.row.document)
@@ -98,27 +98,27 @@ def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
 
 
 def _walk(root: int, cache: Cache | None, rules: Capture, now: int, is_known: Callable[[bytes], bool]) -> Scan:
-    """Look at everything; where that is too much, at all but the large ones of the ignored folders."""
+    """Walk through everything; with too many files, skip large ignored folders."""
     try:
         return walk(root, cache, rules, now, is_known)
     except TooMany:
         if rules.ignored != "all" or not rules.reads_rules:
             raise
-    return _crowded(walk(root, cache, rules.without_large_ignored(), now, is_known), rules)
+    return _mark_crowded(walk(root, cache, rules.without_large_ignored(), now, is_known), rules)
 
 
-def _crowded(found: Scan, rules: Capture) -> Scan:
-    """Let the scan say, and the stat cache know, that the large ones of the ignored folders are left out."""
-    found.marks.add(CROWDED)
-    found.notices.append(
+def _mark_crowded(scan: Scan, rules: Capture) -> Scan:
+    """Record in the scan, and through it in the stat cache, that large ignored folders are excluded."""
+    scan.marks.add(CROWDED)
+    scan.notices.append(
         f"The tree has more than {rules.max_files:,} files including ignored ones:"
         f" ignored folders of more than {rules.ignored_folder_files:,} files are excluded."
     )
-    return found
+    return scan
 
 
 def count(engine: Engine, root: bytes) -> int:
-    """Return how many files of a folder would be kept. Raises `TooMany` where they are more than `capture.max_files`."""
+    """Return how many files of a folder a save would include. Raises `TooMany` if more than `capture.max_files`."""
     from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
     from posix import open as open_fd
 
@@ -131,8 +131,8 @@ def count(engine: Engine, root: bytes) -> int:
         close(fd)
 
 
-def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list[bytes], list[bytes]]:
-    """Return these paths with all that lies below them, and apart from that the folders there that are not looked into.
+def list_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list[bytes], list[bytes]]:
+    """Return these paths with everything below them, and the folders that were not entered.
 
     Those are git's own, and what the setting `capture.exclude` names. Raises `TooMany`.
     """
@@ -143,108 +143,108 @@ def all_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[list
     from keepfast.workspace.selection import Chooser
     from keepfast.workspace.walk import too_many_files
 
-    exclude, found, left = Chooser(-1, rules).exclude, dict[bytes, None](), list[bytes]()
+    exclude, paths_below, not_entered = Chooser(-1, rules).exclude, dict[bytes, None](), list[bytes]()
     for path in paths:
         if path.rpartition(b"/")[2] in NEVER_ENTERED or exclude.match(path, True):
-            left.append(path)
+            not_entered.append(path)
             continue
-        found[path] = None
+        paths_below[path] = None
         if islink(root + b"/" + path):
-            continue  # else the walk would begin behind it
+            continue  # `os.walk` would follow a link that it starts at
         for folder, folders, files in walk_names(root + b"/" + path):
             below = folder[len(root) + 1 :] + b"/"
-            apart = {name for name in folders if name in NEVER_ENTERED or exclude.match(below + name, True)}
-            left += [below + name for name in sorted(apart)]
-            folders[:] = [name for name in folders if name not in apart]
-            found.update(dict.fromkeys([below + name for name in folders + files]))
-            if len(found) > rules.max_files:
+            skipped = {name for name in folders if name in NEVER_ENTERED or exclude.match(below + name, True)}
+            not_entered += [below + name for name in sorted(skipped)]
+            folders[:] = [name for name in folders if name not in skipped]
+            paths_below.update(dict.fromkeys([below + name for name in folders + files]))
+            if len(paths_below) > rules.max_files:
                 raise too_many_files(rules.max_files)
-    return list(found), left
+    return list(paths_below), not_entered
 
 
-def scan_only(folder: Folder, paths: tuple[bytes, ...], saving: CheckpointWriter, kept: tuple[bytes, ...] = ()) -> Scan:
-    """Look at these paths and nothing else; folders among them are looked at, not into.
+def scan_only(
+    folder: Folder, paths: tuple[bytes, ...], saving: CheckpointWriter, included: tuple[bytes, ...] = ()
+) -> Scan:
+    """Scan these paths and nothing else; folders among them are recorded but not entered.
 
-    At and below those that are `kept` the setting `capture.exclude` does not hold.
-
-    A path that leads through a link is not there, whatever lies behind the link.
+    `included`: the setting `capture.exclude` does not hold at and below these. A path that leads through a link counts as absent.
     """
     from keepfast.fsutil.descriptors import lstat_below
     from keepfast.workspace.selection import Chooser
     from keepfast.workspace.walk import VANISHED
 
-    found, folders, chooser = Scan(False), {b"": True}, Chooser(folder.fd, folder.capture)
+    scan, folders, chooser = Scan(False), {b"": True}, Chooser(folder.fd, folder.capture)
 
     def is_folder(path: bytes) -> bool:
         missing = []
         while path not in folders:
             missing.append(path)
             path = path.rpartition(b"/")[0]
-        for known in reversed(missing):
+        for above in reversed(missing):
             try:
-                folders[known] = folders[known.rpartition(b"/")[0]] and S_ISDIR(lstat_below(folder.fd, known).st_mode)
+                folders[above] = folders[above.rpartition(b"/")[0]] and S_ISDIR(lstat_below(folder.fd, above).st_mode)
             except OSError:
-                folders[known] = False
+                folders[above] = False
         return folders[missing[0]] if missing else folders[path]
 
     for path in paths:
-        is_kept = any(path == limit or path.startswith(limit + b"/") for limit in kept)
-        if not is_kept and chooser.excludes(path):
+        is_included = any(path == limit or path.startswith(limit + b"/") for limit in included)
+        if not is_included and chooser.excludes(path):
             continue
         try:
-            seen = lstat_below(folder.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
+            status = lstat_below(folder.fd, path) if is_folder(path.rpartition(b"/")[0]) else None
         except OSError as error:
             if error.errno not in VANISHED:
                 raise
-            seen = None
-        if seen is not None and not is_kept and chooser.exclude.match(path, S_ISDIR(seen.st_mode)):
-            found.left.append((path, EXCLUDED, BY_NAME, None))
+            status = None
+        if status is not None and not is_included and chooser.exclude.match(path, S_ISDIR(status.st_mode)):
+            scan.left.append((path, EXCLUDED, BY_NAME, None))
         else:
-            _note(found, path, seen)
-    _note_gone_below(folder, found, paths, saving)
-    return found
+            _add_path(scan, path, status)
+    _add_deleted_below(folder, scan, paths, saving)
+    return scan
 
 
-def _note(found: Scan, path: bytes, seen: stat_result | None) -> None:
-    """Note what is at a path that no setting leaves out; None: nothing."""
-    if seen is None:
-        found.removed.append(path)
-    elif S_ISDIR(seen.st_mode) and path.rpartition(b"/")[2] == GIT:
-        found.left.append((path, EXCLUDED, BY_GIT, None))
-    elif S_ISDIR(seen.st_mode):
-        found.folders.append((path, seen))
-    elif S_ISREG(seen.st_mode) or S_ISLNK(seen.st_mode):
-        found.candidates.append((path, seen))
+def _add_path(scan: Scan, path: bytes, status: stat_result | None) -> None:
+    """Add to the scan what is at a path that no setting excludes; None: nothing."""
+    if status is None:
+        scan.removed.append(path)
+    elif S_ISDIR(status.st_mode) and path.rpartition(b"/")[2] == GIT:
+        scan.left.append((path, EXCLUDED, BY_GIT, None))
+    elif S_ISDIR(status.st_mode):
+        scan.folders.append((path, status))
+    elif S_ISREG(status.st_mode) or S_ISLNK(status.st_mode):
+        scan.candidates.append((path, status))
     else:
-        found.left.append((path, SPECIAL, 0, seen))
+        scan.left.append((path, SPECIAL, 0, status))
 
 
-def _note_gone_below(folder: Folder, found: Scan, paths: tuple[bytes, ...], saving: CheckpointWriter) -> None:
-    """With a folder goes all that was known below it."""
-    repository, there = saving.repository, {path for path, _ in found.folders}
-    for path, row in repository.current(folder.workspace, [path for path in paths if path not in there]).items():
+def _add_deleted_below(folder: Folder, scan: Scan, paths: tuple[bytes, ...], saving: CheckpointWriter) -> None:
+    """Record everything that was known below a deleted folder as deleted."""
+    repository, existing = saving.repository, {path for path, _ in scan.folders}
+    for path, row in repository.current(folder.workspace, [path for path in paths if path not in existing]).items():
         if row.kind == FOLDER:
             below = repository.state(folder.workspace, saving.row.version, path)
-            found.removed += [known.path for known in below if known.path != path]
+            scan.removed.extend([entry.path for entry in below if entry.path != path])
 
 
-def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:
-    """Capture these files although they are, or were, left out."""
+def include_files(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:
+    """Include these files although the rules exclude them."""
     from keepfast.fsutil.descriptors import lstat_below
 
-    kept, known = [], {path for path, _ in scan.candidates}
+    still_left, named = [], {path for path, _ in scan.candidates}
     for path, kind, flags, seen in scan.left:
         if path in paths and seen is not None and S_ISREG(seen.st_mode):
             scan.candidates.append((path, seen))
-            known.add(path)
+            named.add(path)
         else:
-            kept.append((path, kind, flags, seen))
-    scan.left[:] = kept
+            still_left.append((path, kind, flags, seen))
+    scan.left[:] = still_left
     counts = loads(saving.row.counts)
     if not any(counts.get(kind) for kind in OVERSIZE + IGNORED + UNREADABLE):
         return
-    # What was left out before and has not changed since is not named by the scan.
-    for path, row in saving.repository.current(folder.workspace, sorted(paths - known)).items():
+    # The scan does not name excluded files that have not changed.
+    for path, row in saving.repository.current(folder.workspace, sorted(paths - named)).items():
         if row.kind not in OVERSIZE + IGNORED + UNREADABLE:
             continue
         try:
@@ -255,15 +255,15 @@ def force(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: Checkpoin
             scan.candidates.append((path, seen))
 
 
-def keep(folder: Folder, scan: Scan, paths: tuple[bytes, ...], room: int) -> None:
-    """Capture the files at these paths and below that the rules leave out, as long as there is room for them.
+def include_excluded(folder: Folder, scan: Scan, paths: tuple[bytes, ...], free_bytes: int) -> None:
+    """Include excluded files at and below these paths, as long as the disk has space.
 
-    For as long as such a file stays as it is, later versions have it too; when it changes, the rules hold again.
+    Later versions include them until they change; then the rules hold again.
     """
     from keepfast.fsutil.descriptors import lstat_below
     from keepfast.workspace.walk import FORCED, LEFT
 
-    kept: set[bytes] = set()
+    included: set[bytes] = set()
     for mark in sorted([mark for mark in scan.marks if mark[:1] == LEFT]):
         path = mark[1:]
         if not any(not limit or path == limit or path.startswith(limit + b"/") for limit in paths):
@@ -272,34 +272,34 @@ def keep(folder: Folder, scan: Scan, paths: tuple[bytes, ...], room: int) -> Non
             seen = lstat_below(folder.fd, path)
         except OSError:
             continue
-        if not S_ISREG(seen.st_mode) or seen.st_size > room:
+        if not S_ISREG(seen.st_mode) or seen.st_size > free_bytes:
             continue
-        room -= seen.st_size
-        kept.add(path)
+        free_bytes -= seen.st_size
+        included.add(path)
         scan.candidates.append((path, seen))
         scan.marks.discard(mark)
         scan.marks.add(FORCED + path)
-    scan.left[:] = [one for one in scan.left if one[0] not in kept]
+    scan.left[:] = [entry for entry in scan.left if entry[0] not in included]
 
 
 def mark_vanished(
     folder: Folder, scan: Scan, rows: dict[bytes, Entry], named: tuple[bytes, ...], saving: CheckpointWriter
 ) -> None:
-    """Let the version say of what was there before the command, and could not be saved in time, that it was left out."""
+    """Record paths that existed before the command but disappeared before they were saved as not saved."""
     for path in named:
         top = _topmost_absent(folder, path)
-        if not top or _is_known(folder, scan, rows, top, saving):
+        if not top or _is_recorded(folder, scan, rows, top, saving):
             continue
         rows[top] = vanished(top)
         scan.seen.add(top)
         scan.marks.add(UNREAD + top)
         above = top.rpartition(b"/")[0]
-        if above in scan.paths:  # the next save looks again, whatever the folder's times say
+        if above in scan.paths:  # makes the next save look again, whatever the folder's times say
             scan.columns[4][scan.paths.index(above)] = -1
 
 
 def _topmost_absent(folder: Folder, path: bytes) -> bytes:
-    """The path or the highest folder above it that is not there; nothing if it is there."""
+    """Return the path, or the highest folder above it, that does not exist; nothing if the path exists."""
     from keepfast.fsutil.descriptors import lstat_below
 
     parts = path.split(b"/")
@@ -312,8 +312,8 @@ def _topmost_absent(folder: Folder, path: bytes) -> bytes:
     return b""
 
 
-def _is_known(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: CheckpointWriter) -> bool:
-    """Has the version that is being made something at this path? Then it was read in time, or is named already."""
+def _is_recorded(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes, saving: CheckpointWriter) -> bool:
+    """Return whether the version being made has something at this path: it was read in time, or is recorded already."""
     row = rows.get(path)
     if row is not None:
         return row.kind != GONE
@@ -322,7 +322,7 @@ def _is_known(folder: Folder, scan: Scan, rows: dict[bytes, Entry], path: bytes,
     return path in saving.repository.current(folder.workspace, [path])
 
 
-def room(store: str) -> int:
-    """Bytes that may be written where the store is for what the rules leave out."""
+def free_room(store: str) -> int:
+    """Return how many bytes excluded files may take on the store's disk."""
     disk = statvfs(store)
-    return max(0, disk.f_bavail * disk.f_frsize - RESERVE)
+    return max(0, disk.f_bavail * disk.f_frsize - RESERVED_BYTES)

@@ -1,4 +1,4 @@
-"""The files of a session as a brief tells of them: what its checkpoints show as changed, as the checkpoint has it."""
+"""The files of a session for a brief: those that tools named, and those that its checkpoints show as changed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
-MOST_VERSIONS, MOST_LOOKED_AT, MOST_ADDED = 40, 400, 40
-"""Of a long session: how many checkpoints and changes are looked at, and how many files that no tool named are added."""
+MAX_VERSIONS, MAX_CHANGES, MAX_ADDED = 40, 400, 40
+"""How many checkpoints and changes of a session are searched, and how many files that no tool named are added."""
 
 
-def settled(
+def notes_and_files(
     repository: Repository,
     row: CheckpointRow,
     root: str,
@@ -39,17 +39,17 @@ def settled(
     settings: Settings,
     session: str,
 ) -> tuple[Notes, list[WorkingFile]]:
-    """The notes and files with what else the session changed, without what is excluded, marked by what the checkpoint has.
+    """Return notes and files, with unnamed changed files, without excluded ones, marked where the disk differs from the checkpoint.
 
-    Tools name the files that they edit; what a shell command or a program changed only the checkpoints know.
+    Tools name the files that they edit; only checkpoints show what a shell command or a program changed.
     """
-    notes, files, more = gathered(repository, row, root, notes, files, settings, session)
-    inner = _inner(root, notes.cwd)
+    notes, files, more = with_unnamed_files(repository, row, root, notes, files, settings, session)
+    inner = _relative_to(root, notes.cwd)
     files = [*files, *disk.look(more, root)]
     return notes, [_marked(repository, row, root, file, inner(file.path)) for file in files]
 
 
-def gathered(
+def with_unnamed_files(
     repository: Repository,
     row: CheckpointRow,
     root: str,
@@ -58,9 +58,9 @@ def gathered(
     settings: Settings,
     session: str,
 ) -> tuple[Notes, list[WorkingFile], list[WorkingFile]]:
-    """The notes, the files that the conversation knows, and the names of those that only checkpoints know."""
+    """Return the notes, the files that the conversation names, and those that only checkpoints show."""
     changed = _changed(repository, row, session, settings["checkpoint.exclude_patterns"])
-    notes, more = _with_changed(notes, files, changed, root, _inner(root, notes.cwd))
+    notes, more = _with_changed(notes, files, changed, root, _relative_to(root, notes.cwd))
     notes, files = without_excluded(notes, files, settings["checkpoint.exclude_patterns"], root)
     return notes, files, more
 
@@ -68,8 +68,8 @@ def gathered(
 def without_excluded(
     notes: Notes, files: list[WorkingFile], patterns: list[str], root: str
 ) -> tuple[Notes, list[WorkingFile]]:
-    """Leave out what `checkpoint.exclude_patterns` names."""
-    inner = _inner(root, notes.cwd)
+    """Return notes and files without what `checkpoint.exclude_patterns` excludes."""
+    inner = _relative_to(root, notes.cwd)
 
     def is_wanted(path: str) -> bool:
         return not excluded_by(inner(path) or path.lstrip("/"), patterns)
@@ -86,17 +86,16 @@ def without_sealed(
     repository: Repository | None = None,
     row: CheckpointRow | None = None,
 ) -> list[WorkingFile]:
-    """The files without the text of those that a checkpoint seals, or would seal: a brief names these, and shows nothing of them.
+    """Return the files, without the text of those that a checkpoint seals or would seal: a brief only names them.
 
-    They are judged by their names, by where their links lead, by what is known of their text, and by what `row` has as sealed.
+    They are judged by name, by where links lead, by their known text, and by what `row` has as sealed.
     """
-    inner = _inner(root, cwd)
+    inner = _relative_to(root, cwd)
     for file in files:
         names = _names(file.path, root, inner, repository, row)
         content = "\n".join([line or "" for line in file.lines]).encode("utf-8", "replace")
         if any(
-            is_secret_by_name(name) or is_secret(name, content) or _is_kept_sealed(repository, row, name)
-            for name in names
+            is_secret_by_name(name) or is_secret(name, content) or _is_sealed(repository, row, name) for name in names
         ):
             file.sealed, file.lines = True, []
     return files
@@ -105,39 +104,41 @@ def without_sealed(
 def _names(
     path: str, root: str, inner: Callable[[str], str], repository: Repository | None, row: CheckpointRow | None
 ) -> list[bytes]:
-    """What the file is called: as the session has it, below the root, and behind the links of now and of the checkpoint."""
+    """Return the file's names: as the session has it, below the root, and behind links on disk and in the checkpoint."""
     below = inner(path)
     try:
-        there = os.path.realpath(os.path.join(root, below or path))
+        real_path = os.path.realpath(os.path.join(root, below or path))
     except (OSError, ValueError):
-        there = ""  # no name that a file can have
-    found = [_bytes(name) for name in dict.fromkeys((os.path.normpath(path), below, there, inner(there))) if name]
-    entry = _kept(repository, row, _bytes(below))
+        real_path = ""  # no name that a file can have
+    names = [
+        _bytes(name) for name in dict.fromkeys((os.path.normpath(path), below, real_path, inner(real_path))) if name
+    ]
+    entry = _row_at(repository, row, _bytes(below))
     if entry is not None and entry.kind == LINK:
-        found.append(os.path.normpath(os.path.join(os.path.dirname(entry.path), entry.content)))
-    return found
+        names.append(os.path.normpath(os.path.join(os.path.dirname(entry.path), entry.content)))
+    return names
 
 
 def _bytes(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return name.encode("utf-8", "replace")  # half a character is in no file's name
+        return name.encode("utf-8", "replace")  # no file name has a lone surrogate outside the escaped range
 
 
-def _is_kept_sealed(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> bool:
-    entry = _kept(repository, row, name)
+def _is_sealed(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> bool:
+    entry = _row_at(repository, row, name)
     return entry is not None and bool(entry.flags & SEALED)
 
 
-def _kept(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> Entry | None:
+def _row_at(repository: Repository | None, row: CheckpointRow | None, name: bytes) -> Entry | None:
     if repository is None or row is None or not name or name.startswith(b"/"):
         return None
     return repository.at(row.workspace, row.version, name)
 
 
-def _inner(root: str, cwd: str) -> Callable[[str], str]:
-    """How a path is made relative to the root; empty for one outside."""
+def _relative_to(root: str, cwd: str) -> Callable[[str], str]:
+    """Return a function that makes a path relative to the root; empty for one outside."""
     places = [place.rstrip("/") + "/" for place in dict.fromkeys((root, os.path.realpath(root))) if place]
     moved = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
 
@@ -145,7 +146,7 @@ def _inner(root: str, cwd: str) -> Callable[[str], str]:
         for place in places:
             if path.startswith(place):
                 return os.path.normpath(path[len(place) :])
-        # The folder may have been moved since: then paths begin with where the session worked.
+        # The folder may have moved since: then paths begin with the session's working directory.
         if moved and path.startswith(moved) and not moved.startswith(tuple(places)):
             return os.path.normpath(path[len(moved) :])
         return "" if path.startswith("/") else os.path.normpath(path)
@@ -157,85 +158,91 @@ def _inner(root: str, cwd: str) -> Callable[[str], str]:
 
 
 def _changed(repository: Repository, row: CheckpointRow, session: str, patterns: list[str]) -> list[list[str]]:
-    """The names of those that a brief may tell of, by checkpoint, newest first."""
-    found = changed_by(repository, row, session, MOST_LOOKED_AT)
+    """Return the names that a brief may list, by checkpoint, newest first."""
+    changes = changed_by(repository, row, session, MAX_CHANGES)
     is_made = made_by_tools(repository, row.workspace, row.version)
-    return [[name for entry in entries if (name := _told(entry, patterns, is_made))] for entries in found]
+    return [[name for entry in entries if (name := _nameable(entry, patterns, is_made))] for entries in changes]
 
 
 def changed_by(repository: Repository, row: CheckpointRow, session: str, most: int) -> list[list[Entry]]:
-    """What each checkpoint of the session changed, the newest checkpoint first, up to `row`; `most` entries in all.
+    """Return what each checkpoint of the session changed, newest first, up to `row`; `most` entries in all.
 
-    One that somebody made outside of the session comes with its own changes.
+    If `row` is not of that session, its own changes come first.
     """
-    query = Query(workspace=row.workspace, session=session, before=row.version + 1, limit=MOST_VERSIONS)
+    query = Query(workspace=row.workspace, session=session, before=row.version + 1, limit=MAX_VERSIONS)
     rows = list(repository.find(query)) if session else []
     if not session or row.session != session:
         rows.insert(0, row)
-    found: list[list[Entry]] = []
-    left = most
-    for number, one in enumerate(rows):
-        # What the session found at its start, and what was changed by hand before its first prompt, is not its work.
-        if left <= 0 or one.trigger == "session_start" or (one.trigger == "prompt" and number == len(rows) - 1):
+    changes: list[list[Entry]] = []
+    remaining = most
+    for number, version in enumerate(rows):
+        # Changes before the session's start, or by hand before its first prompt, are not its work.
+        if (
+            remaining <= 0
+            or version.trigger == "session_start"
+            or (version.trigger == "prompt" and number == len(rows) - 1)
+        ):
             continue
         try:
-            header, entries = repository.document(one)
+            header, entries = repository.document(version)
         except KeepfastError:
-            continue  # damaged: the conversation and the others tell what they can
+            continue  # damaged: use the other checkpoints
         if header.keyframe:
-            continue  # it has everything, and says nothing about the work
-        found.append(entries[:left])
-        left -= len(entries)
-    return found
+            continue  # a keyframe lists everything, not what changed
+        changes.append(entries[:remaining])
+        remaining -= len(entries)
+    return changes
 
 
-def _told(entry: Entry, patterns: list[str], is_made: Callable[[bytes], bytes]) -> str:
-    """The name of a changed file that a brief may tell of; else nothing."""
+def _nameable(entry: Entry, patterns: list[str], is_made: Callable[[bytes], bytes]) -> str:
+    """Return the name of a changed file if a brief may list it; else nothing."""
     if entry.kind != FILE or entry.flags & SEALED or is_secret_by_name(entry.path):
         return ""
     try:
         name = entry.path.decode("utf-8")
     except UnicodeDecodeError:
-        return ""  # it cannot be told in a text
-    # By its name alone a folder such as `build` is generated; what lies beside it knows better.
+        return ""  # it cannot be written in a text
+    # `is_generated` judges by name, such as `build`; `is_made` by the tool's files beside it.
     return "" if excluded_by(name, patterns) or is_generated(name, "", edited=True) or is_made(entry.path) else name
 
 
 def _with_changed(
     notes: Notes, files: list[WorkingFile], changed: list[list[str]], root: str, inner: Callable[[str], str]
 ) -> tuple[Notes, list[WorkingFile]]:
-    """Changed files that no tool named, put where their checkpoint's other files stand: newest first stays true.
+    """Return the notes with changed files that no tool named, and those of them that are not among `files`.
 
-    Return the notes with them, and those of them that are not among the files.
+    Each is inserted beside the other files of its checkpoint, so that the order stays newest first.
     """
-    known = {inner(note.path): note for note in notes.files}
-    order = [name for name in known if name]
-    seen, place, added = set(order), 0, 0
+    notes_by_name = {inner(note.path): note for note in notes.files}
+    order = [name for name in notes_by_name if name]
+    placed, place, added = set(order), 0, 0
     for names in changed:
-        ours = [name for name in names if name in known]
-        place = max([place, *[order.index(name) + 1 for name in ours]])
+        named = [name for name in names if name in notes_by_name]
+        place = max([place, *[order.index(name) + 1 for name in named]])
         for name in names:
-            if name not in seen and added < MOST_ADDED:
+            if name not in placed and added < MAX_ADDED:
                 order.insert(place, name)
                 place, added = place + 1, added + 1
-            seen.add(name)
-        for name in ours:
-            known[name].edited = True  # a tool may only have read it, and something else have changed it
-    new = [name for name in order if name not in known]
+            placed.add(name)
+        for name in named:
+            notes_by_name[name].edited = True  # a tool may only have read it before a command changed it
+    new = [name for name in order if name not in notes_by_name]
     if not new:
         return notes, []
     base = root.rstrip("/")
-    notes.files = [known[name] if name in known else FileNote(f"{base}/{name}", True, 0) for name in order]
-    notes.files += [note for name, note in known.items() if not name]
-    there = {inner(file.path) for file in files}
-    return notes, [WorkingFile(f"{base}/{name}") for name in new if name not in there]
+    notes.files = [
+        notes_by_name[name] if name in notes_by_name else FileNote(f"{base}/{name}", True, 0) for name in order
+    ]
+    notes.files += [note for name, note in notes_by_name.items() if not name]
+    listed = {inner(file.path) for file in files}
+    return notes, [WorkingFile(f"{base}/{name}") for name in new if name not in listed]
 
 
 # What the checkpoint has
 
 
 def _marked(repository: Repository, row: CheckpointRow, root: str, file: WorkingFile, name: str) -> WorkingFile:
-    """The file with `changed` where the disk has something else than the checkpoint; not where that is not known."""
+    """Return the file with `changed` set if the disk differs from the checkpoint."""
     file.changed = bool(name) and not file.gone and bool(file.lines) and _differs(repository, row, root, name)
     return file
 
@@ -259,7 +266,7 @@ def _differs(repository: Repository, row: CheckpointRow, root: str, name: str) -
 
 
 def _is_below_left_out(repository: Repository, row: CheckpointRow, path: bytes) -> bool:
-    """Does it lie in a folder that the checkpoint did not look into?"""
+    """Return whether the path is in a folder that the checkpoint excludes."""
     while b"/" in path:
         path = path.rpartition(b"/")[0]
         above = repository.at(row.workspace, row.version, path)

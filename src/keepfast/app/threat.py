@@ -1,4 +1,4 @@
-"""What a command is about to destroy: the paths that it means here, kept whatever the rules say, and what cannot be."""
+"""What a command is about to destroy: which paths it threatens, saving what the rules exclude of them, and what is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
 from posix import open as open_fd
 
-from keepfast.app.scan import all_below, room
+from keepfast.app.scan import free_room, list_below
 from keepfast.app.workspace_lock import capture_rules
 from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching_command
 from keepfast.model.entry import FILE, FOLDER, LINK
@@ -26,116 +26,116 @@ if TYPE_CHECKING:
     from keepfast.shell.destruction import Threat
 
     Save = Callable[[tuple[bytes, ...], tuple[bytes, ...]], object]
-    """Make a checkpoint of these paths only, if there are any, and with these kept whatever the rules say."""
+    """Make a checkpoint of the first paths only (none: of everything), with the second ones in it whatever the rules say."""
 
-MOST_MATCHES = MOST_WORDS = 10_000
-MOST_PATTERNS, DEEPEST_BRACES = 200, 50
-"""Beyond these a command means the whole folder that its pattern begins with: nobody waits for all of its words."""
-MOST_LOOKED_AT = 2_000
-STEADY = 2_000_000_000
-"""Nanoseconds for which a file must have been as it is when it was saved, or it may have changed while it was read."""
+MAX_MATCHES = MAX_WORDS = 10_000
+MAX_PATTERNS, MAX_BRACE_DEPTH = 200, 50
+"""A pattern beyond these limits stands for the whole folder that it begins with: expanding it would take too long."""
+MAX_FILES_COMPARED = 2_000
+MIN_UNCHANGED_NS = 2_000_000_000
+"""A file that changed less than this before it was saved may have changed while it was read."""
 TOO_MANY = b"."
-"""In the place of a file: there are more than anybody looks at."""
+"""Stands in a list of files for more than are compared."""
 GIT_FOLDER = "git's own folder, which is not covered"
 NO_ROOM = "the disk of the store has no space for it"
 UNREADABLE = "it cannot be read"
 SETTINGS = "excluded by the setting capture.exclude"
-UNIQUE = "nothing"
-"""In the place of a command: no tool makes it again."""
+NOT_RECREATABLE = "nothing"
+"""Stands for a command where no tool recreates the path."""
 
 
 class Losses:
-    """What would not come back after the command: path and command that makes it again, or path and why not."""
+    """What a command destroys for good: paths with the command that recreates them, or with the reason for not saving them."""
 
     def __init__(self) -> None:
         self.remade: list[tuple[bytes, str | None]] = []
-        """The command is empty where the tool makes it as it goes, and None where the user's own settings leave it out."""
+        """The command is empty where the tool recreates the path by itself, None where the user's settings exclude it."""
         self.unkept: list[tuple[bytes, str]] = []
 
 
-def not_kept(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return those of these paths that are not as the newest version has them, or that hold something that is not.
+def unsaved_paths(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return those of these paths that differ from the newest version, or have something in them that does.
 
-    Git's own folder, and what is ours, counts for nothing. A folder with more than `MOST_LOOKED_AT` entries is not looked through.
+    Git's own folder and our own files do not count. A folder with more than `MAX_FILES_COMPARED` files counts as different.
     """
     cache = stat_cache.load(engine.place.folder(workspace) + "/cache")
     if cache is None:
         return paths
     looked_at = {path: _files_at(root, path) for path in paths if NEVER_ENTERED.isdisjoint(path.split(b"/"))}
-    folders = {one.rpartition(b"/")[0] for files in looked_at.values() for one in files}
+    folders = {file.rpartition(b"/")[0] for files in looked_at.values() for file in files}
     ctimes, sizes, inodes = cache.views()[:3]
-    known: dict[bytes, tuple[int, int, int]] = {}
+    cached: dict[bytes, tuple[int, int, int]] = {}
     names, at = cache.names(), 0
     for folder, count in zip(cache.paths(), cache.counts(), strict=True):
         if folder in folders:
             start = folder + b"/" if folder else b""
             for number in range(at, at + count):
-                known[start + names[number]] = (ctimes[number], sizes[number], inodes[number])
+                cached[start + names[number]] = (ctimes[number], sizes[number], inodes[number])
         at += count
     for mark in cache.marks():
         if mark[:1] in (LEFT, NOT_ENTERED, UNREAD):
-            known.pop(mark[1:], None)
-    return tuple([path for path in looked_at if not all(_is_known(root, one, known) for one in looked_at[path])])
+            cached.pop(mark[1:], None)
+    return tuple([path for path in looked_at if not all(_is_saved(root, file, cached) for file in looked_at[path])])
 
 
-def _is_known(root: bytes, path: bytes, known: Mapping[bytes, tuple[int, int, int]]) -> bool:
+def _is_saved(root: bytes, path: bytes, cached: Mapping[bytes, tuple[int, int, int]]) -> bool:
     try:
-        seen = lstat(root + b"/" + path)
+        status = lstat(root + b"/" + path)
     except OSError:
-        return True  # gone meanwhile
-    return known.get(path) == (seen.st_ctime_ns, seen.st_size, seen.st_ino)
+        return True  # deleted meanwhile
+    return cached.get(path) == (status.st_ctime_ns, status.st_size, status.st_ino)
 
 
 def _files_at(root: bytes, path: bytes) -> list[bytes]:
-    """The file itself and what it leads to, or the files below a folder, up to one more than `MOST_LOOKED_AT`."""
-    found: list[bytes] = []
-    for reached in _reached(root, path):
-        top = root + b"/" + reached
+    """Return the file itself and the target of its link, or the files below a folder, at most `MAX_FILES_COMPARED` and a sign."""
+    paths: list[bytes] = []
+    for real_path in _real_paths(root, path):
+        top = root + b"/" + real_path
         if os.path.islink(top) or not os.path.isdir(top):
-            found.append(reached)
+            paths.append(real_path)
             continue
         for folder, folders, files in os.walk(top):
             folders[:] = [name for name in folders if name not in NEVER_ENTERED]
-            found += [folder[len(root) + 1 :] + b"/" + name for name in files]
-            if len(found) > MOST_LOOKED_AT:
-                return [*found[:MOST_LOOKED_AT], TOO_MANY]
-    return found
+            paths += [folder[len(root) + 1 :] + b"/" + name for name in files]
+            if len(paths) > MAX_FILES_COMPARED:
+                return [*paths[:MAX_FILES_COMPARED], TOO_MANY]
+    return paths
 
 
-def meant(root: bytes, threat: Threat) -> tuple[bytes, ...]:
-    """Return the paths below the root that are there and that the command means; `b""` for everything."""
-    found: dict[bytes, None] = {b"": None} if threat.everything else {}
+def threatened_paths(root: bytes, threat: Threat) -> tuple[bytes, ...]:
+    """Return the existing paths below the root that the command may destroy; `b""` for everything."""
+    paths: dict[bytes, None] = {b"": None} if threat.everything else {}
     named = [path + b"/" if path in threat.entered else path for path in threat.named]
     for path in named:
-        if _is_there(root + b"/" + path.rstrip(b"/")):
-            found.update(dict.fromkeys(_reached(root, path)))
+        if _exists(root + b"/" + path.rstrip(b"/")):
+            paths.update(dict.fromkeys(_real_paths(root, path)))
     for pattern in threat.patterns:
         for match in _matches(pattern, root):
             if (root + b"/").startswith(match.rstrip(b"/") + b"/"):
-                found[b""] = None
+                paths[b""] = None
             elif match.startswith(root + b"/"):
-                found.update(dict.fromkeys(_reached(root, match[len(root) + 1 :])))
-    return tuple(found)
+                paths.update(dict.fromkeys(_real_paths(root, match[len(root) + 1 :])))
+    return tuple(paths)
 
 
-def _reached(root: bytes, named: bytes) -> list[bytes]:
-    """The path itself, as it is without links above it, and what is written or emptied through it if it is a link.
+def _real_paths(root: bytes, named: bytes) -> list[bytes]:
+    """Return the path with links above it resolved; if it is a link itself, also its target, which a write goes to.
 
-    Through a link that leads to a folder a command reaches only with a slash behind it. Outside of the root nothing is ours.
+    A command reaches a folder behind a link only with a slash at the end. Targets outside of the root are left out.
     """
     from os.path import isfile, islink, realpath
 
     path = named.rstrip(b"/")
     above, _, name = path.rpartition(b"/")
     top = realpath(root)
-    found = [realpath(root + b"/" + above) + b"/" + name]
-    if islink(found[0]) and (named != path or isfile(found[0])):
-        found.append(realpath(found[0]))
-    below = [one[len(top) + 1 :] for one in found if one.startswith(top + b"/")]
-    return [*below, b""] if top in found else below or [path]
+    paths = [realpath(root + b"/" + above) + b"/" + name]
+    if islink(paths[0]) and (named != path or isfile(paths[0])):
+        paths.append(realpath(paths[0]))
+    below = [path[len(top) + 1 :] for path in paths if path.startswith(top + b"/")]
+    return [*below, b""] if top in paths else below or [path]
 
 
-def keep(
+def save_excluded(
     engine: Engine,
     root: bytes,
     workspace: str,
@@ -143,57 +143,57 @@ def keep(
     threat: Threat,
     save: Save,
 ) -> Losses:
-    """Save what the rules leave out at these paths and below, and return what is lost all the same.
+    """Save what the rules exclude at and below these paths, and return what is lost all the same.
 
-    Below those that are spared, git's own folders stay as they are. A vague command may mean any other path as well: with
-    it, all goes that is left out, but for what a tool can make again. Where git changes only what it tracks, of the folders
-    that are left out by their names only those go in which it may track something.
+    A vague command may destroy any other path, too: everything that no tool can recreate is saved with it. Below spared paths
+    git's own folders stay as they are. Where git changes only what it tracks, folders excluded by name are saved only if git
+    may track something in them.
     """
-    risky, vague = [path for path in paths if path not in threat.spared], threat.is_vague
-    marks = _save_left_out(engine, workspace, paths, save, vague)
+    risky, is_vague = [path for path in paths if path not in threat.spared], threat.is_vague
+    marks = _save_ignored(engine, workspace, paths, save, is_vague)
     losses, others, unnamed = Losses(), Losses(), list[bytes]()
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         chooser = Chooser(fd, capture_rules(engine, root))
         for mark in sorted(marks):
             path = mark[1:]
-            named = _concerns(path, paths)
-            if not (named or vague) or not _is_there(root + b"/" + path):
+            is_named = _overlaps(path, paths)
+            if not (is_named or is_vague) or not _exists(root + b"/" + path):
                 continue
             if mark[:1] == LEFT:
                 losses.unkept.append((path, NO_ROOM))
             elif mark[:1] == UNREAD:
-                losses.unkept += [(path, UNREADABLE)] if named else []
+                losses.unkept += [(path, UNREADABLE)] if is_named else []
             elif mark[:1] == NOT_ENTERED and path.rpartition(b"/")[2].lower() == GIT:
-                if _concerns(path, risky):
+                if _overlaps(path, risky):
                     losses.unkept.append((path, GIT_FOLDER))
-            elif mark[:1] == NOT_ENTERED and named:
-                _judge(engine, root, chooser, path, save, losses)
-            elif mark[:1] == NOT_ENTERED and _may_go(root, chooser, path, threat):
+            elif mark[:1] == NOT_ENTERED and is_named:
+                _save_unless_recreatable(engine, root, chooser, path, save, losses)
+            elif mark[:1] == NOT_ENTERED and _may_be_destroyed(root, chooser, path, threat):
                 unnamed.append(path)
-        # Folders that go by their names come last: they may be large, and time and room may not do for all.
-        for path in sorted(unnamed, key=lambda path: _goes_by_name(root, chooser, path)):
-            if not _is_kept(engine, root, workspace, chooser, path):
-                _judge(engine, root, chooser, path, save, others)
+        # Folders excluded by name come last: they may be large, and time or disk space may not suffice for all.
+        for path in sorted(unnamed, key=lambda path: _is_excluded_by_name(root, chooser, path)):
+            if not _is_saved_whole(engine, root, workspace, chooser, path):
+                _save_unless_recreatable(engine, root, chooser, path, save, others)
     finally:
         close(fd)
-    losses.unkept += others.unkept  # what a tool makes again is told only where a command names it
+    losses.unkept += others.unkept  # recreatable paths are reported only if the command names them
     return losses
 
 
-def _save_left_out(engine: Engine, workspace: str, paths: tuple[bytes, ...], save: Save, vague: bool) -> list[bytes]:
-    """Save what is left out for its size or an ignore rule; return the marks of what is left out after that."""
-    marks = _marks(engine, workspace)
-    if any(mark[:1] == LEFT and _concerns(mark[1:], paths) for mark in marks):
+def _save_ignored(engine: Engine, workspace: str, paths: tuple[bytes, ...], save: Save, is_vague: bool) -> list[bytes]:
+    """Save files excluded by size or an ignore rule; return the marks of what is excluded after that."""
+    marks = _cached_marks(engine, workspace)
+    if any(mark[:1] == LEFT and _overlaps(mark[1:], paths) for mark in marks):
         save((), paths)
-        marks = _marks(engine, workspace)
-    if vague and any(mark[:1] == LEFT for mark in marks):
-        save((), (b"",))  # after what is named: room and time may not do for all
-        marks = _marks(engine, workspace)
+        marks = _cached_marks(engine, workspace)
+    if is_vague and any(mark[:1] == LEFT for mark in marks):
+        save((), (b"",))  # after what is named: time or disk space may not suffice for all
+        marks = _cached_marks(engine, workspace)
     return marks
 
 
-def keep_named(
+def save_named(
     engine: Engine,
     root: bytes,
     workspace: str,
@@ -201,11 +201,11 @@ def keep_named(
     spared: frozenset[bytes],
     save: Save,
 ) -> Losses:
-    """Save these paths with all below them, and nothing else of the tree; return what is lost all the same."""
+    """Save these paths with everything below them and nothing else of the tree; return what is lost all the same."""
     rules, losses = capture_rules(engine, root), Losses()
-    found, left = all_below(root, paths, rules)
-    if found:
-        save(tuple(found), ())
+    inside, excluded = list_below(root, paths, rules)
+    if inside:
+        save(tuple(inside), ())
     risky = [path for path in paths if path not in spared]
     row = engine.repository().workspace(workspace)
     for path in paths if row is not None else ():
@@ -214,86 +214,90 @@ def keep_named(
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         chooser = Chooser(fd, rules)
-        for path in left:
+        for path in excluded:
             if path.rpartition(b"/")[2] in OWN_FOLDERS:
                 continue
             if path.rpartition(b"/")[2].lower() != GIT:
-                _judge(engine, root, chooser, path, save, losses)
-            elif _concerns(path, risky):
+                _save_unless_recreatable(engine, root, chooser, path, save, losses)
+            elif _overlaps(path, risky):
                 losses.unkept.append((path, GIT_FOLDER))
     finally:
         close(fd)
     return losses
 
 
-def left_out(
+def excluded_paths(
     engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], threat: Threat
 ) -> tuple[bytes, ...]:
-    """What the newest version leaves out at these paths and below, and a save for a command would keep."""
-    found = [mark for mark in _marks(engine, workspace) if mark[:1] in (LEFT, NOT_ENTERED)]
+    """Return the paths that the newest version excludes, at and below these paths, and that a save for a command would include."""
+    marks = [mark for mark in _cached_marks(engine, workspace) if mark[:1] in (LEFT, NOT_ENTERED)]
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         chooser = Chooser(fd, capture_rules(engine, root))
-        kept = [
+        excluded = [
             mark[1:]
-            for mark in found
+            for mark in marks
             if mark[1:].rpartition(b"/")[2] != GIT
             and (
-                _concerns(mark[1:], paths)
-                or (threat.is_vague and (mark[:1] == LEFT or _may_go(root, chooser, mark[1:], threat)))
+                _overlaps(mark[1:], paths)
+                or (threat.is_vague and (mark[:1] == LEFT or _may_be_destroyed(root, chooser, mark[1:], threat)))
             )
         ]
     finally:
         close(fd)
-    return tuple(sorted(kept))
+    return tuple(sorted(excluded))
 
 
-def _judge(engine: Engine, root: bytes, chooser: Chooser, path: bytes, save: Save, losses: Losses) -> None:
-    """Decide about something that was not looked at: made again by a tool, or to be kept after all."""
+def _save_unless_recreatable(
+    engine: Engine, root: bytes, chooser: Chooser, path: bytes, save: Save, losses: Losses
+) -> None:
+    """Save a folder that was not looked into, unless a tool recreates it or there is no space."""
     if _is_ours(root, chooser, path):
         return
-    command = _made_by(root, chooser, path)
-    if command != UNIQUE:
+    command = _recreating_command(root, chooser, path)
+    if command != NOT_RECREATABLE:
         losses.remade.append((path, command))
     else:
-        inside, size = _inside(root, path, chooser)
-        if size > room(engine.place.path):
+        inside, size = _paths_below(root, path, chooser)
+        if size > free_room(engine.place.path):
             losses.unkept.append((path, NO_ROOM))
         else:
             save((path, *inside), (path,))
 
 
-def _may_go(root: bytes, chooser: Chooser, path: bytes, threat: Threat) -> bool:
-    """Does a command that may mean anything mean this too: is it the user's, and nothing that a tool can make again?"""
-    if _is_ours(root, chooser, path) or _made_by(root, chooser, path) != UNIQUE:
+def _may_be_destroyed(root: bytes, chooser: Chooser, path: bytes, threat: Threat) -> bool:
+    """Return whether a vague command may destroy this path, and no tool can recreate it."""
+    if _is_ours(root, chooser, path) or _recreating_command(root, chooser, path) != NOT_RECREATABLE:
         return False
-    return threat.is_boundless or not _goes_by_name(root, chooser, path) or _may_be_tracked(root, path, threat)
+    return threat.is_boundless or not _is_excluded_by_name(root, chooser, path) or _may_be_tracked(root, path, threat)
 
 
 def _may_be_tracked(root: bytes, path: bytes, threat: Threat) -> bool:
-    """May git, where the command runs it, track anything in this folder? What its index does not tell, it may."""
+    """Return whether git may track something in this folder, in the places where the command runs it."""
     if any((folder + b"/").startswith(path + b"/") for folder in threat.git_folders):
-        return True  # it may hold a repository of its own
+        return True  # the folder may have a repository of its own
     from keepfast.workspace.git import facts
     from keepfast.workspace.git_index import may_name
 
-    whole = root + b"/" + path
-    found = facts(whole.rpartition(b"/")[0])
-    if found is None:
+    absolute = root + b"/" + path
+    git = facts(absolute.rpartition(b"/")[0])
+    if git is None:
         return True
-    return may_name(found.git_dir, whole[len(found.work_tree.rstrip(b"/")) + 1 :])
+    return may_name(git.git_dir, absolute[len(git.work_tree.rstrip(b"/")) + 1 :])
 
 
-def _is_kept(engine: Engine, root: bytes, workspace: str, chooser: Chooser, path: bytes) -> bool:
-    """Does a version have all of this folder as it is now? Then that one is not to be dropped for a day."""
+def _is_saved_whole(engine: Engine, root: bytes, workspace: str, chooser: Chooser, path: bytes) -> bool:
+    """Return whether a version has all of this folder as it is now; that version is then protected from retention for a day."""
     repository = engine.repository()
     row = repository.holder(workspace, path)
     if row is None:
         return False
     started = repository.document(row)[0].scan_started
-    known = {entry.path: entry for entry in repository.state(workspace, row.version, path)}
-    inside = {path, *_inside(root, path, chooser)[0]}
-    if known.keys() != inside or not all(_is_same(root, entry, started - STEADY) for entry in known.values()):
+    entries = {entry.path: entry for entry in repository.state(workspace, row.version, path)}
+    paths = {path, *_paths_below(root, path, chooser)[0]}
+    if entries.keys() != paths or not all(
+        _is_unchanged(root, entry, started - MIN_UNCHANGED_NS) for entry in entries.values()
+    ):
         return False
     from keepfast.state import rescues
 
@@ -301,14 +305,14 @@ def _is_kept(engine: Engine, root: bytes, workspace: str, chooser: Chooser, path
     return True
 
 
-def _is_same(root: bytes, entry: Entry, before: int) -> bool:
-    """Is this still what was saved: of the same kind and size, and not changed in any way since then?"""
+def _is_unchanged(root: bytes, entry: Entry, before: int) -> bool:
+    """Return whether this is still what was saved: same kind and size, and no change since then."""
     try:
-        seen = lstat(root + b"/" + entry.path)
+        status = lstat(root + b"/" + entry.path)
     except OSError:
         return False
-    kind = {S_IFREG: FILE, S_IFLNK: LINK, S_IFDIR: FOLDER}.get(S_IFMT(seen.st_mode))
-    return kind == entry.kind and seen.st_ctime_ns < before and (kind != FILE or seen.st_size == entry.size)
+    kind = {S_IFREG: FILE, S_IFLNK: LINK, S_IFDIR: FOLDER}.get(S_IFMT(status.st_mode))
+    return kind == entry.kind and status.st_ctime_ns < before and (kind != FILE or status.st_size == entry.size)
 
 
 def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
@@ -317,36 +321,39 @@ def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
     )
 
 
-def _made_by(root: bytes, chooser: Chooser, path: bytes) -> str | None:
-    """The command that makes it again as `Losses.remade` has it, or `UNIQUE`.
+def _recreating_command(root: bytes, chooser: Chooser, path: bytes) -> str | None:
+    """Return the command that recreates the path, as in `Losses.remade`, or `NOT_RECREATABLE`.
 
-    A name alone is no evidence: what tells the tool what to make must lie beside a folder of our tables.
+    A folder's name alone is no evidence: the file from which its tool makes it must lie beside it.
     """
     if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
         command = chooser.command_to_rebuild(path)
-        return UNIQUE if command is None and is_always_excluded(path) else command
+        return NOT_RECREATABLE if command is None and is_always_excluded(path) else command
     if chooser.is_generated(path):
         return chooser.command_to_rebuild(path)
     if _is_marked(root, chooser, path):
-        if not _is_there(root + b"/" + path + b"/pyvenv.cfg"):
+        if not _exists(root + b"/" + path + b"/pyvenv.cfg"):
             return ""
-        return matching_command(PYTHON_FOLDER, path, chooser.sibling_names(path)) or UNIQUE
-    return UNIQUE
+        return matching_command(PYTHON_FOLDER, path, chooser.sibling_names(path)) or NOT_RECREATABLE
+    return NOT_RECREATABLE
 
 
-def _goes_by_name(root: bytes, chooser: Chooser, path: bytes) -> bool:
-    """Is it left out by its name or a file in it, so that only a command that names it is a reason to look into it?"""
+def _is_excluded_by_name(root: bytes, chooser: Chooser, path: bytes) -> bool:
+    """Return whether the path is excluded by its name or by a marker file in it.
+
+    Such a path is saved only if the command names it.
+    """
     return chooser.exclude.match(path, os.path.isdir(root + b"/" + path)) or _is_marked(root, chooser, path)
 
 
 def _is_marked(root: bytes, chooser: Chooser, path: bytes) -> bool:
-    there = os.path.isdir(root + b"/" + path)
-    return there and chooser.is_marked(path, set(os.listdir(root + b"/" + path)))
+    is_folder = os.path.isdir(root + b"/" + path)
+    return is_folder and chooser.is_marked(path, set(os.listdir(root + b"/" + path)))
 
 
-def _inside(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], int]:
-    """All that lies below a folder, without what a tool can make again; and the size of the files."""
-    found: list[bytes] = []
+def _paths_below(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], int]:
+    """Return everything below a folder that no tool can recreate, and the size of the files."""
+    paths: list[bytes] = []
     size = 0
     for folder, folders, files in os.walk(root + b"/" + path):
         below = folder[len(root) + 1 :]
@@ -356,27 +363,27 @@ def _inside(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes], in
             if name not in NEVER_ENTERED
             and (
                 not chooser.exclude.match(below + b"/" + name, True)
-                or _made_by(root, chooser, below + b"/" + name) == UNIQUE
+                or _recreating_command(root, chooser, below + b"/" + name) == NOT_RECREATABLE
             )
         ]
-        found += [below + b"/" + name for name in folders + files]
+        paths += [below + b"/" + name for name in folders + files]
         for name in files:
             try:
                 size += lstat(folder + b"/" + name).st_size
             except OSError:
-                continue  # gone meanwhile
-    return found, size
+                continue  # deleted meanwhile
+    return paths, size
 
 
-def _concerns(path: bytes, limits: Sequence[bytes]) -> bool:
-    """Does it lie at or below one of these, or one of these in it?"""
+def _overlaps(path: bytes, limits: Sequence[bytes]) -> bool:
+    """Return whether the path lies at, below or above one of these."""
     return any(
         not limit or path == limit or path.startswith(limit + b"/") or limit.startswith(path + b"/") for limit in limits
     )
 
 
-def _marks(engine: Engine, workspace: str) -> list[bytes]:
-    """What the stat cache of the newest version knows to be left out."""
+def _cached_marks(engine: Engine, workspace: str) -> list[bytes]:
+    """Return the marks of what the newest version excludes, from its stat cache."""
     cache = stat_cache.load(engine.place.folder(workspace) + "/cache")
     return cache.marks() if cache is not None else []
 
@@ -385,45 +392,45 @@ def _matches(pattern: bytes, root: bytes) -> list[bytes]:
     from glob import has_magic, iglob  # it takes long to load, and few commands have a pattern
     from itertools import chain, islice
 
-    if _words(pattern) > MOST_WORDS:
-        return [_around(pattern, root)]
-    words = list(_spelled(pattern))
-    if sum(map(has_magic, words)) > MOST_PATTERNS:
-        return [_around(pattern, root)]
-    found = list(islice(chain.from_iterable(map(iglob, words)), MOST_MATCHES + 1))
-    return found if len(found) <= MOST_MATCHES else [_around(pattern, root)]
+    if _count_words(pattern) > MAX_WORDS:
+        return [_folder_of_pattern(pattern, root)]
+    words = list(_expand_braces(pattern))
+    if sum(map(has_magic, words)) > MAX_PATTERNS:
+        return [_folder_of_pattern(pattern, root)]
+    matches = list(islice(chain.from_iterable(map(iglob, words)), MAX_MATCHES + 1))
+    return matches if len(matches) <= MAX_MATCHES else [_folder_of_pattern(pattern, root)]
 
 
-def _around(pattern: bytes, root: bytes) -> bytes:
-    """The folder in which all lies that a pattern may mean; the root where that cannot be told."""
+def _folder_of_pattern(pattern: bytes, root: bytes) -> bytes:
+    """Return the folder that everything a pattern may match lies in; the root if that cannot be told."""
     start = min([at for at in map(pattern.find, (b"*", b"?", b"[", b"{")) if at >= 0], default=len(pattern))
     folder = pattern[:start].rpartition(b"/")[0]
     return folder if folder.startswith(root + b"/") and b".." not in pattern else root
 
 
-def _words(pattern: bytes) -> int:
-    """How many words its braces stand for at most, counted without making one; anything above `MOST_WORDS` is too many."""
-    above: list[tuple[int, int]] = []
-    others, here = 0, 1
+def _count_words(pattern: bytes) -> int:
+    """Return an upper bound of the words that a pattern's braces expand to; more than `MAX_WORDS` is too many."""
+    outer: list[tuple[int, int]] = []
+    others, current = 0, 1
     for letter in pattern:
         if letter == 0x7B:
-            above.append((others, here))
-            others, here = 0, 1
-        elif letter == 0x2C and above:
-            others, here = others + here, 1
-        elif letter == 0x7D and above:
-            inside = others + here
-            others, here = above.pop()
-            here *= inside
-        if others + here > MOST_WORDS or len(above) > DEEPEST_BRACES:
-            return MOST_WORDS + 1
-    for before, outer in reversed(above):
-        others, here = before, outer * (others + here)
-    return others + here
+            outer.append((others, current))
+            others, current = 0, 1
+        elif letter == 0x2C and outer:
+            others, current = others + current, 1
+        elif letter == 0x7D and outer:
+            inside = others + current
+            others, current = outer.pop()
+            current *= inside
+        if others + current > MAX_WORDS or len(outer) > MAX_BRACE_DEPTH:
+            return MAX_WORDS + 1
+    for before, factor in reversed(outer):
+        others, current = before, factor * (others + current)
+    return others + current
 
 
-def _spelled(pattern: bytes) -> Iterator[bytes]:
-    """The patterns that one with `{a,b}` in it stands for."""
+def _expand_braces(pattern: bytes) -> Iterator[bytes]:
+    """Yield the patterns that one with `{a,b}` in it stands for."""
     start, brace, rest = pattern.partition(b"{")
     if not brace:
         yield pattern
@@ -436,14 +443,14 @@ def _spelled(pattern: bytes) -> Iterator[bytes]:
         if letter == 0x2C and depth == 1:
             cuts.append(at)
     if depth or len(cuts) == 1:
-        # `{1..9}`, or no brace that means anything: whatever lies there.
+        # `{1..9}`, or a brace without a meaning: match anything there.
         yield start + b"*"
         return
     for cut, following in zip(cuts, [*cuts[1:], at], strict=True):
-        yield from _spelled(start + rest[cut + 1 : following] + rest[at + 1 :])
+        yield from _expand_braces(start + rest[cut + 1 : following] + rest[at + 1 :])
 
 
-def _is_there(path: bytes) -> bool:
+def _exists(path: bytes) -> bool:
     try:
         lstat(path)
     except OSError:
@@ -453,7 +460,7 @@ def _is_there(path: bytes) -> bool:
 
 def _is_store(path: bytes, chooser: Chooser) -> bool:
     try:
-        seen = lstat(path)
+        status = lstat(path)
     except OSError:
         return False
-    return (seen.st_dev, seen.st_ino) == chooser.capture.store
+    return (status.st_dev, status.st_ino) == chooser.capture.store

@@ -1,4 +1,4 @@
-"""Keeping the store small by itself: the retention policy, the size cap, and compaction when packs pile up."""
+"""Keep the store small: retention policy, size limit, and compaction when packs pile up."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 
 def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
-    """Forget what the policy and the size cap let go, and compact; return what the cap took. For idle moments.
+    """Apply the retention policy and the size limit, and compact. Return what the limit removed, and the bytes still over it.
 
-    The second number is by how many bytes the store is still over the cap.
-
-    Another process that compacts already makes this one unnecessary.
+    Does nothing while another process compacts.
     """
     repository, settings = engine.repository(), engine.settings
     busy = needed_by_restore(engine.place.path, workspace)
@@ -41,7 +39,7 @@ def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:
 
 
 def by_policy(engine: Engine, workspace: str, now: int) -> list[CheckpointRow]:
-    """Return the checkpoints that the retention policy lets go, oldest first."""
+    """Return the checkpoints that the retention policy forgets, oldest first."""
     settings = engine.settings
     rows = engine.repository().find(Query(workspace=workspace))
     versions = plan(
@@ -62,12 +60,12 @@ def thin(
     most: int,
     compacted: Callable[[], bool] | None = None,
 ) -> list[CheckpointRow]:
-    """Forget the oldest automatic checkpoints of any workspace until the store fits in `most` bytes; return them.
+    """Forget the oldest automatic checkpoints of any workspace until the store is below `most` bytes; return them.
 
-    `compacted` gives space back in the caller's way and says whether it did.
+    `compacted` replaces the compaction, and returns whether it gave space back.
     """
     give_back = compacted or (lambda: compact(repository, folder) is not None)
-    gone: list[CheckpointRow] = []
+    forgotten: list[CheckpointRow] = []
     over = store_size(repository) - most
     candidates = thinnable(repository, folder) if over > 0 else []
     while over > 0 and candidates:
@@ -75,18 +73,18 @@ def thin(
         while candidates and freed < over:
             row = candidates.pop(0)
             freed += forget(repository, row.workspace, [row.version], "size", folder)
-            gone.append(row)
+            forgotten.append(row)
         if not give_back():
             break
         over = store_size(repository) - most
-    return gone
+    return forgotten
 
 
 def thinnable(repository: Repository, folder: str) -> list[CheckpointRow]:
-    """What a size cap may take, oldest first in the order of the whole store."""
-    found = []
+    """Return the checkpoints that the size limit may remove, oldest of the whole store first."""
+    candidates = []
     for workspace in repository.workspaces():
         rows = {row.version: row for row in repository.find(Query(workspace=workspace.id))}
         busy = needed_by_restore(folder, workspace.id)
-        found += [rows[version] for version in oldest_automatic(list(rows.values()), 1) if version not in busy]
-    return sorted(found, key=lambda row: row.seq)
+        candidates += [rows[version] for version in oldest_automatic(list(rows.values()), 1) if version not in busy]
+    return sorted(candidates, key=lambda row: row.seq)

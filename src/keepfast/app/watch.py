@@ -1,4 +1,4 @@
-"""Saving by ourselves, for agents without hooks: whenever the tree settles after changes."""
+"""Save without hooks, whenever the tree settles after changes: `keepfast watch`."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
 
 TRIGGER = "watch"
-TICK = 0.5
-STEP, GROUP = 200, 1000
-"""Milliseconds: how often the kernel is asked for news, and how long news are gathered at most."""
-SLOWEST_POLL, QUICKEST_POLL = 3.0, 0.5
-ATTEMPTS = 3
+TICK_SECONDS = 0.5
+STEP_MS, GROUP_MS = 200, 1000
+"""How often the kernel's notifications are read, and how long they are collected at most."""
+MAX_POLL_SECONDS, MIN_POLL_SECONDS = 3.0, 0.5
+MAX_ATTEMPTS = 3
 
 
 class Listener(Protocol):
-    """Who is told what happens. All of it is called from the thread that watches."""
+    """Gets reports of the watch. All methods are called from the thread that watches."""
 
     def watching(self, root: bytes, how: str) -> None:
-        """It has begun; or goes on in another way, which `how` says."""
+        """Watching began, or continues in another way, which `how` says."""
 
     def saved(self, outcome: Outcome, seconds: float) -> None: ...
     def failed(self, message: str, hint: str) -> None: ...
     def tick(self, waiting: bool) -> None:
-        """Now and then; `waiting` if something changed and is not saved yet."""
+        """Called regularly; `waiting` if something changed and is not saved yet."""
 
 
 class Source(Protocol):
     """Where news of changes come from."""
 
     def wait(self, seconds: float, stop: Flag) -> bool:
-        """Wait so long at most; True if something has changed. Raises `Blind` if it cannot know any more."""
+        """Wait at most so long; True if something changed. Raises `NotificationsUnavailable` if it cannot know any more."""
 
     def saved(self) -> bool:
-        """A save is over; True if changes around it may have been missed."""
+        """Called after a save; True if changes during it may have been missed."""
 
     def close(self) -> None: ...
 
 
-class Blind(Exception):
-    """The kernel does not tell us of changes, for the reason given."""
+class NotificationsUnavailable(Exception):
+    """The kernel does not notify us of changes, for the reason given."""
 
 
 class Watch:
@@ -66,11 +66,11 @@ class Watch:
         self.root, row = engine.root(cwd)
         self.workspace = row.id
         self.stop = Flag()
-        found = os.stat(self.root)
-        self.place = found.st_dev, found.st_ino
+        status = os.stat(self.root)
+        self.place = status.st_dev, status.st_ino
 
     def run(self, poll: bool = False) -> None:
-        """Raises `Busy` if somebody else watches, `NoWorkspace` when the folder is moved or removed."""
+        """Watch until stopped. Raises `Busy` if another process watches, `NoWorkspace` if the folder is moved or removed."""
         self.worker = Worker(self.engine.place.folder(self.workspace), self.engine.clock())
         try:
             source = self._begin(poll)
@@ -84,28 +84,30 @@ class Watch:
     def _begin(self, poll: bool) -> Source:
         if not poll:
             try:
-                source = Notified(self.engine, self.root, self.workspace)
+                source = KernelSource(self.engine, self.root, self.workspace)
                 self.listener.watching(self.root, "")
                 return source
-            except Blind as error:
+            except NotificationsUnavailable as error:
                 return self._poll(str(error))
         return self._poll("as asked")
 
     def _poll(self, why: str) -> Source:
-        source = Polled(self.engine, self.root, self.rhythm.settle, self.monotonic)
+        source = PollingSource(self.engine, self.root, self.rhythm.settle, self.monotonic)
         self.listener.watching(self.root, f"polling every {_seconds(source.interval)}: {why}")
         return source
 
     def _run(self, source: Source) -> None:
-        self._save(source)  # whatever happened before we came
+        self._save(source)  # changes from before the start
         while not self.stop.is_set():
             due = self.rhythm.due()
             try:
-                changed = source.wait(TICK if due is None else min(TICK, due - self.monotonic()), self.stop)
-            except Blind as error:
+                changed = source.wait(
+                    TICK_SECONDS if due is None else min(TICK_SECONDS, due - self.monotonic()), self.stop
+                )
+            except NotificationsUnavailable as error:
                 source.close()
                 source, changed = self._poll(str(error)), True
-            self._see_that_it_is_there()
+            self._check_folder()
             now = self.monotonic()
             if changed:
                 self.rhythm.changed(now)
@@ -113,12 +115,12 @@ class Watch:
             if due is not None and now >= due:
                 self._save(source)
             self.listener.tick(self.rhythm.unsaved)
-        self._save(source)  # what has just changed may not have been told to us; if nothing has, nothing is made
+        self._save(source)  # the last changes may not have been notified yet
 
-    def _see_that_it_is_there(self) -> None:
+    def _check_folder(self) -> None:
         try:
-            found = os.stat(self.root)
-            here = (found.st_dev, found.st_ino) == self.place
+            status = os.stat(self.root)
+            here = (status.st_dev, status.st_ino) == self.place
         except OSError:
             here = False
         if not here:
@@ -126,7 +128,7 @@ class Watch:
                 f"{show(self.root)} was moved or removed; stopped watching.",
                 "Run `keepfast watch` in its new location.",
             )
-        if (own := self.engine.near(self.root)) is not None and own != (self.root, self.workspace):
+        if (own := self.engine.nearest(self.root)) is not None and own != (self.root, self.workspace):
             raise NoWorkspace(f"{show(self.root)} is another workspace now.", "Run `keepfast watch` again.")
 
     def _save(self, source: Source) -> None:
@@ -137,8 +139,8 @@ class Watch:
             if outcome.status == OUTSIDE:
                 raise NoWorkspace(f"{show(self.root)} is not inside a workspace.")
         except Exception as error:
-            # Whatever it is, the next change must find us here.
-            self._see_that_it_is_there()
+            # Keep watching after any error.
+            self._check_folder()
             text = sentence(error)
             self.engine.note(self.root, "failed", TRIGGER, text)
             self.rhythm.failed(self.monotonic())
@@ -154,14 +156,14 @@ class Watch:
 
 
 def _seconds(number: float) -> str:
-    """`second`, or `2 seconds`: what follows `every`."""
+    """Return `second`, or `2 seconds`: what follows `every`."""
     return "second" if number == 1 else f"{number:g} seconds"
 
 
-class Notified:
-    """News from the kernel (watchfiles), of the folders that are captured and no others.
+class KernelSource:
+    """Notifications of the kernel (watchfiles) about the folders that are saved, and no others.
 
-    Each folder is watched by itself: dependency folders would use up the kernel's watches and wake us for nothing.
+    Each folder is watched by itself: dependency folders would use up the kernel's watches and cause needless saves.
     """
 
     def __init__(self, engine: Engine, root: bytes, workspace: str) -> None:
@@ -171,14 +173,14 @@ class Notified:
         self._news: Generator[set[tuple[Any, str]], None, None] | None = None
         self.folders: set[bytes] = set()
         self._stale = False
-        """May there be a folder that nobody watches?"""
+        """May there be a folder that is not watched?"""
         self._missed = False
-        self._blind: Blind | None = None
+        self._failure: NotificationsUnavailable | None = None
         self._begin(self._captured())
 
     def wait(self, seconds: float, stop: Flag) -> bool:
-        if self._blind is not None:
-            raise self._blind
+        if self._failure is not None:
+            raise self._failure
         if stop.is_set():
             self.stop.set()
         missed, self._missed = self._missed, False
@@ -193,8 +195,8 @@ class Notified:
             return False
         try:
             self._begin(folders)
-        except Blind as error:
-            self._blind = error  # the next wait says so
+        except NotificationsUnavailable as error:
+            self._failure = error  # the next `wait` raises it
         return True
 
     def close(self) -> None:
@@ -206,35 +208,37 @@ class Notified:
         try:
             import watchfiles
         except ImportError:
-            raise Blind("the package watchfiles is not installed (`pip install '.[watch]'`)") from None
-        for _ in range(ATTEMPTS):
+            raise NotificationsUnavailable(
+                "the package watchfiles is not installed (`pip install '.[watch]'`)"
+            ) from None
+        for _ in range(MAX_ATTEMPTS):
             self.close()
             self.folders = folders
             try:
                 names = [name.decode("utf-8") for name in folders]
             except UnicodeDecodeError:
-                raise Blind("a folder's name is not UTF-8") from None
+                raise NotificationsUnavailable("a folder's name is not UTF-8") from None
             self._news = watchfiles.watch(
                 *names,
                 watch_filter=None,
                 recursive=False,
-                step=STEP,
-                debounce=GROUP,
-                rust_timeout=int(TICK * 1000),
+                step=STEP_MS,
+                debounce=GROUP_MS,
+                rust_timeout=int(TICK_SECONDS * 1000),
                 yield_on_timeout=True,
                 stop_event=self.stop,
                 force_polling=False,
-                ignore_permission_denied=False,  # if true, it is silent when the kernel's watches run out, too
+                ignore_permission_denied=False,  # True would also hide that the kernel's watches ran out
             )
             try:
-                self._missed = self._look(self._next())  # the first turn is what sets the watches
+                self._missed = self._look(self._next())  # the first call sets the watches
             except FileNotFoundError:
                 folders = self._captured()
                 continue
-            # A folder made before the watches were set tells nobody of what is in it. The next save has seen it.
+            # A folder made before its watch was set gives no notification; the next save finds it.
             self._stale = True
             return
-        raise Blind("folders are created and deleted too quickly")
+        raise NotificationsUnavailable("folders are created and deleted too quickly")
 
     def _next(self) -> set[tuple[Any, str]]:
         assert self._news is not None
@@ -243,9 +247,11 @@ class Notified:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise Blind(f"the kernel's limit of watches is reached ({str(error).split('(')[0].strip()})") from None
+            raise NotificationsUnavailable(
+                f"the kernel's limit of watches is reached ({str(error).split('(')[0].strip()})"
+            ) from None
         except RuntimeError as error:
-            raise Blind(str(error)) from None
+            raise NotificationsUnavailable(str(error)) from None
 
     def _look(self, news: set[tuple[Any, str]]) -> bool:
         changed = False
@@ -263,7 +269,7 @@ class Notified:
         return changed
 
     def _captured(self) -> set[bytes]:
-        """The root and every folder that the newest version holds, as far as they are still there."""
+        """Return the root and every folder of the newest version that still exists."""
         repository = self.engine.repository()
         row = repository.workspace(self.workspace)
         rows = repository.state(self.workspace, row.version) if row is not None else ()
@@ -271,13 +277,13 @@ class Notified:
         return {self.root, *[path for path in below if os.path.isdir(path) and not os.path.islink(path)]}
 
 
-class Polled:
-    """Without the kernel's help: every known file is compared with the stat cache, every few seconds."""
+class PollingSource:
+    """Compares every known file with the stat cache every few seconds, without the kernel's help."""
 
     def __init__(self, engine: Engine, root: bytes, settle: float, monotonic: Callable[[], float]) -> None:
         self.engine, self.root, self.monotonic = engine, root, monotonic
-        # Not less often than the tree may settle: what is saved as settled was looked at twice.
-        self.interval = max(QUICKEST_POLL, min(SLOWEST_POLL, settle))
+        # At least as often as the settling time: a settled tree was compared twice.
+        self.interval = max(MIN_POLL_SECONDS, min(MAX_POLL_SECONDS, settle))
         self._next = monotonic()
         self._seen = 0
 
@@ -298,7 +304,7 @@ class Polled:
         pass
 
     def _look(self) -> int:
-        """A number for what differs from the newest version, 0 if nothing does."""
+        """Return a hash of what differs from the newest version, 0 if nothing does."""
         try:
             row = self.engine.root(self.root)[1]
             changes = pending(self.engine, self.root, row)[0]

@@ -1,4 +1,4 @@
-"""Settings → Engine: the only file that names concrete backends."""
+"""Build the engine from the settings: the only file that names concrete backends, and the choice of the store."""
 
 from __future__ import annotations
 
@@ -29,90 +29,94 @@ def build(
     settings: Settings, data: str, home: bytes, clock: Callable[[], int], folder: bytes | None = None, own: bool = False
 ) -> Engine:
     """Return the engine for work in `folder`; `data` is the user's data folder. See `place`."""
-    from keepfast.app.checkpoint import Engine  # a hook that has nothing to save does without
+    from keepfast.app.checkpoint import Engine  # not needed by a hook that has nothing to save
 
     return Engine(place(settings, data, folder, own), settings, home, clock)
 
 
 def place(settings: Settings, data: str, folder: bytes | None = None, own: bool = False) -> Place:
-    """Return where the store is: the one that the workspace around `folder` is kept in, else the one of the settings.
+    """Return the store's place: the store that the workspace around `folder` is saved in, else the one of the settings.
 
-    With `own` only the folder's own marker counts, not that of a workspace around it.
+    `own`: only the folder's own marker counts, not that of a workspace around it.
     """
-    # Keys stay in the user's own folder, also where the store is elsewhere: on a shared disk they would open it for others.
-    asked = Place(store_path(settings, data), settings["store.durable"], data + "/keys")
+    # Keys stay in the user's data folder: beside a store on a shared disk, others could open it with them.
+    default = Place(store_path(settings, data), settings["store.durable"], data + "/keys")
     if settings.origins.get("store.url") in STORE_FLAGS or folder is None:
-        return asked.expect(read_store_list(asked.list).get(asked.path, ""))
-    found, is_own = _said(asked, folder, own)
+        return default.expect(read_store_list(default.list).get(default.path, ""))
+    folder_marker, is_own = _nearest_marker(default, folder, own)
     if not is_own:
-        other = _by_path(asked, folder, own)
+        other = _other_store_by_path(default, folder, own)
         if other is not None:
             return other
-    if found is None:
-        away = _lost_by_path(asked, folder, own)
-        if away is not None:
-            return away
-        lost = find_foreign(folder, asked.path, asked.list, own)
-        if lost is not None and is_store_missing(lost[1], asked.path, asked.list):
-            workspace, path, identity = lost[1]
-            return asked.expect(identity, workspace, path)  # gone with the list of stores: none is begun in its place
-        return asked.expect(read_store_list(asked.list).get(asked.path, ""))
-    workspace, path, identity = found
-    if path == asked.path and identity:
-        return asked.expect(identity, workspace)
-    known = read_store_list(asked.list)
-    if not path or path == asked.path:
-        return asked.expect(known.get(asked.path, ""), workspace)
-    if identity and id_or_empty(asked.path) == identity:
-        return asked  # it moved, and the settings say where to
-    if path in known and identity in ("", known[path]):
-        return Place(path, asked.durable, asked.keys).expect(known[path], workspace)
-    # No store is opened that this user has not used, whatever a marker says.
-    return asked.expect(identity, workspace, path)
+    if folder_marker is None:
+        missing = _missing_store_by_path(default, folder, own)
+        if missing is not None:
+            return missing
+        strange_marker = find_foreign(folder, default.path, default.list, own)
+        if strange_marker is not None and is_store_missing(strange_marker[1], default.path, default.list):
+            workspace, path, identity = strange_marker[1]
+            return default.expect(
+                identity, workspace, path
+            )  # its list of stores is missing, too: no new store takes its place
+        return default.expect(read_store_list(default.list).get(default.path, ""))
+    workspace, path, identity = folder_marker
+    if path == default.path and identity:
+        return default.expect(identity, workspace)
+    listed = read_store_list(default.list)
+    if not path or path == default.path:
+        return default.expect(listed.get(default.path, ""), workspace)
+    if identity and id_or_empty(default.path) == identity:
+        return default  # the store moved, and the settings name its new path
+    if path in listed and identity in ("", listed[path]):
+        return Place(path, default.durable, default.keys).expect(listed[path], workspace)
+    # Never open a store that this user has not used, whatever a marker says.
+    return default.expect(identity, workspace, path)
 
 
-def _said(asked: Place, folder: bytes, own: bool) -> tuple[Marker | None, bool]:
-    """What the nearest marker says that counts, and whether it is its folder's own: one of a cloned repository leads to no
-    store, and one of another folder only where no workspace is around it."""
-    registered = asked.registered()
-    apart: Marker | None = None
+def _nearest_marker(default: Place, folder: bytes, own: bool) -> tuple[Marker | None, bool]:
+    """Return the nearest marker that counts, and whether it is of its own folder.
+
+    A marker from a cloned repository leads to no store, and one of another folder counts only if no workspace is around it.
+    """
+    registered = default.registered()
+    vouched: Marker | None = None
     while True:
-        said = marker(folder)
-        if said is not None:
-            verdict = judge(folder, said, asked.path, asked.list)
+        folder_marker = marker(folder)
+        if folder_marker is not None:
+            verdict = judge(folder, folder_marker, default.path, default.list)
             if verdict in (HERE, LOST):
-                return said, True
-            if names_known_store(said, asked.path, asked.list):
-                apart = apart or said
+                return folder_marker, True
+            if names_known_store(folder_marker, default.path, default.list):
+                vouched = vouched or folder_marker
         if folder in registered:
-            return (registered[folder], asked.path, ""), True
+            return (registered[folder], default.path, ""), True
         if own or folder in (b"/", b""):
-            return apart, False
+            return vouched, False
         folder = folder.rpartition(b"/")[0] or b"/"
 
 
-def _by_path(asked: Place, folder: bytes, own: bool) -> Place | None:
-    """The other store that knows the folder, or one above it, by its path: its marker may have been wiped."""
-    for path, identity in read_store_list(asked.list).items():
-        if path == asked.path:
+def _other_store_by_path(default: Place, folder: bytes, own: bool) -> Place | None:
+    """Return another store that lists the folder, or one above it, by path: its marker may have been deleted."""
+    for path, identity in read_store_list(default.list).items():
+        if path == default.path:
             continue
-        other = Place(path, asked.durable, asked.keys)
-        known, above = other.registered(), folder
-        while known and above not in known and above not in (b"/", b"") and not own:
+        other = Place(path, default.durable, default.keys)
+        registered, above = other.registered(), folder
+        while registered and above not in registered and above not in (b"/", b"") and not own:
             above = above.rpartition(b"/")[0] or b"/"
-        if above in known:
-            return other.expect(identity, known[above])
+        if above in registered:
+            return other.expect(identity, registered[above])
     return None
 
 
-def _lost_by_path(asked: Place, folder: bytes, own: bool) -> Place | None:
-    """The store of the folder, or of one above it, which took its list of folders with it: the user's own names it."""
-    known = read_folder_list(asked.folders)
-    while known and folder not in known and folder not in (b"/", b"") and not own:
+def _missing_store_by_path(default: Place, folder: bytes, own: bool) -> Place | None:
+    """Return the missing store of the folder, or of one above it, according to the user's own list of folders."""
+    listed = read_folder_list(default.folders)
+    while listed and folder not in listed and folder not in (b"/", b"") and not own:
         folder = folder.rpartition(b"/")[0] or b"/"
-    identity, workspace = known.get(folder, ("", ""))
-    path = lost_store_path(identity, asked.path, asked.list) if identity else ""
-    return Place(path, asked.durable, asked.keys).expect(identity, workspace) if path else None
+    identity, workspace = listed.get(folder, ("", ""))
+    path = lost_store_path(identity, default.path, default.list) if identity else ""
+    return Place(path, default.durable, default.keys).expect(identity, workspace) if path else None
 
 
 def store_path(settings: Settings, data: str) -> str:

@@ -1,4 +1,4 @@
-"""Pending events become checkpoints: in order, by one process per workspace, and never silently without one."""
+"""The worker: turns pending events into checkpoints, in order, one process per workspace. Every failure becomes a notice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from os.path import isdir, isfile
 from posix import close
 
 from keepfast.agents.claude.usage import tokens
-from keepfast.app.checkpoint_header import MOST_ACTIVE
+from keepfast.app.checkpoint_header import MAX_ACTIVE_FILES
 from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from keepfast.model.policy import failed_trigger_time, rest_period
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from typing import Any
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.app.checkpoint_save import Aside
+    from keepfast.app.checkpoint_save import ReadAhead
     from keepfast.settings import Settings
     from keepfast.state.pending_events import PendingEvent
     from keepfast.store.rows import WorkspaceRow
 
-SUMMARY, POINT, MOST_POINTS = 80, 200, 8
-MOSTLY = 0.6
-"""A point that is so much of a longer one is the same again."""
-LINE = 1000
-"""Characters of a line that are looked at for secrets, before it is cut to the length of a point."""
-PATIENCE, STEP = 1.0, 0.01
-LAG, MOST_READ = 0.5, 8 << 20
-"""Seconds by which a transcript may lag behind its events, and how much of its end is read."""
-HASTY = ("before_command",)
-"""Triggers at which the agent waits: of its notes they have the task and the last words, the rest comes with the next one."""
-KEPT = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session", "read_by")
-"""What of the notes stands in the checkpoint itself; the conversation has the rest."""
+MAX_SUMMARY_CHARS, MAX_POINT_CHARS, MAX_POINTS = 80, 200, 8
+REPEAT_SHARE = 0.6
+"""A point repeats a longer one if it makes up this share of it."""
+MAX_LINE_CHARS = 1000
+"""So much of a line is searched for secrets before it is cut to the length of a point."""
+WAIT_SECONDS, POLL_SECONDS = 1.0, 0.01
+TRANSCRIPT_LAG_SECONDS, MAX_TAIL_BYTES = 0.5, 8 << 20
+"""How long a transcript may lag behind its events, and how much of its end is read."""
+TRIGGERS_IN_A_HURRY = ("before_command",)
+"""Triggers at which the agent waits: their notes are the task and the last words; the next checkpoint has the rest."""
+SAVED_NOTES = ("analysis", "context", "tasks", "last_test", "unfinished", "files", "session", "read_by")
+"""The notes that the checkpoint itself has; the conversation has the rest."""
 
 
-def finish(
+def save_pending(
     engine: Engine, root: bytes, workspace: str, tidy: Callable[[bytes], None] | None = None, own: str = ""
 ) -> bool:
-    """Do every pending event of a workspace. False if somebody else is at it: then he does them all.
+    """Save every pending event of a workspace. Return False if another worker is running: it saves them all.
 
-    `own`: the session whose last words are known to be in its transcript, as far as they will ever be.
+    `own`: the session whose transcript is as complete as it gets, so that nobody waits for it.
 
-    Whoever adds an event looks for a worker afterwards, and a worker looks for events after it has let go of its lock:
-    one of the two finds the other's.
+    Adding an event comes before looking for a worker, and releasing the worker's lock before looking for events: no event is
+    missed.
     """
     folder = engine.place.folder(workspace)
     while pending.names(folder):
@@ -55,22 +55,22 @@ def finish(
         if lock < 0:
             return False
         try:
-            _finish_all(engine, root, folder, tidy, own)
+            _save_all(engine, root, folder, tidy, own)
         finally:
             close(lock)
     return True
 
 
-def settled(engine: Engine, row: WorkspaceRow, seconds: float = PATIENCE) -> WorkspaceRow:
-    """The row of the workspace once what hooks left to be saved is saved. Whoever shows checkpoints asks here first."""
+def row_after_pending(engine: Engine, row: WorkspaceRow, seconds: float = WAIT_SECONDS) -> WorkspaceRow:
+    """Return the workspace's row after its pending events are saved. Call this before showing checkpoints."""
     if not pending.names(engine.place.folder(row.id)) or not isdir(row.path):
         return row  # what cannot be saved now stays pending: the folder may be on a disk that comes back
-    settle(engine, row.path, row.id, seconds)
+    save_or_await_pending(engine, row.path, row.id, seconds)
     return engine.repository().workspace(row.id) or row
 
 
-def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
-    """Do what nobody is left to do; if somebody is at it, wait so long at most."""
+def save_or_await_pending(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
+    """Save what is pending; if a worker is running, wait for it instead, at most for `seconds`."""
     from time import monotonic, sleep
 
     folder = engine.place.folder(workspace)
@@ -78,113 +78,120 @@ def settle(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
     while waiting and any(workers.running_worker(folder, name) is not None for name in (workers.HOOKS, "/lock")):
         if monotonic() >= end:
             return
-        sleep(STEP)
+        sleep(POLL_SECONDS)
         waiting &= set(pending.names(folder))
     if waiting:
         try:
-            finish(engine, root, workspace)
+            save_pending(engine, root, workspace)
         except Busy:
             return  # the events stay pending
         except OSError as error:
             engine.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
 
 
-def _finish_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes], None] | None, own: str) -> None:
+def _save_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes], None] | None, own: str) -> None:
     while names := pending.names(folder):
         done: dict[tuple[str, str], bool] = {}
         for name in names:
-            told = pending.read(folder, name)
-            if told is None:
+            event = pending.read(folder, name)
+            if event is None:
                 continue
-            # The tree is what it is now: a second event of the same kind and session would find nothing new in it.
-            key = told.trigger, told.session
+            # A second event of the same trigger and session would find the tree unchanged.
+            key = event.trigger, event.session
             if key not in done:
                 done[key] = True
-                if told.session != own:
-                    _let_write(engine, told)
-                _finish(engine, root, folder, told, tidy)
+                if event.session != own:
+                    _await_transcript(engine, event)
+                _save_event(engine, root, folder, event, tidy)
             pending.done(folder, name)
     sessions.sweep(folder, engine.clock())
     parts.sweep(folder, engine.clock())
 
 
-def _finish(engine: Engine, root: bytes, folder: str, told: PendingEvent, tidy: Callable[[bytes], None] | None) -> None:
+def _save_event(
+    engine: Engine, root: bytes, folder: str, event: PendingEvent, tidy: Callable[[bytes], None] | None
+) -> None:
     try:
-        if told.trigger == sessions.CUT_OFF and not moved_on(engine, root, folder, told):
+        if event.trigger == sessions.CUT_OFF and not moved_on(engine, root, folder, event):
             outcome = Outcome(UNCHANGED, root)
         else:
-            outcome = save(engine, root, folder, told)
+            outcome = save(engine, root, folder, event)
         result: dict[str, object] = {"status": outcome.status, "id": outcome.id, "version": outcome.version}
         if outcome.untidy and tidy is not None:
             tidy(root)
     except (ImportError, SyntaxError, Busy):
-        raise  # files of our own are missing, or somebody has a lock: the event stays pending until that is over
+        raise  # files of our own are missing, or a lock is held: the event stays pending until that is over
     except Exception as error:
-        engine.note(root, "failed", told.trigger, sentence(error))
+        engine.note(root, "failed", event.trigger, sentence(error))
         result = {"status": "failed", "id": "", "version": 0}
-        _ease(engine, folder, told)
-    if told.trigger == sessions.CUT_OFF:
-        _note_cut_off(engine, root, folder, told.session, result["status"] != "failed")
-    if told.trigger == "before_clear":
+        _shorten_rest(engine, folder, event)
+    if event.trigger == sessions.CUT_OFF:
+        _note_crash_saved(engine, root, folder, event.session, result["status"] != "failed")
+    if event.trigger == "before_clear":
         try:
-            sessions.note_saved(folder, told.client, told.session, **result)
+            sessions.note_saved(folder, event.client, event.session, **result)
         except OSError as error:
             engine.note(root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}.")
 
 
-def _note_cut_off(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:
-    """The crashed session has ended for good, or the next start tries again."""
-    known: dict[str, str | int] = {"ended": sessions.CUT_OFF} if is_kept else {"tried": engine.clock()}
+def _note_crash_saved(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:
+    """Record that the crashed session is saved; if saving failed, record the attempt, and the next session's start tries again."""
+    facts: dict[str, str | int] = {"ended": sessions.CUT_OFF} if is_kept else {"tried": engine.clock()}
     try:
-        sessions.remember(folder, session, **known)
+        sessions.remember(folder, session, **facts)
     except OSError as error:
         engine.note(root, "failed", sessions.CUT_OFF, f"The crashed session was not recorded: {error.strerror}.")
 
 
-def _ease(engine: Engine, folder: str, told: PendingEvent) -> None:
-    """The next event of this kind tries again soon: only a checkpoint that exists claims a long rest."""
-    if not rest_period(told.trigger):
+def _shorten_rest(engine: Engine, folder: str, event: PendingEvent) -> None:
+    """Let the next event of this trigger try again soon: its checkpoint failed."""
+    if not rest_period(event.trigger):
         return
     try:
-        sessions.set_trigger_time(folder, told.session, told.trigger, failed_trigger_time(told.trigger, engine.clock()))
+        sessions.set_trigger_time(
+            folder, event.session, event.trigger, failed_trigger_time(event.trigger, engine.clock())
+        )
     except OSError:
-        pass  # then it rests for as long as others
+        pass  # then the trigger rests as long as after a success
 
 
 def save(
     engine: Engine,
     root: bytes,
     folder: str,
-    told: PendingEvent,
+    pending_event: PendingEvent,
     only: tuple[bytes, ...] = (),
     keep: tuple[bytes, ...] = (),
 ) -> Outcome:
     """Make the checkpoint of an event that a hook recorded. Raises what `Engine.handle` raises."""
-    event = event_of(engine, root, folder, told, only)
-    event.moved_on = told.trigger in CONVERSED and moved_on(engine, root, folder, told)
+    event = event_of(engine, root, folder, pending_event, only)
+    event.moved_on = pending_event.trigger in CONVERSED and moved_on(engine, root, folder, pending_event)
     event.keep = keep
     outcome = engine.handle(event)
     if outcome.status == OUTSIDE:
-        event.cwd = root  # the folder that the agent was in is gone
+        event.cwd = root  # the agent's folder was deleted
         outcome = engine.handle(event)
     if outcome.status == CREATED and not only:
-        _warn_of_poor(engine, root, outcome, told.trigger)
+        _note_poor_coverage(engine, root, outcome, pending_event.trigger)
     return outcome
 
 
-def record(engine: Engine, root: bytes, folder: str, told: PendingEvent, aside: Aside) -> Outcome:
-    """Make the checkpoint of what was read before the command, while somebody else was saving. Raises what that raises."""
-    return aside.record(event_of(engine, root, folder, told))
+def record(engine: Engine, root: bytes, folder: str, pending_event: PendingEvent, ahead: ReadAhead) -> Outcome:
+    """Make the checkpoint of what was read ahead of the command while another process was saving. Raises as `ReadAhead.record`."""
+    return ahead.record(event_of(engine, root, folder, pending_event))
 
 
-def event_of(engine: Engine, root: bytes, folder: str, told: PendingEvent, only: tuple[bytes, ...] = ()) -> Event:
-    """The event with all that is known of its session: notes, tokens, files, conversation."""
-    known = sessions.facts(folder, told.session)
-    prompt, answer = known.get("prompt"), known.get("said")
+def event_of(
+    engine: Engine, root: bytes, folder: str, pending_event: PendingEvent, only: tuple[bytes, ...] = ()
+) -> Event:
+    """Return the event with everything known of its session: notes, tokens, files, conversation."""
+    facts = sessions.facts(folder, pending_event.session)
+    prompt, answer = facts.get("prompt"), facts.get("said")
     settings = engine.settings
-    notes, said = _notes(engine, root, folder, told)
-    if isinstance(answer, str) and (told.trigger == "turn" or not said):
-        said = answer or said  # the client told the last words of the turn; at other times the transcript is newer
+    notes, last_words = _notes(engine, root, folder, pending_event)
+    if isinstance(answer, str) and (pending_event.trigger == "turn" or not last_words):
+        # At a turn's end the client reports the last words; at other times the transcript is newer.
+        last_words = answer or last_words
     task = notes["analysis"]["current_task"] if notes is not None else ""
     summary = _short(task or (prompt if isinstance(prompt, str) else ""))
     if not settings["checkpoint.auto_summary_enabled"]:
@@ -193,143 +200,147 @@ def event_of(engine: Engine, root: bytes, folder: str, told: PendingEvent, only:
         notes = None
     usage = tokens(
         folder,
-        told.session,
-        told.transcript,
-        told.model,
+        pending_event.session,
+        pending_event.transcript,
+        pending_event.model,
         settings["budget.tokens"],
         settings["budget.windows"],
     )
     return Event(
-        told.cwd.encode("utf-8", "surrogateescape") or root,
-        told.at,
-        trigger=told.trigger,
-        message=_message(told, summary),
-        session=told.session[:200],
+        pending_event.cwd.encode("utf-8", "surrogateescape") or root,
+        pending_event.at,
+        trigger=pending_event.trigger,
+        message=_message(pending_event, summary),
+        session=pending_event.session[:200],
         created_by="auto",
         only=only,
-        command=told.command,
-        agent=told.agent,
-        transcript=told.transcript,
+        command=pending_event.command,
+        agent=pending_event.agent,
+        transcript=pending_event.transcript,
         summary=summary,
         tokens_used=usage.used,
         token_budget=usage.budget,
-        active_files=_active(folder, told, root, settings["checkpoint.exclude_patterns"]),
-        key_points=_points(notes, said),
+        active_files=_active_files(folder, pending_event, root, settings["checkpoint.exclude_patterns"]),
+        key_points=_key_points(notes, last_words),
         notes=notes,
-        named=told.named,
-        until=told.until,
-        partial=told.partial,
+        named=pending_event.named,
+        until=pending_event.until,
+        partial=pending_event.partial,
     )
 
 
-def moved_on(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> bool:
-    """Did the conversation of the event's session go on since the last checkpoint of that session?
+def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> bool:
+    """Return whether the conversation of the event's session went on since that session's last checkpoint.
 
-    It did if the client told of a prompt or an answer since, or if its transcript has more than that checkpoint kept.
+    It did if the client reported a prompt or an answer since, or if the transcript is longer than what that checkpoint saved.
     """
-    session, found = told.session, engine.locate(root)
-    if not session or found is None:
+    session, location = event.session, engine.locate(root)
+    if not session or location is None:
         return False
     from keepfast.store.conversations import latest_conversation
     from keepfast.store.rows import Query
 
     repository = engine.repository()
-    rows = repository.find(Query(workspace=found[1], session=session, limit=1))
-    heard = sessions.facts(folder, session).get("heard")
-    times = [heard if isinstance(heard, int) else 0, told.at if told.conversed else 0]
+    rows = repository.find(Query(workspace=location[1], session=session, limit=1))
+    last_heard = sessions.facts(folder, session).get("heard")
+    times = [last_heard if isinstance(last_heard, int) else 0, event.at if event.conversed else 0]
     if max(times) > (rows[0].created_at if rows else 0):
         return True
-    kept = latest_conversation(repository, found[1], session)
-    return _says_more(told.transcript, told.agent, kept.transcript.size if kept is not None else 0)
+    conversation = latest_conversation(repository, location[1], session)
+    return _has_message_after(
+        event.transcript, event.agent, conversation.transcript.size if conversation is not None else 0
+    )
 
 
-def _says_more(path: str, agent: str, start: int) -> bool:
-    """Does the transcript say anything after so many bytes?"""
+def _has_message_after(path: str, agent: str, start: int) -> bool:
+    """Return whether the transcript has a message after this offset."""
     from keepfast.agents.registry import sessions as sessions_of
 
-    known = sessions_of(agent)
-    if known is None or not isfile(path):
-        return False  # a pipe would let us wait for ever
+    client = sessions_of(agent)
+    if client is None or not isfile(path):
+        return False  # opening a pipe could block forever
     try:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
-            # One that became shorter was written anew.
-            file.seek(max(start if start <= size else 0, size - MOST_READ))
-            return known.has_message(file.read(MOST_READ))
+            # A transcript that became shorter was rewritten.
+            file.seek(max(start if start <= size else 0, size - MAX_TAIL_BYTES))
+            return client.has_message(file.read(MAX_TAIL_BYTES))
     except OSError:
         return False
 
 
-def _let_write(engine: Engine, told: PendingEvent) -> None:
-    """Give another session's client time to write down what it said last: its own worker would wait for that, too."""
-    if told.trigger != "turn" or not told.conversed:
+def _await_transcript(engine: Engine, event: PendingEvent) -> None:
+    """Give the client of another session time to write its last words: that session's own worker would wait for them, too."""
+    if event.trigger != "turn" or not event.conversed:
         return
     from time import sleep
 
-    sleep(min(LAG, max(0.0, (told.at - engine.clock()) / 1e9 + LAG)))
+    sleep(min(TRANSCRIPT_LAG_SECONDS, max(0.0, (event.at - engine.clock()) / 1e9 + TRANSCRIPT_LAG_SECONDS)))
 
 
-def _message(told: PendingEvent, summary: str) -> str:
-    """What `list` shows: of a checkpoint before a command, the command."""
-    command = " ".join(told.command.split())
+def _message(event: PendingEvent, summary: str) -> str:
+    """Return the checkpoint's message: for one before a command, the command."""
+    command = " ".join(event.command.split())
     if command:
         from keepfast.secrets.cuts import head
         from keepfast.secrets.light_redaction import without_secrets
 
-        return head(without_secrets(f"before {command}"), SUMMARY)
+        return head(without_secrets(f"before {command}"), MAX_SUMMARY_CHARS)
     return summary
 
 
-def _notes(engine: Engine, root: bytes, folder: str, told: PendingEvent) -> tuple[dict[str, Any] | None, str]:
-    """Task, next steps, decisions, blockers, commands and files of the session, and the first line of what was said last.
+def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tuple[dict[str, Any] | None, str]:
+    """Return the session's notes and the first line of its last words, both redacted.
 
-    Without secrets. The rest of what was said stays sealed.
+    Notes are task, next steps, decisions, blockers, commands and files. The full texts stay in the sealed conversation.
     """
     settings = engine.settings
-    if told.trigger in HASTY:
-        return _hasty(folder, told, settings)
-    if not told.transcript:
+    if event.trigger in TRIGGERS_IN_A_HURRY:
+        return _quick_notes(folder, event, settings)
+    if not event.transcript:
         return None, ""
     from keepfast.app.known_secrets import KnownSecrets
     from keepfast.app.resume import extract_of, notes_of
     from keepfast.secrets.cuts import first_line
 
-    session, place = told.session, engine.locate(root)
-    found = notes_of(told.transcript, extract_of(folder, session), folder, session)
-    if found is None:
+    session, place = event.session, engine.locate(root)
+    session_notes = notes_of(event.transcript, extract_of(folder, session), folder, session)
+    if session_notes is None:
         return None, ""
     secrets = KnownSecrets(engine.repository(), place[1] if place is not None else "")
-    kept: dict[str, Any] = secrets.strike_all({key: value for key, value in found.to_json().items() if key in KEPT})
+    notes: dict[str, Any] = secrets.strike_all(
+        {key: value for key, value in session_notes.to_json().items() if key in SAVED_NOTES}
+    )
     inherited = sessions.inherited(folder, session)
     if inherited:
-        kept["inherited"] = (
+        notes["inherited"] = (
             inherited if settings["checkpoint.capture_files"] else {**inherited, "files": [], "places": []}
         )
     if not settings["checkpoint.capture_analysis"]:
-        kept["analysis"] = {key: "" if isinstance(value, str) else [] for key, value in kept["analysis"].items()}
-        kept.pop("inherited", None)
+        notes["analysis"] = {key: "" if isinstance(value, str) else [] for key, value in notes["analysis"].items()}
+        notes.pop("inherited", None)
     if not settings["checkpoint.capture_files"]:
-        kept["files"] = []
-    _leave_out(kept, settings["checkpoint.exclude_patterns"])
-    return kept, secrets.strike(first_line(found.said, LINE))
+        notes["files"] = []
+    _drop_excluded(notes, settings["checkpoint.exclude_patterns"])
+    return notes, secrets.strike(first_line(session_notes.said, MAX_LINE_CHARS))
 
 
-def _hasty(folder: str, told: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:
-    """The same as far as it is known without reading the conversation: the last prompt, or the work that was resumed."""
+def _quick_notes(folder: str, event: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:
+    """Return the same without reading the conversation: the last prompt, or the task that was resumed."""
     from keepfast.resume.last_words import last_words
     from keepfast.secrets.cuts import first_line
     from keepfast.secrets.light_redaction import without_secrets
 
-    session = told.session
+    session = event.session
     task = sessions.facts(folder, session).get("prompt") or sessions.inherited(folder, session).get("task")
-    said = without_secrets(first_line(last_words(told.transcript), LINE))
+    answer = without_secrets(first_line(last_words(event.transcript), MAX_LINE_CHARS))
     if not isinstance(task, str) or not task or not settings["checkpoint.capture_analysis"]:
-        return None, said
-    return {"analysis": {"current_task": without_secrets(task)}}, said
+        return None, answer
+    return {"analysis": {"current_task": without_secrets(task)}}, answer
 
 
-def _leave_out(notes: dict[str, Any], patterns: list[str]) -> None:
-    """Name no folders and documents that the patterns exclude, or that a tool can make again."""
+def _drop_excluded(notes: dict[str, Any], patterns: list[str]) -> None:
+    """Drop folders and documents that the patterns exclude, or that a tool can recreate."""
     from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
@@ -342,97 +353,100 @@ def _leave_out(notes: dict[str, Any], patterns: list[str]) -> None:
 
 
 def _short(text: str) -> str:
-    """One line of eighty characters at most, also once it is without secrets: the words for one may be longer than it was."""
+    """Return a redacted line of eighty characters at most.
+
+    It is redacted again after the cut: `[redacted:…]` may be longer than the secret.
+    """
     from keepfast.secrets.light_redaction import without_secrets
 
     text = without_secrets(text)
-    if len(text) <= SUMMARY and "\n" not in text:
+    if len(text) <= MAX_SUMMARY_CHARS and "\n" not in text:
         return text
     from keepfast.resume.notes import shortened
     from keepfast.secrets.cuts import head
 
-    return head(without_secrets(shortened(text, SUMMARY)), SUMMARY)
+    return head(without_secrets(shortened(text, MAX_SUMMARY_CHARS)), MAX_SUMMARY_CHARS)
 
 
-def _points(notes: dict[str, Any] | None, said: str) -> tuple[str, ...]:
-    """What must not be forgotten: what was decided, what stands in the way, and the last words, as far as notes tell."""
+def _key_points(notes: dict[str, Any] | None, last_words: str) -> tuple[str, ...]:
+    """Return decisions, blockers and the last words, as far as the notes have them."""
     from keepfast.secrets.cuts import head
 
     analysis = notes["analysis"] if notes is not None else {}
-    found = [*analysis.get("decisions_made", ()), *analysis.get("blockers", ())][: MOST_POINTS - 1]
-    return without_repeats([head(point, POINT) for point in (*found, said) if point])
+    points = [*analysis.get("decisions_made", ()), *analysis.get("blockers", ())][: MAX_POINTS - 1]
+    return without_repeats([head(point, MAX_POINT_CHARS) for point in (*points, last_words) if point])
 
 
 def without_repeats(points: Iterable[str]) -> tuple[str, ...]:
-    """The points without those that say an earlier one again: the same words, or those with a few more or fewer around them."""
-    found: dict[str, str] = {}
+    """Return the points without those that repeat an earlier one: the same words, or those with a few more or fewer around them."""
+    kept_points: dict[str, str] = {}
     for point in points:
-        words = "".join([letter if letter.isalnum() else " " for letter in point[:POINT].casefold()])
+        words = "".join([letter if letter.isalnum() else " " for letter in point[:MAX_POINT_CHARS].casefold()])
         text = f" {' '.join(words.split())} "
-        if not any(_is_repeat(text, other) for other in found):
-            found[text] = point
-    return tuple(found.values())
+        if not any(_is_repeat(text, other) for other in kept_points):
+            kept_points[text] = point
+    return tuple(kept_points.values())
 
 
-def _is_repeat(one: str, other: str) -> bool:
-    shorter, longer = sorted((one, other), key=len)
-    return shorter in longer and len(shorter) >= len(longer) * MOSTLY
+def _is_repeat(point: str, other: str) -> bool:
+    shorter, longer = sorted((point, other), key=len)
+    return shorter in longer and len(shorter) >= len(longer) * REPEAT_SHARE
 
 
-def _note_written(folder: str, told: PendingEvent) -> None:
-    """Note once what the transcript's end says of written files, where hooks have noted none: they came later than the session."""
-    session, transcript = told.session, told.transcript
+def _record_written_files(folder: str, event: PendingEvent) -> None:
+    """Record once, from the end of the transcript, which files the session wrote before hooks were installed."""
+    session, transcript = event.session, event.transcript
     if not session or not isfile(transcript) or isfile(sessions.path(folder, session, "touched")):
         return
     from keepfast.agents import transcript as transcripts
 
     try:
         with open(transcript, "rb") as file:
-            start = max(0, file.seek(0, 2) - MOST_READ)
+            start = max(0, file.seek(0, 2) - MAX_TAIL_BYTES)
             file.seek(start)
-            data = file.read(MOST_READ)
+            data = file.read(MAX_TAIL_BYTES)
         files = transcripts.read(data[data.find(b"\n") + 1 :] if start else data).files.newest_first()
-        paths = [f"w {one.path}" for one in files if one.edited and "\n" not in one.path]
+        paths = [f"w {entry.path}" for entry in files if entry.edited and "\n" not in entry.path]
         sessions.touch(folder, session, paths[::-1])
     except OSError:
         return
 
 
-def _active(folder: str, told: PendingEvent, root: bytes, patterns: list[str]) -> tuple[str, ...]:
-    """The files that tools wrote in this session, the newest first, relative to the root.
+def _active_files(folder: str, event: PendingEvent, root: bytes, patterns: list[str]) -> tuple[str, ...]:
+    """Return the files that tools wrote in this session, newest first, relative to the root.
 
-    Without what the patterns exclude, and what lies in a folder that a checkpoint never looks into.
+    Without what the patterns exclude and what a tool can recreate.
     """
-    _note_written(folder, told)
+    _record_written_files(folder, event)
     start = "w " + root.decode("utf-8", "surrogateescape").rstrip("/") + "/"
-    found = [line[len(start) :] for line in sessions.touched(folder, told.session) if line.startswith(start)]
-    if not found:
+    paths = [line[len(start) :] for line in sessions.touched(folder, event.session) if line.startswith(start)]
+    if not paths:
         return ()
     from keepfast.model.artefacts import is_in_always_generated_folder
     from keepfast.model.exclusion import excluded_by
 
-    # A name that is not UTF-8 has no place in a JSON header.
-    names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in found]
+    # A name that is not UTF-8 does not fit into a JSON header.
+    names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths]
     names = [
         name
         for name in names
         if not excluded_by(name, patterns) and not is_in_always_generated_folder(name.encode("utf-8"))
     ]
-    return tuple(names[:MOST_ACTIVE])
+    return tuple(names[:MAX_ACTIVE_FILES])
 
 
-def _warn_of_poor(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -> None:
-    """A checkpoint of nothing, or of the smaller part, is told although nobody asked."""
+def _note_poor_coverage(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -> None:
+    """Note a checkpoint that has no files, or excludes more entries than it has."""
     from keepfast.app.inspect import coverage
 
     row = engine.repository().workspace(outcome.checkpoint.workspace)
     if row is None:
         return
-    found = coverage(row)
-    if found.files + found.links == 0:
+    covered = coverage(row)
+    if covered.files + covered.links == 0:
         engine.note(root, "empty", trigger, f"v{outcome.version} has no files.")
-    elif found.is_poor:
-        left = sum(found.left_out.values())
-        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {left:,} entries, more than it has.")
+    elif covered.is_poor:
+        excluded = sum(covered.left_out.values())
+        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {excluded:,} entries, more than it has.")
     for notice in outcome.notices:
         engine.note(root, "noticed", trigger, notice)

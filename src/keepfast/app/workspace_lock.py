@@ -1,4 +1,4 @@
-"""One workspace under its own lock, and what is remembered of it in the stat cache."""
+"""A workspace under its lock, its stat cache, and the rules of what a save includes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 DAY = 86_400_000_000_000
 MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
-"""A file whose ctime is this close to the scan may change again without its ctime moving."""
+"""A file whose ctime is this close to the scan may change again and keep its ctime."""
 
 
 class Folder:
-    """One workspace under its own lock: an older scan can never become a newer version."""
+    """A workspace under its lock: an older scan can never become a newer version."""
 
     def __init__(self, engine: Engine, root: bytes, workspace: str, reading: bool = False) -> None:
         self.engine, self.root, self.workspace, self.reading = engine, root, workspace, reading
@@ -36,10 +36,10 @@ class Folder:
         self.full_scan_at = 0
         self.now = 0
         self.began = 0
-        """When the lock was ours, as the kernel stamps files; `now` is that less a margin."""
+        """When the lock was taken, by the clock that stamps files; `now` is that less a margin."""
 
     def __enter__(self) -> Folder:
-        self.engine.place.id()  # an unreachable or newer store is named before anything is touched
+        self.engine.place.id()  # raises if the store is unreachable or newer, before anything is changed
         folder = self.engine.place.folder(self.workspace)
         try:
             self._take_lock(folder)
@@ -67,37 +67,37 @@ class Folder:
             except FileNotFoundError:
                 from keepfast.fsutil.durable import make_folder
 
-                make_folder(folder.rpartition("/")[0])  # a store that lost it has lost no checkpoint
+                make_folder(folder.rpartition("/")[0])  # checkpoints are not in this folder: it may be made again
                 make_folder(folder)
                 self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         except OSError:
             if not self.reading:
                 raise
-            return  # a store that cannot be written cannot get a newer version while we look
+            return  # a read-only store cannot get a newer version meanwhile
         wait_for(self.lock, "this workspace")
 
     def _file_clock(self) -> int:
-        """The kernel's idea of now, as it stamps files, less a margin."""
+        """Return the time of the clock that stamps files, less a margin."""
         if self.lock < 0:
             self.began = self.engine.clock()
             return self.began - OTHER_DISK_MARGIN
         utime(self.lock)
-        touched = fstat(self.lock)
-        self.began = touched.st_mtime_ns
-        return touched.st_mtime_ns - (MARGIN if touched.st_dev == fstat(self.fd).st_dev else OTHER_DISK_MARGIN)
+        status = fstat(self.lock)
+        self.began = status.st_mtime_ns
+        return status.st_mtime_ns - (MARGIN if status.st_dev == fstat(self.fd).st_dev else OTHER_DISK_MARGIN)
 
     def identity(self) -> bytes:
-        """Whatever must be equal for the cache to speak of the newest version."""
-        here = fstat(self.fd)
+        """Return everything that must be unchanged for the cache to describe the newest version."""
+        status = fstat(self.fd)
         size, head = self.engine.place.head(self.workspace)
         try:
             rules = stat(self.root + b"/.git/info/exclude")
             exclude = f"{rules.st_ctime_ns} {rules.st_size} {rules.st_ino}"
         except OSError:
             exclude = "-"
-        # Another user may read what this one could not.
+        # The user id, because another user may be able to read more files.
         text = (
-            f"{self.engine.place.id()} {here.st_dev} {here.st_ino} {geteuid()} {size} {head.decode('ascii', 'replace')}"
+            f"{self.engine.place.id()} {status.st_dev} {status.st_ino} {geteuid()} {size} {head.decode('ascii', 'replace')}"
             f" {exclude}"
         )
         return text.encode("utf-8") + b"\n" + self.root + b"\n" + self.capture.text
@@ -112,65 +112,65 @@ class Folder:
         return self.engine.place.folder(self.workspace) + "/cache"
 
     def fresh(self) -> Cache | None:
-        """The cache, if it belongs to the newest version of this very folder."""
+        """Return the cache if it describes the newest version of this very folder."""
         cache = self.cache
         return cache if cache is not None and self._is_fresh(cache.identity, cache.full_scan_at) else None
 
     def look_up(self) -> None:
-        """Find out whether the cache does, without reading it: of a large tree that takes longer than saving a file."""
+        """Check whether the cache is fresh without reading it: for a large tree that takes longer than saving a file."""
         from keepfast.workspace.stat_cache import peek
 
-        said = peek(self._cache_path())
-        if said is not None:
-            self._is_fresh(*said)
+        cache_head = peek(self._cache_path())
+        if cache_head is not None:
+            self._is_fresh(*cache_head)
 
     def _is_fresh(self, identity: bytes, full_scan_at: int) -> bool:
         if identity.partition(b"\n")[2] != self.identity():
             return False
         if not 0 <= self.now - full_scan_at < DAY:
-            return False  # once a day everything is looked at, whatever the folders' times say
+            return False  # once a day everything is scanned, whatever the folders' times say
         self.full_scan_at = full_scan_at
         return True
 
     def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
-        """After a save of some paths the cache still holds for all others."""
+        """Update the cache after a save of some paths: it still holds for all others."""
         if self.full_scan_at:
             from keepfast.workspace.stat_cache_writer import renew
 
             try:
                 renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
             except OSError:
-                pass  # the next save looks at everything
+                pass  # the next save scans everything
 
     def recording(self, commit: Callable[[], object]) -> None:
-        """Let something be recorded that makes no version: what the cache says of the newest one still holds."""
+        """Commit a record that makes no version, and update the cache: it still describes the newest version."""
         from keepfast.workspace.stat_cache import peek
         from keepfast.workspace.stat_cache_writer import renew
 
-        said = peek(self._cache_path())
-        holds = said is not None and self._is_fresh(*said)
+        cache_head = peek(self._cache_path())
+        holds = cache_head is not None and self._is_fresh(*cache_head)
         commit()
-        if said is not None and holds:
-            document = said[0].partition(b"\n")[0]
+        if cache_head is not None and holds:
+            document = cache_head[0].partition(b"\n")[0]
             try:
                 renew(self._cache_path(), document + b"\n" + self.identity(), ())
             except OSError:
-                pass  # the next save looks at everything
+                pass  # the next save scans everything
 
     def vouching(self, document: bytes) -> Cache | None:
-        """An older cache of this very folder knows which files were not touched since, if it speaks of this document.
+        """Return an older cache of this folder, which tells which files are unchanged, if it describes this document.
 
-        Of an older one it must not be believed: a folder may have been swapped for another, saved so, and swapped back.
+        Not one of another document: a folder may have been swapped for another, saved, and swapped back.
         """
         cache = self.cache
         if cache is None:
             return None
-        said, _, old = cache.identity.partition(b"\n")
-        same = old.split(b" ", 4)[:4] == self.identity().split(b" ", 4)[:4]
-        return cache if same and said == document.hex().encode("ascii") else None
+        document_hex, _, identity = cache.identity.partition(b"\n")
+        same = identity.split(b" ", 4)[:4] == self.identity().split(b" ", 4)[:4]
+        return cache if same and document_hex == document.hex().encode("ascii") else None
 
     def remember(self, scan: Scan, document: bytes) -> None:
-        """Write the stat cache of this version. It may fail: the next save then looks at everything."""
+        """Write the stat cache of this version. If that fails, the next save scans everything."""
         from keepfast.workspace.stat_cache_writer import store
 
         try:
@@ -184,7 +184,7 @@ class Folder:
                 scan.marks,
             )
         except OSError:
-            pass  # a disk that is full here was not full for the checkpoint; a cache is not worth an error
+            pass  # the checkpoint is saved; a cache is not worth an error
 
 
 def wait_for(fd: int, what: str) -> None:
@@ -198,7 +198,7 @@ def wait_for(fd: int, what: str) -> None:
 
 
 def capture_rules(engine: Engine, root: bytes) -> Capture:
-    """The rules for what lies below `root`."""
+    """Return the rules for what lies below `root`: settings, other workspaces and stores."""
     from keepfast.workspace.capture import Capture
 
     settings = engine.settings

@@ -197,7 +197,7 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     refuse_whole(folder, engine.home or b"")
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise Conflict(f"{show(folder)} is not a folder.")
-    own = engine.known(folder, adopting=True)
+    own = engine.find_workspace(folder, adopting=True)
     if own is not None and own[0] == folder:
         return own[1]
     known = _known(engine, bundle.workspace)

@@ -337,7 +337,7 @@ def _workspace(session: Session) -> Found:
     from keepfast.state.notices import unsaved
     from keepfast.workspace.marker import show
 
-    found = session.engine.near(session.cwd)
+    found = session.engine.nearest(session.cwd)
     if found is None:
         session.engine.refuse_strange(session.cwd)
         yield (
@@ -389,7 +389,7 @@ def _ignoring(session: Session) -> Found:
     """Our marker must never end up in a commit."""
     from keepfast.workspace.marker import MARKER, obstacle, show
 
-    found = session.engine.near(session.cwd)
+    found = session.engine.nearest(session.cwd)
     if found is None:
         return
     there = obstacle(found[0])
@@ -450,7 +450,7 @@ def _supervision(session: Session) -> Found:
     from keepfast.present.terminal import age_in_words
     from keepfast.state.notices import read
 
-    found = session.engine.near(session.cwd)
+    found = session.engine.nearest(session.cwd)
     notices = read(session.engine.notice_folders(*found)) if found is not None else []
     recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
@@ -551,7 +551,7 @@ def _analysis(session: Session) -> Found:
         return
     from keepfast.state import sessions
 
-    found = session.engine.near(session.cwd)
+    found = session.engine.nearest(session.cwd)
     folder = session.engine.place.folder(found[1]) if found is not None else ""
     last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):

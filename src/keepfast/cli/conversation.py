@@ -11,7 +11,7 @@ from keepfast.model.errors import Failed, Usage
 from keepfast.present.terminal import size
 
 if TYPE_CHECKING:
-    from keepfast.app.conversation import Conversing
+    from keepfast.app.conversation import ConversationRestorer
     from keepfast.app.conversation import Session as Resumable
 
 
@@ -43,16 +43,20 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     return code
 
 
-def _conversing(session: Session, reference: str) -> Conversing:
-    from keepfast.app.conversation import Conversing
+def _conversing(session: Session, reference: str) -> ConversationRestorer:
+    from keepfast.app.conversation import ConversationRestorer
 
     root, row = session.workspace()
     variables = {"CLAUDE_CONFIG_DIR": session.around.text("CLAUDE_CONFIG_DIR")}
-    return Conversing(session.repository, session.resolve(row, reference), root, session.around.home, variables)
+    return ConversationRestorer(
+        session.repository, session.resolve(row, reference), root, session.around.home, variables
+    )
 
 
-def _dry_run(session: Session, conversing: Conversing, reference: str, files: bool, how: dict[str, Any]) -> int:
-    kept = conversing.kept
+def _dry_run(
+    session: Session, conversing: ConversationRestorer, reference: str, files: bool, how: dict[str, Any]
+) -> int:
+    kept = conversing.conversation
     facts = {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size}
     if not files:
         if session.json:
@@ -65,7 +69,7 @@ def _dry_run(session: Session, conversing: Conversing, reference: str, files: bo
     return bring.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 
-def _report(session: Session, conversing: Conversing, launch: bool) -> int:
+def _report(session: Session, conversing: ConversationRestorer, launch: bool) -> int:
     made = conversing.bring_back()
     if session.json:
         write_json({"conversation": _facts(made)})

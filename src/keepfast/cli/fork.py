@@ -83,16 +83,16 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
     """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a
     restore.
     """
-    from keepfast.app.fork import Forking
+    from keepfast.app.fork import Forker
     from keepfast.workspace.git_clone import Git
     from keepfast.workspace.marker import show
 
     root, row, checkpoint = _resolve(session, reference)
     git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
-    outer = session.engine.near(target.rpartition(b"/")[0] or b"/")
+    outer = session.engine.nearest(target.rpartition(b"/")[0] or b"/")
     with session.progress("Forking") as progress:
         session.engine.progress = progress
-        done = Forking(session.engine, root, row, checkpoint).fork(target, git)
+        done = Forker(session.engine, root, row, checkpoint).fork(target, git)
     _report(session, target, checkpoint, done)
     if outer is not None and outer[1] != row.id:
         session.remark(f"It is inside the workspace {show(outer[0])}, which may save its files too.")

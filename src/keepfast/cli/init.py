@@ -43,11 +43,11 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
         engine = session.engine_for(None if new_store else root)
         refuse_whole(root, engine.home)
         shared = _is_shared(engine.place)
-        outer = engine.near(root.rpartition(b"/")[0] or b"/")
+        outer = engine.nearest(root.rpartition(b"/")[0] or b"/")
         said = marker(root) if os.path.isdir(root) else None
         apart = _apart(engine, root) if said is not None and not moved and not new_store else None
         if moved or (apart is not None and _has_moved(session, apart)):
-            workspace = engine.follow(root)
+            workspace = engine.continue_history(root)
         else:
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
     session.say_renewed()
@@ -137,7 +137,7 @@ def _closed(engine: Engine) -> list[str]:
 def _apart(engine: Engine, root: bytes) -> Elsewhere | None:
     """Why the history that the folder's marker names is not its own, if it is not."""
     try:
-        engine.known_at(root, engine.place.registered().get(root, ""))
+        engine.workspace_at(root, engine.place.registered().get(root, ""))
     except Elsewhere as apart:
         return apart
     except KeepfastError:

@@ -94,7 +94,7 @@ def restore(
 
 def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
     """What ending a restore that was cut off would do; nothing is changed."""
-    goal, preview = restorer.outlook(aborting=abort)
+    goal, preview = restorer.preview_finish(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
     cut = restorer.cut_off()
     if not session.json:
@@ -300,7 +300,7 @@ def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> No
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
     for one in missing[:SHOWN]:
-        way = one.holder_named() or (f"run `{one.command}` to recreate it" if one.command else "")
+        way = one.holder_hint() or (f"run `{one.command}` to recreate it" if one.command else "")
         state = one.state if one.state == "missing" else f"{one.state} now"
         session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
     if len(missing) > SHOWN:

@@ -36,21 +36,21 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
     With REFERENCE, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
     automatically; this command is for other agents and for people.
     """
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
     from keepfast.model.age import ago
 
     if copy and launch:
         raise Usage("--copy and --launch cannot be combined.")
     root, row = session.workspace()
-    resuming = Resuming(session.engine, root, row.id)
-    told = resuming.tell(session.resolve(row, reference)) if reference is not None else resuming.newest()
+    resumer = Resumer(session.engine, root, row.id)
+    told = resumer.work_at(session.resolve(row, reference)) if reference is not None else resumer.newest()
     if told is None:
         raise NotFound("No checkpoint to resume from.", "Run `keepfast save` first.")
     if reference is not None:
-        built, of = resuming.own(told, tokens=tokens)
+        built, of = resumer.moment_brief(told, tokens=tokens)
         sources = {"conversation": of or None, "files": f"v{told.row.version}"}
     else:
-        built, sources = resuming.brief(told, tokens=tokens), {"conversation": "live", "files": "disk"}
+        built, sources = resumer.brief(told, tokens=tokens), {"conversation": "live", "files": "disk"}
     said = f'Resumed from checkpoint: "{told.summary}" (saved {ago(session.now() - told.row.created_at)})'
     if session.json:
         shown = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}

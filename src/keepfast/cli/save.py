@@ -114,7 +114,7 @@ def _save(
 def _ask_about_a_move(session: Session) -> None:
     """Where nobody can be asked, the folder begins a history of its own; of a copy that goes without saying."""
     try:
-        session.engine.known(session.cwd, adopting=True)
+        session.engine.find_workspace(session.cwd, adopting=True)
         session.say_renewed()
     except Elsewhere as apart:
         if apart.copied:
@@ -140,12 +140,12 @@ def _save_quietly(session: Session, event: Event) -> int:
     except (NoWorkspace, Unreachable) as error:
         is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
         # Else the marker names a store of another home.
-        is_ours = engine.place.expected or engine.near(event.cwd) is not None
+        is_ours = engine.place.expected or engine.nearest(event.cwd) is not None
         if not is_kept and is_ours and isinstance(error, Unreachable):
             session.warn(f"keepfast: {error}")  # nowhere to keep it for `status`: it is said now
         return _skipped(session, str(error))
     except Exception as error:
-        engine.note(event.cwd, "failed", event.trigger, sentence(error), told=True)
+        engine.note(event.cwd, "failed", event.trigger, sentence(error), reported=True)
         raise
     _tidy(session, outcome)
     if session.json:

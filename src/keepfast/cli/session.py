@@ -219,9 +219,9 @@ class Session:
         from keepfast.state.pending_events import names
 
         if names(self.engine.place.folder(row.id)):
-            from keepfast.app.worker import settled
+            from keepfast.app.worker import row_after_pending
 
-            return root, settled(self.engine, row, patience)
+            return root, row_after_pending(self.engine, row, patience)
         return root, row
 
     def say_renewed(self) -> None:
@@ -240,9 +240,9 @@ class Session:
         if apart.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
             raise apart
         if self.agreed(f"{apart} Was it moved here?", False):
-            self.engine.follow(apart.root)
+            self.engine.continue_history(apart.root)
         else:
-            self.engine.separate(apart)
+            self.engine.protect_separately(apart)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from keepfast.store.references import resolve

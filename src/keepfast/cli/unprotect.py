@@ -48,10 +48,10 @@ def unprotect(
         departure.unprotect(session.engine, one)
     _answer(session, chosen)
     for one in chosen:
-        verb = "stays" if one.known and one.versions == 1 else "stay"
+        verb = "stays" if one.is_registered and one.versions == 1 else "stay"
         what = (
             "; its marker named the history of another folder, which is kept"
-            if one.apart
+            if one.elsewhere
             else f"; {_checkpoints(one)} {verb} in the store"
         )
         session.say(f"{_name(one)} is no longer protected{what}.")
@@ -194,7 +194,7 @@ def _name(one: Protected) -> str:
 def _checkpoints(one: Protected) -> str:
     from keepfast.present.terminal import plural
 
-    return plural(one.versions, "checkpoint") if one.known else "its checkpoints"
+    return plural(one.versions, "checkpoint") if one.is_registered else "its checkpoints"
 
 
 def _name_left(session: Session, chosen: list[Protected]) -> None:

@@ -1,1 +1,1 @@
-"""The hook: an agent's client tells of an event and is answered."""
+"""The hook: an agent's client reports an event on standard input and gets a reply."""

@@ -1,4 +1,4 @@
-"""Saving by itself, and tidying up after it: what a hook's command line asks for by `save` and `tidy`."""
+"""Save by command line, without an agent's event, and tidy up afterwards: the verbs `save` and `tidy` of the launcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USAGE = "usage: launch.py [--folders HOME CONFIG DATA] save|tidy [--cwd DIR] [--
 
 
 def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
-    """Save, or tidy. Exit code 0: saved, unchanged, or not for us; 1: it was due and failed. Never 2: it blocks agents."""
+    """Save or tidy; return the exit code. 0: saved, unchanged or not in a workspace; 1: failed. Never 2, which blocks agents."""
     options = options_of(arguments)
     if options is None:
         say(USAGE)
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
 
 
 def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = None) -> int:
-    """Return the exit code. What was skipped or failed is kept for `status`."""
+    """Save the folder and return the exit code. A skipped or failed save becomes a notice for `status`."""
     from keepfast.model.event import Event
 
     try:
@@ -55,25 +55,25 @@ def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = 
 
             background.tidy(cwd, config, around)
     except (NoWorkspace, Unreachable) as error:
-        # A store out of reach is not the agent's trouble; it is told only if no notice can be kept.
+        # The agent can do nothing about a store out of reach: it is printed only if no notice can be written.
         if not engine.note(cwd, "skipped", "auto", str(error)):
             say(f"keepfast: {error}")
     except Exception as error:
-        engine.note(cwd, "failed", "auto", sentence(error), told=True)
+        engine.note(cwd, "failed", "auto", sentence(error), reported=True)
         raise
     return 0
 
 
 def tidy(engine: Engine, cwd: bytes) -> int:
-    """The background work after a save: retention, size cap, compaction, at the lowest priority."""
+    """Do the work that follows a save, at the lowest priority: retention, size limit, compaction."""
     from posix import nice
 
     nice(19)
-    found = engine.locate(cwd)
-    if found is not None:
+    location = engine.locate(cwd)
+    if location is not None:
         from keepfast.app.tidy import tidy as tidy_up
 
-        thinned, over = tidy_up(engine, found[1])
+        thinned, over = tidy_up(engine, location[1])
         if thinned:
             count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
             engine.note(cwd, "thinned", "size", f"The store was over retention.max_size: forgot {count}.")
@@ -95,20 +95,20 @@ def engine_of(around: Surroundings, folder: bytes, config: str | None) -> Engine
 def settings_of(around: Surroundings, folder: bytes, config: str | None) -> Settings:
     from keepfast.settings import load
 
-    # Whatever is wrong with the settings, the agent goes on: `status` and `doctor` tell the user.
+    # Invalid settings do not stop the agent: `status` and `doctor` report them.
     return load(config or around.config, around.keepfast_variables(), folder, hook=True, data=around.data)
 
 
 def options_of(arguments: Sequence[str]) -> dict[str, str] | None:
-    known = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
-    if not arguments or arguments[0] not in known or len(arguments) % 2 == 0:
+    allowed = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config"}}
+    if not arguments or arguments[0] not in allowed or len(arguments) % 2 == 0:
         return None
     pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))
-    return pairs if set(pairs) <= known[arguments[0]] else None
+    return pairs if set(pairs) <= allowed[arguments[0]] else None
 
 
 def say(text: str) -> None:
     try:
         write(2, text.encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
-        pass  # nobody listens; the exit code says it
+        pass  # stderr is closed; the exit code tells

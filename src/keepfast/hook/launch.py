@@ -1,4 +1,4 @@
-"""Starts the hook under `python -I -S -B /path/to/launch.py`; small, because a started file is compiled every time."""
+"""Started as `python -I -S -B /path/to/launch.py`. Small, because Python compiles the file it starts every time."""
 
 import sys
 from _frozen_importlib_external import SourceFileLoader

@@ -1,4 +1,4 @@
-"""The hook: an agent's client tells of an event and is answered. Standard library only, and little of it, until a save."""
+"""Run the hook: read an agent's event from standard input, write the reply. Imports little until something is saved."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from keepfast.present.environment import Folders, Surroundings
 
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
-"""Kinds of events at which a client is not told what is wrong: it is told at the end of the turn."""
+"""Frequent kinds of events at which errors are not reported: the end of the turn reports them."""
 SUPERVISED = "KEEPFAST_SUPERVISED"
-"""Names the client that runs under a supervisor of ours."""
+"""The variable that names the client which the supervisor of unattended tasks runs."""
 GUARD = "0"
-"""The part of the hook that a supervisor itself brings."""
-PART = 65536
+"""The part number of the guard, which a supervisor installs itself: it only saves before destructive commands."""
+READ_BYTES = 65536
 USAGE = "usage: keepfast hook AGENT [--part N] [--config FILE]"
 PACKAGE = __file__.rpartition("/hook/")[0] + "/"
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """The same as `main`, for the command line, which has read the options."""
+    """Run `main` for the command line, which has parsed the options already."""
     return main(arguments)
 
 
 def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
-    """Attend to the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line.
+    """Handle the event on standard input. The agent is never blocked: the exit code is 0, or 1 with one line on stderr.
 
-    `folders` are what `install` has written down.
+    `folders`: the home, configuration and data folders that `install` recorded.
     """
     from keepfast.agents.registry import agent
 
@@ -56,25 +56,25 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     around = hook_surroundings(folders)
     is_claimed = around.text(SUPERVISED) != "" and options.get("--part") != GUARD
     if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
-        return 0  # a supervisor saves, tells, and brings a guard of its own: nothing is done twice
+        return 0  # the supervisor saves and reports, and has a guard of its own: nothing is done twice
     from keepfast.present.former_name import take_over
 
     line = take_over(around)
-    said, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options, line)
+    output, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options, line)
     if problem:
         say(f"keepfast: {problem}")
-    _write(said)
+    _write(output)
     return code
 
 
 def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings, config: str | None) -> bool:
-    """Does a supervisor do the work of this hook? Anybody can set the variable that says so; `status` tells of both."""
+    """Return whether a supervisor does the work of this hook. Anybody can set the variable, so `status` shows either answer."""
     from keepfast.present import supervision
 
     folder, claimed = supervision.run_above(around), around.text(SUPERVISED)
     if not supervision.drives(folder, name):
         if folder and claimed != name and supervision.drives(folder, claimed):
-            return False  # it is true, of another client that has started this one
+            return False  # the variable is about another client, which has started this one
         folder = ""
     if folder and not supervision.is_first(folder):
         return True
@@ -100,9 +100,9 @@ def respond(
     options: Mapping[str, str],
     line: str = "",
 ) -> tuple[bytes, str, int]:
-    """Return what goes to standard output, one line about what went wrong or nothing, and the exit code.
+    """Return the standard output, an error line or nothing, and the exit code.
 
-    `line` is told to the user beside what there is to say.
+    `line` is a message to the user, put before the others.
 
     Raises `ImportError`, `SyntaxError` or `OSError` where files of our own are missing.
     """
@@ -114,11 +114,11 @@ def respond(
             from keepfast.present.ancestors import program_above
 
             event.likely_client = program_above()
-        reply = _attend(event, around, background, options)
+        reply = _reply_to(event, around, background, options)
         if line:
             reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
-        said, code = client.answer(event, reply)
-        return said, reply.failed, code
+        output, code = client.answer(event, reply)
+        return output, reply.failed, code
     except Exception as error:
         if _is_torn(error):
             raise
@@ -132,14 +132,14 @@ def respond(
 
 
 def _is_torn(error: Exception) -> bool:
-    """Are files of our own missing? An upgrade removes them all and brings them back one by one."""
+    """Return whether files of our own are missing: an upgrade removes them all and brings them back one by one."""
     if isinstance(error, OSError):
         return isinstance(error.filename, str) and error.filename.startswith(PACKAGE)
     return isinstance(error, ImportError | SyntaxError)
 
 
-def _attend(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
-    from keepfast.app.hooks import Attending
+def _reply_to(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
+    from keepfast.app.hooks import HookCall
     from keepfast.app.wiring import build, place
 
     settings = settings_of(around, event.cwd, options.get("--config"))
@@ -149,7 +149,7 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
     def language() -> str:
         return _language(settings["language"], around)
 
-    attending = Attending(
+    call = HookCall(
         place(settings, around.data, event.cwd),
         settings,
         lambda: build(settings, around.data, around.home, now_ns, event.cwd),
@@ -161,20 +161,20 @@ def _attend(event: AgentEvent, around: Surroundings, background: Background, opt
         _deliver(language, around),
     )
     try:
-        return attending.attend()
+        return call.answer()
     except (KeepfastError, OSError) as error:
         if _is_torn(error):
             raise
-        said = attending.in_words(error)
+        explained = call.explained(error)
         if event.kind not in QUIET:
-            attending.engine.note(event.cwd, "failed", attending.trigger, str(said), told=True)
-        raise said from None
+            call.engine.note(event.cwd, "failed", call.trigger, str(explained), reported=True)
+        raise explained from None
     finally:
-        attending.close()
+        call.close()
 
 
 def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
-    """How the start of a session is answered; what that takes is loaded only then."""
+    """Return the function that answers the start of a session; what it needs is imported only then."""
 
     def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
         from keepfast.app.deliver import Delivery
@@ -185,7 +185,7 @@ def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
 
 
 class Processes:
-    """Work that is done by other processes, which are only loaded if there is some."""
+    """Work done by other processes: implements `Background`; the code for it is imported on use."""
 
     def __init__(self, config: str | None, around: Surroundings) -> None:
         self.config, self.around = config, around
@@ -212,9 +212,9 @@ class Processes:
 
 
 def _payload() -> bytes:
-    """All of standard input: a client that cannot get rid of its payload takes that for an error."""
+    """Read all of standard input: a client that cannot write its whole payload reports an error."""
     parts = []
-    while part := read(0, PART):
+    while part := read(0, READ_BYTES):
         parts.append(part)
     return b"".join(parts)
 
@@ -223,9 +223,9 @@ def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
         folder = current_folder()
-        engine_of(around, folder, config).note(folder, "skipped", "hook", text, told=True)
+        engine_of(around, folder, config).note(folder, "skipped", "hook", text, reported=True)
     except (KeepfastError, OSError):
-        pass  # it is said all the same
+        pass  # the client gets the text in any case
     return text
 
 
@@ -235,9 +235,9 @@ def _language(setting: str, around: Surroundings) -> str:
     return language(setting, around.text("LC_ALL"), around.text("LC_MESSAGES"), around.text("LANG"))
 
 
-def _write(said: bytes) -> None:
+def _write(output: bytes) -> None:
     try:
-        while said:
-            said = said[write(1, said) :]
+        while output:
+            output = output[write(1, output) :]
     except OSError:
-        pass  # the client has gone
+        pass  # the client has ended

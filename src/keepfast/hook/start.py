@@ -1,4 +1,4 @@
-"""How a hook starts: our modules are found by the shortest way, a front end runs, and nothing is torn down."""
+"""Start a hook: import our modules the shortest way, run the front end, end the process without tearing it down."""
 
 import gc
 import sys
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 COMPILED = f".{sys.implementation.cache_tag}.pyc"
 HEAD, BY_TIME = 16, b"\0\0\0\0"
 INCOMPLETE = 3
-"""Exit code for the launcher (agents/launcher.py), which keeps it from the client: files of ours are missing."""
-MOST = 64 << 10
-"""Larger files are left to Python: room for them would be asked of the kernel, and given back, every time."""
+"""Exit code for the launcher (agents/launcher.py), which hides it from the client: files of ours are missing."""
+MAX_BYTES = 64 << 10
+"""Larger files are left to Python: allocating and freeing a larger buffer for every file costs time."""
 
 
-class Found(SourceFileLoader):
-    """Python's own loader, which has been handed the code already."""
+class CompiledLoader(SourceFileLoader):
+    """Python's own loader, given the compiled code."""
 
     code: "CodeType"
 
@@ -31,7 +31,7 @@ class Found(SourceFileLoader):
 
 
 class Finder:
-    """Finds what is an ordinary module of ours, compiled and up to date; all else, and every doubt, is left to Python.
+    """Finds our own modules if they are compiled and up to date; everything else, and every doubt, is left to Python.
 
     Python lists every folder and tries eight endings: for 25 modules that is 1 ms of an unchanged save.
     """
@@ -57,20 +57,20 @@ def _spec(name: str, place: str, inner: str) -> ModuleSpec | None:
     try:
         fd = open_fd(compiled, O_RDONLY | O_CLOEXEC)
         try:
-            raw = read(fd, MOST)
+            raw = read(fd, MAX_BYTES)
         finally:
             close(fd)
         seen = stat(source)
     except OSError:
         return None
-    # The same four things that Python compares.
-    if raw[:HEAD] != MAGIC_NUMBER + BY_TIME + _low(int(seen.st_mtime)) + _low(seen.st_size) or len(raw) == MOST:
+    # Magic number, mode, time and size, as Python compares them.
+    if raw[:HEAD] != MAGIC_NUMBER + BY_TIME + _low(int(seen.st_mtime)) + _low(seen.st_size) or len(raw) == MAX_BYTES:
         return None
-    loader = Found(name, source)
+    loader = CompiledLoader(name, source)
     try:
         loader.code = loads(memoryview(raw)[HEAD:])
     except (EOFError, ValueError, TypeError):
-        return None  # Python says what is wrong with it
+        return None  # Python reports what is wrong with it
     spec = ModuleSpec(name, loader, origin=source, is_package=bool(inner))
     spec.has_location = True
     spec.cached = compiled
@@ -84,8 +84,8 @@ def _low(number: int) -> bytes:
 
 
 def start(here: str) -> None:
-    """Run what the command line asks for and end the process. `here` is the folder of this file."""
-    gc.disable()  # a save makes many values and drops few: collecting them costs more than it gives
+    """Run the verb of the command line and end the process. `here` is the folder of this file."""
+    gc.disable()  # a save makes many values and drops few: collecting them costs more than it frees
     above = here + "/../.."
     library = f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     # Behind the standard library: most that is loaded next is found there.
@@ -94,9 +94,9 @@ def start(here: str) -> None:
     folder = _identity(here)
     try:
         code = _run(sys.argv[1:])
-        # A disk that cannot tell is no sign of it: then what failed counts.
+        # A disk error (`()`) is no sign of an upgrade: then the failure counts.
         if code and _identity(here) not in (folder, ()):
-            code = INCOMPLETE  # we were replaced meanwhile: whatever failed may be no mistake of ours
+            code = INCOMPLETE  # an upgrade replaced us meanwhile, which may be why it failed
     except (ImportError, SyntaxError, OSError) as error:
         code = INCOMPLETE
         write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "backslashreplace"))
@@ -105,7 +105,7 @@ def start(here: str) -> None:
             execv("/bin/sh", ["/bin/sh", "-c", words[2]])
     sys.stdout.flush()
     sys.stderr.flush()
-    # Nothing is left to be done: tearing the interpreter down would take another millisecond.
+    # Tearing the interpreter down would take another millisecond.
     _exit(code)
 
 
@@ -126,7 +126,7 @@ def _run(arguments: "Sequence[str]") -> int:
 
 
 def _identity(folder: str) -> tuple[int, ...] | None:
-    """What tells our folder from another one in its place; None if it is gone, nothing if the disk cannot tell."""
+    """Return what tells our folder from another one in its place; None if it is gone, nothing after a disk error."""
     try:
         seen = stat(folder)
     except (FileNotFoundError, NotADirectoryError):

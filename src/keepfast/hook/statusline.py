@@ -1,4 +1,4 @@
-"""The status line: context used, limits, last checkpoint; and the figures kept for hooks. It starts like a hook."""
+"""The status line: context used, limits, last checkpoint. It also keeps the client's figures for hooks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from keepfast.present.environment import Folders, Surroundings
 
-MOST = 1 << 20
-TAIL = 16384
-"""A log's last checkpoint lies in its last lines; a line has some 400 bytes."""
-PIPE = 65536
-YELLOW, RED = 80, 90
+MAX_PAYLOAD_BYTES = 1 << 20
+LOG_TAIL_BYTES = 16384
+"""A log's last checkpoint is in its last lines; a line has some 400 bytes."""
+PIPE_BYTES = 65536
+YELLOW_PERCENT, RED_PERCENT = 80, 90
 SECOND = 1_000_000_000
 AGES = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"))
 LIMITS = {"five_hour": "5h", "seven_day": "7d"}
@@ -27,7 +27,7 @@ USAGE = "usage: keepfast statusline [--then COMMAND]"
 
 
 def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
-    """Read the client's payload from standard input and write one line. Whatever is odd is left out of it."""
+    """Read the client's payload from standard input and write one line. A part that cannot be determined is left out."""
     if len(arguments) not in (0, 2) or (arguments and arguments[0] != "--then"):
         write(2, USAGE.encode() + b"\n")
         return 1
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     try:
         line = render(_loaded(payload), around, now)
     except Exception as error:
-        # The user's own line is worth more than ours.
+        # An error of ours must not cost the user their own status line.
         line = f"keepfast: {type(error).__name__}"
     if arguments:
         return _then(arguments[1], payload, line, around)
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
 
 
 def serve(then: str | None) -> int:
-    """The same for the command line, which has read the options."""
+    """Run `main` for the command line, which has parsed the options already."""
     return main(["--then", then] if then is not None else [])
 
 
@@ -53,21 +53,21 @@ def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
     """Return the line for this payload, and keep its figures for the hooks of the session."""
     from keepfast.state.figures import figures, store_figures
 
-    told = figures(payload, now)
+    usage = figures(payload, now)
     colours = not around.text("NO_COLOR")
     protection = "not protected"
-    found = _workspace(payload, around)
-    if found is not None:
-        store, workspace = found
+    location = _workspace(payload, around)
+    if location is not None:
+        store, workspace = location
         session = payload.get("session_id")
         if isinstance(session, str):
-            store_figures(f"{store}/workspaces/{workspace}", session, told)
+            store_figures(f"{store}/workspaces/{workspace}", session, usage)
         protection = last_checkpoint(f"{store}/log/{workspace}.log", now)
-    percent = told["percent"]
+    percent = usage["percent"]
     parts = [protection]
     if percent is not None:
         parts.append(_coloured(f"context {percent:.0f}%", percent, colours))
-    for name, limit in told["limits"].items():
+    for name, limit in usage["limits"].items():
         if limit["percent"] is not None:
             text = f"{LIMITS.get(name, name)} {limit['percent']:.0f}%"
             parts.append(_coloured(text, limit["percent"], colours))
@@ -82,7 +82,7 @@ def last_checkpoint(log: str, now: int) -> str:
         return "no checkpoint yet"
     try:
         size = fstat(fd).st_size
-        lines = pread(fd, TAIL, max(0, size - TAIL)).split(b"\n")
+        lines = pread(fd, LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES)).split(b"\n")
     finally:
         close(fd)
     for line in reversed(lines):
@@ -92,11 +92,11 @@ def last_checkpoint(log: str, now: int) -> str:
                 return f"v{record['v']} {_age(now - record['at'])}"
             except (ValueError, TypeError, KeyError):
                 continue  # the trace of a write cut short
-    return "no checkpoint yet" if size < TAIL else "protected"
+    return "no checkpoint yet" if size < LOG_TAIL_BYTES else "protected"
 
 
 def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str] | None:
-    """The store and the workspace's id, where the session's folder is protected."""
+    """Return the store and the workspace's id if the session's folder is protected, else None."""
     from keepfast.app.wiring import place as place_of
     from keepfast.settings import Settings
     from keepfast.settings.ownership import HERE, find
@@ -106,7 +106,7 @@ def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str]
     if isinstance(folder, str) and folder.startswith("/"):
         cwd = folder.encode("utf-8", "surrogateescape")
     else:
-        # Nobody says for which folder it is: somebody tries it out where he is.
+        # The payload names no folder: somebody tries the command in the current one.
         try:
             cwd = current_folder()
         except OSError:
@@ -116,16 +116,16 @@ def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str]
         with open(around.config, "rb") as file:
             settings.read_file(file.read(), around.config)
     except OSError:
-        pass  # there is none, or none that we may read: the defaults
+        pass  # no readable settings file: the defaults
     store = place_of(settings, around.data, cwd)
-    found = find(cwd, store.path, store.list)
-    return (store.path, found[1]) if found is not None and found[2] == HERE else None
+    location = find(cwd, store.path, store.list)
+    return (store.path, location[1]) if location is not None and location[2] == HERE else None
 
 
 def _then(command: str, payload: bytes, line: str, around: Surroundings) -> int:
-    """Write our line, then become the user's own command, which reads the same payload and writes on."""
+    """Write our line, then become the user's own command, which reads the same payload and appends its line."""
     write(1, (line + " · ").encode("utf-8", "replace"))
-    if len(payload) >= PIPE:
+    if len(payload) >= PIPE_BYTES:
         payload = b"{}"  # a pipe holds no more without a reader; the client's payloads have some 2 KB
     reading, writing = pipe()
     write(writing, payload)
@@ -137,8 +137,8 @@ def _then(command: str, payload: bytes, line: str, around: Surroundings) -> int:
 
 def _input() -> bytes:
     pieces, size = [], 0
-    while size < MOST:
-        piece = read(0, PIPE)
+    while size < MAX_PAYLOAD_BYTES:
+        piece = read(0, PIPE_BYTES)
         if not piece:
             break
         pieces.append(piece)
@@ -148,16 +148,16 @@ def _input() -> bytes:
 
 def _loaded(payload: bytes) -> dict[str, Any]:
     try:
-        found = loads(payload)
+        value = loads(payload)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _coloured(text: str, percent: float, colours: bool) -> str:
-    if not colours or percent < YELLOW:
+    if not colours or percent < YELLOW_PERCENT:
         return text
-    return f"\x1b[{31 if percent >= RED else 33}m{text}\x1b[0m"
+    return f"\x1b[{31 if percent >= RED_PERCENT else 33}m{text}\x1b[0m"
 
 
 def _age(nanoseconds: int) -> str:

@@ -160,18 +160,18 @@ def checkpoint_resume(
     tokens: Annotated[Count, Field(ge=200, le=MOST_TOKENS, description="Token limit")] = 5_000,
 ) -> answers.Resumed:
     """Get what is needed to go on from a checkpoint: task, next steps, decisions, last test, and exact excerpts of files."""
-    from keepfast.app.resume import Resuming
+    from keepfast.app.resume import Resumer
 
     with visits.open() as visit:
-        resuming = Resuming(visit.engine, visit.root, visit.row.id)
-        found = resuming.tell(visit.resolve(reference)) if reference else resuming.newest()
+        resumer = Resumer(visit.engine, visit.root, visit.row.id)
+        found = resumer.work_at(visit.resolve(reference)) if reference else resumer.newest()
         if found is None:
             raise NotFound("No checkpoint found to resume from.", "Use `checkpoint_save` to make one.")
         version = f"v{found.row.version}"
         if reference:
-            built, of = resuming.own(found, tokens=tokens)
+            built, of = resumer.moment_brief(found, tokens=tokens)
         else:
-            built, of = resuming.brief(found, tokens=tokens), "live"
+            built, of = resumer.brief(found, tokens=tokens), "live"
         return answers.Resumed(
             version=version,
             conversation=of or None,

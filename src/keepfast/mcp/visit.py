@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from keepfast.app.wiring import build
-from keepfast.app.worker import settled
+from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Usage
 from keepfast.settings.live import LiveSettings
 from keepfast.workspace.marker import show
@@ -28,7 +28,7 @@ class Visit:
     def __init__(self, engine: Engine, cwd: bytes) -> None:
         self.engine, self.cwd = engine, cwd
         self.root, row = engine.root(cwd)
-        self.row = settled(engine, row)
+        self.row = row_after_pending(engine, row)
 
     @property
     def repository(self) -> Repository:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.app.inspect import as_compared, coverage, pending
-from keepfast.app.worker import settled
+from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
 from keepfast.present.json_forms import (
@@ -95,7 +95,7 @@ class Desk:
 
     def refuse_another(self, row: WorkspaceRow) -> None:
         """Raise `Conflict` if another workspace's folder lies at the path by now: that is not for this history to touch."""
-        found = self.engine.known(row.path, adopting=True)
+        found = self.engine.find_workspace(row.path, adopting=True)
         if found != (row.path, row.id):
             raise Conflict(
                 f"{show(row.path)} is no longer the folder of this workspace.",
@@ -123,7 +123,7 @@ class Desk:
         row = next((row for row in self.repository.workspaces() if row.id == workspace), None)
         if row is None:
             raise NotFound(f"There is no workspace {workspace[:40]}.", "The overview page lists them all.")
-        return settled(self.engine, row)
+        return row_after_pending(self.engine, row)
 
     def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
         newest = self.repository.find(Query(workspace=row.id, limit=1))
@@ -222,11 +222,11 @@ class Desk:
 
     def brief(self, workspace: str, reference: str, tokens: int) -> dict[str, Any]:
         """What an agent would be told if it went on from here."""
-        from keepfast.app.resume import Resuming
+        from keepfast.app.resume import Resumer
 
         row = self.row(workspace)
-        resuming = Resuming(self.engine, row.path, row.id)
-        built = resuming.own(resuming.tell(self.resolve(workspace, reference)), tokens=tokens).brief
+        resumer = Resumer(self.engine, row.path, row.id)
+        built = resumer.moment_brief(resumer.work_at(self.resolve(workspace, reference)), tokens=tokens).brief
         return {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
 
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:

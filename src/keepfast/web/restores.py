@@ -74,12 +74,12 @@ class Bringing:
         return _restored(restorer.abort() if abort else restorer.resume())
 
     def fork(self, workspace: str, reference: str, folder: str) -> dict[str, Any]:
-        from keepfast.app.fork import Forking
+        from keepfast.app.fork import Forker
 
         if not folder.startswith("/"):
             raise Usage(f"{folder!r} is not an absolute path.", "Give a folder such as /home/you/other.")
         row, checkpoint = self.desk.row(workspace), self.desk.resolve(workspace, reference)
-        made = Forking(self.desk.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
+        made = Forker(self.desk.engine, row.path, row, checkpoint).fork(os.fsencode(folder))
         return {"workspace": made.workspace, "folder": folder, "version": f"v{made.checkpoint.version}"}
 
     def _restorer(self, row: WorkspaceRow) -> Restorer:

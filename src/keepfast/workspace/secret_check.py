@@ -37,6 +37,8 @@ OPEN_KEYS = (
     b"ssh-ed25519 AAAA",
     b"ssh-dss AAAA",
 )
+CERTIFICATE, CERTIFICATE_END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
+CERTIFICATE_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n"
 SQLITE = b"SQLite format 3\0"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LOOKED_AT = 4096
@@ -123,7 +125,20 @@ def _inside(content: bytes, marks: int) -> Iterator[bytes]:
 def _holds_key(content: bytes) -> bool:
     from keepfast.secrets.redaction import holds_key
 
+    content = _without_certificates(content)
     return any(holds_key(part.decode("utf-8", "replace")) for part in _around(content, SIGN))
+
+
+def _without_certificates(content: bytes) -> bytes:
+    """The content without the base64 of its certificates: by chance it has the signs of many keys, and it is public."""
+    first, *blocks = content.split(CERTIFICATE)
+    parts = [first]
+    for block in blocks:
+        body, end, behind = block.partition(CERTIFICATE_END)
+        # It begins with the sequence that every certificate is.
+        is_certificate = end and body.lstrip()[:2] == b"MI" and not body.translate(None, CERTIFICATE_BYTES)
+        parts.append(behind if is_certificate else block)
+    return CERTIFICATE.join(parts)
 
 
 def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:

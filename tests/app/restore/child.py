@@ -46,11 +46,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kill", help="NAME:N, die at the N-th occurrence of the step")
     parser.add_argument("--unsynced", action="store_true", help="a planted bug: the restored tree is not synced")
     parser.add_argument(
-        "--many", type=int, default=restore_execution.MANY, help="from so many steps on, contents are written early"
+        "--many",
+        type=int,
+        default=restore_execution.MIN_STEPS_TO_STAGE_EARLY,
+        help="from so many steps on, contents are written early",
     )
     parser.add_argument("--few", type=int, default=preparing.FEW, help="so many files are synced one by one")
     options = parser.parse_args(arguments)
-    preparing.FEW, restore_execution.MANY = options.few, options.many
+    preparing.FEW, restore_execution.MIN_STEPS_TO_STAGE_EARLY = options.few, options.many
     if options.unsynced:
         System.sync = lambda self, folder: None  # type: ignore[method-assign]
     settings = Settings()
@@ -83,7 +86,7 @@ def _carry_out(engine: Engine, options: Namespace) -> int:
             return _answer(cut.to_json() if cut is not None else None)
         if options.command == "restore":
             paths = [os.fsencode(path) for path in options.path]
-            done = restorer.restore(restorer._version(options.version), paths, conflicts=options.conflicts)
+            done = restorer.restore(restorer._checkpoint(options.version), paths, conflicts=options.conflicts)
         elif options.command == "undo":
             done = restorer.undo(conflicts=options.conflicts)
         else:

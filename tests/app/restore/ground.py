@@ -45,12 +45,12 @@ class Ground:
 
     def restore(self, version: int, *paths: str | bytes, conflicts: str = THEIRS, **options: Any) -> Restored | None:
         restorer = self.restorer()
-        target = restorer._version(version)
+        target = restorer._checkpoint(version)
         return restorer.restore(target, [os.fsencode(path) for path in paths], conflicts=conflicts, **options)
 
     def plan(self, version: int, *paths: str | bytes) -> Plan:
         restorer = self.restorer()
-        return restorer.planner.preview(restorer._version(version), [os.fsencode(path) for path in paths]).plan
+        return restorer.planner.preview(restorer._checkpoint(version), [os.fsencode(path) for path in paths]).plan
 
     def undo(self, conflicts: str = THEIRS) -> Restored | None:
         return self.restorer().undo(conflicts=conflicts)

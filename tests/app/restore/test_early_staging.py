@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from keepfast.app import restore_execution
-from keepfast.app.restore_execution import Begun
+from keepfast.app.restore_execution import EarlyStaging
 from keepfast.fsutil import threads as together
 from keepfast.model.errors import Damaged, Failed, KeepfastError
 from keepfast.model.restore_plan import Plan
@@ -28,7 +28,7 @@ FILES = 40
 @pytest.fixture(params=[True, False], ids=["compiled", "python"])
 def ground(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
     """A workspace with 40 files in the folder `d`, which was saved and is not there any more, and one that was changed."""
-    monkeypatch.setattr(restore_execution, "MANY", 20)
+    monkeypatch.setattr(restore_execution, "MIN_STEPS_TO_STAGE_EARLY", 20)
     made = Ground(folder, capture__accelerator=request.param)
     for number in range(FILES):
         made.put(f"d/part{number % 3}/file{number}", f"content {number}\n" * number)
@@ -124,7 +124,7 @@ def test_a_plan_that_does_not_hold_any_more_is_made_again(ground: Ground, saved:
         return True
 
     restoring = ground.restorer()
-    restored = restoring.restore(restoring._version(1), conflicts="theirs", ask=put)
+    restored = restoring.restore(restoring._checkpoint(1), conflicts="theirs", ask=put)
 
     assert restored is not None and not restored.applied.untouched
     assert disk(ground.root) == saved and not staging_left(ground.root)
@@ -188,13 +188,13 @@ def test_what_was_begun_goes_on_for_its_own_plan_and_folder_only(tmp_path: Path)
     here, other, again = (os.open(path, os.O_RDONLY) for path in (tmp_path, tmp_path / "other", tmp_path))
     plan, told = Plan(), Told()
     try:
-        assert Begun(plan, here, told).take(plan, again) is told and not told.given_up  # type: ignore[arg-type,comparison-overlap]
+        assert EarlyStaging(plan, here, told).take(plan, again) is told and not told.given_up  # type: ignore[arg-type,comparison-overlap]
         for another, root in ((Plan(), again), (plan, other)):
             told = Told()
-            begun = Begun(plan, here, told)  # type: ignore[arg-type]
+            begun = EarlyStaging(plan, here, told)  # type: ignore[arg-type]
             assert begun.take(another, root) is None and told.given_up
             assert begun.take(plan, again) is None
-        assert Begun(plan).take(plan, here) is None
+        assert EarlyStaging(plan).take(plan, here) is None
     finally:
         for fd in (here, other, again):
             os.close(fd)

@@ -65,7 +65,7 @@ def test_what_an_editor_saves_during_a_restore_is_never_lost(how: str, folder: P
         restoring = ground.restorer()
         editor.stdin.write(b"x")
         editor.stdin.flush()
-        done = restoring.restore(restoring._version(1), [], conflicts="theirs")
+        done = restoring.restore(restoring._checkpoint(1), [], conflicts="theirs")
         editor.communicate()
         wanted = f"edit 2 of {turn}".encode() * 50
         places = [place.read_bytes() for place in [path, *aside(ground.root)] if place.is_file()]

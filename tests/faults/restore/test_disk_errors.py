@@ -154,7 +154,7 @@ def test_a_disk_that_fills_up_during_a_restore_leaves_both_ways_open(folder: Pat
         steps.observer = observe
         try:
             with pytest.raises(DiskFull, match="full"):
-                restoring.restore(restoring._version(1), ask=fill)
+                restoring.restore(restoring._checkpoint(1), ask=fill)
         finally:
             steps.observer = None
         assert disk(ground.root) == before

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import pending
-from keepfast.app.worker import SUMMARY, event_of
+from keepfast.app.worker import MAX_SUMMARY_CHARS, event_of
 from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
@@ -247,7 +247,7 @@ def _event(ground: Ground, engine: Engine, located: tuple[bytes, str], task: Tas
     # An agent that ended its turn has said something, a person has decided: the document tells where that leaves the task.
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
-        event.summary = head(task.title.split("\n")[0], SUMMARY)
+        event.summary = head(task.title.split("\n")[0], MAX_SUMMARY_CHARS)
         event.notes = json.loads(struck_out(json.dumps(event.notes), values(ground, task)))
     return event
 

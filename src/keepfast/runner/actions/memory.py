@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.agents.claude.usage import last_usage
-from keepfast.app.resume import Resuming, Told
-from keepfast.app.worker import SUMMARY
+from keepfast.app.resume import Resumer, SavedWork
+from keepfast.app.worker import MAX_SUMMARY_CHARS
 from keepfast.model.budget import NOTICE, Usage, usage
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, restores
@@ -156,11 +156,11 @@ def tell(ground: Ground, task: Task, how: Driver) -> str:
     try:
         with ground.engine() as engine:
             root, row = engine.root(os.fsencode(task.workspace))
-            resuming = Resuming(engine, root, row.id)
-            told = _worth_telling(ground, task, resuming, bool(how.client))
+            resumer = Resumer(engine, root, row.id)
+            told = _worth_telling(ground, task, resumer, bool(how.client))
             if told is None:
                 return ""
-            brief = resuming.brief(told, exact=True)
+            brief = resumer.brief(told, exact=True)
         secrets = values(ground, task)
     except (KeepfastError, OSError):
         return ""  # a task that cannot be told of its past still goes on
@@ -171,21 +171,21 @@ def tell(ground: Ground, task: Task, how: Driver) -> str:
     return struck_out(text, secrets)
 
 
-def _worth_telling(ground: Ground, task: Task, resuming: Resuming, has_conversation: bool) -> Told | None:
+def _worth_telling(ground: Ground, task: Task, resumer: Resumer, has_conversation: bool) -> SavedWork | None:
     """The newest checkpoint whose session did something; a run that was cut off at once has nothing to tell."""
     newest, seen = None, set()
-    repository = resuming.engine.repository()
+    repository = resumer.engine.repository()
     for taken in checkpoints.lineage(ground, task.id):
-        row = checkpoints.row_of(repository, resuming.workspace, taken)
-        told = resuming.tell(row) if row is not None and not row.forgotten else None
+        row = checkpoints.row_of(repository, resumer.workspace, taken)
+        told = resumer.work_at(row) if row is not None and not row.forgotten else None
         if told is None or not told.session or told.session in seen:
             continue
         if has_conversation and not told.header.conversation:
             continue
         seen.add(told.session)
         if not has_conversation:
-            if resuming.settled(told, exact=True)[1]:
-                return told._replace(summary=head(task.title.split("\n")[0], SUMMARY))
+            if resumer.notes_and_files(told, exact=True)[1]:
+                return told._replace(summary=head(task.title.split("\n")[0], MAX_SUMMARY_CHARS))
             if len(seen) >= SESSIONS:
                 break
             continue

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from keepfast.app.conversation import Conversing
-from keepfast.app.fork import Forking
+from keepfast.app.conversation import ConversationRestorer
+from keepfast.app.fork import Forker
 from keepfast.app.restore import Restorer
 from keepfast.model.errors import NotFound
 from keepfast.model.event import Event
@@ -58,7 +58,7 @@ def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple
         root, row = engine.root(os.fsencode(task.workspace))
         checkpoint = resolve(engine.repository(), row.id, "@", ground.now())
         git = Git(ground.variables.get("PATH", os.defpath), root) if with_git else None
-        Forking(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
+        Forker(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
         newest = queries.newest_checkpoint(ground.tables, task.id)
         told = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
         if told is None or told.forgotten:
@@ -68,7 +68,7 @@ def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple
 
 def read_conversation(
     ground: Ground, engine: Engine, task: Task, target: CheckpointRow, root: bytes
-) -> Conversing | None:
+) -> ConversationRestorer | None:
     """The conversation of a checkpoint, read whole; None if it has none, or the agent cannot go on with one."""
     agent = agent_of(ground, task)
     how = driver(agent, ground.options)
@@ -76,14 +76,16 @@ def read_conversation(
         return None
     variables = {**ground.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
     try:
-        found = Conversing(engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables)
+        found = ConversationRestorer(
+            engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables
+        )
     except NotFound:
         return None
     found.read()  # before any file is touched: what cannot be read must not leave the files without it
     return found
 
 
-def write(held: Conversing | None) -> tuple[str, int]:
+def write(held: ConversationRestorer | None) -> tuple[str, int]:
     """Make a new session of a conversation; return its id and how many messages it has."""
     if held is None:
         return "", 0
