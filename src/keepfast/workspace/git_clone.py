@@ -1,4 +1,4 @@
-"""A new git repository with one commit of another and all behind it; of the other, only objects are read."""
+"""Create a git repository with a commit of another one and its history; only objects are read from the other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OFF = (
 
 
 class Git:
-    """Plumbing in a repository of ours. Of the environment it gets nothing but a search path without odd folders."""
+    """Runs git plumbing in a new repository, with an empty environment except for a search path of trusted folders."""
 
     def __init__(self, path: str, avoid: bytes) -> None:
         here = fsdecode(avoid)
@@ -111,12 +111,12 @@ def clone(git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -
 
 
 def refresh(git: Git, folder: bytes) -> None:
-    """Let the index know the files that are there now, so that the first status is quick. No filter is configured."""
+    """Refresh the index with the stat of the present files, so that the first `git status` is quick. No filters run."""
     git.run(folder + b"/.git", "update-index", "-q", "--refresh", work_tree=folder)
 
 
 def _copy_shallow(common: bytes, git_dir: bytes) -> None:
-    """A history that was cut off there is cut off here as well."""
+    """Copy the boundary of a shallow clone."""
     text = _read(common + b"/shallow", SMALL)
     lines = (text or b"").split()
     if lines and all(len(line) in (40, 64) and not line.strip(b"0123456789abcdef") for line in lines):
@@ -124,7 +124,7 @@ def _copy_shallow(common: bytes, git_dir: bytes) -> None:
 
 
 def _copy_exclude(common: bytes, git_dir: bytes) -> None:
-    """The rules for what is no business of git's: patterns, nothing that runs."""
+    """Copy `info/exclude`: only patterns, nothing executable."""
     text = _read(common + b"/info/exclude", SMALL)
     if text:
         try:

@@ -1,4 +1,4 @@
-"""Modes of what is in the tree: set without following a link; and folders that are closed even to their owner."""
+"""Set modes in the tree without following links; find folders that their owner cannot write."""
 
 from __future__ import annotations
 
@@ -47,14 +47,16 @@ class Modes:
             self.done.leave(entry.path, f"its mode could not be set ({reason(error)})")
 
     def _set(self, parent: int, last: bytes, mode: int, is_folder: bool, entry: Entry | None = None) -> None:
-        """Set the mode of what is there now, if it is of that kind; never through a link. Raises `OSError`."""
+        """Set the mode of the current entry, if it is of that type; never through a link. Raises `OSError`."""
         seen = stat(last, dir_fd=parent, follow_symlinks=False)
         if S_ISDIR(seen.st_mode) != is_folder or not (is_folder or S_ISREG(seen.st_mode)):
             raise NotADirectoryError(ENOTDIR, "another file took its place")
         try:
             fd = open_fd(last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=parent)
         except PermissionError:
-            chmod_below(parent, last, mode, is_folder)  # whoever may not open it may still be its owner
+            chmod_below(
+                parent, last, mode, is_folder
+            )  # its owner may change the mode even without permission to open it
             return
         try:
             if S_ISDIR(fstat(fd).st_mode) != is_folder:
@@ -100,7 +102,7 @@ def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
                 parent, last = folders.parent(folder)
                 mode = S_IMODE(stat(last, dir_fd=parent, follow_symlinks=False).st_mode)
             except OSError:
-                continue  # it is not there yet
+                continue  # it does not exist yet
             if mode & 0o300 != 0o300:
                 modes[folder] = mode
     finally:

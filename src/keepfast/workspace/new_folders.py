@@ -1,4 +1,4 @@
-"""Folders that are not there yet: built in the staging folder with their files, and put in place by one rename each."""
+"""Missing folders: built in the staging folder with their files, and put in place by one rename each."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from keepfast.workspace.system_calls import System
 
 OPEN = 0o700
-"""What we must be allowed in a folder until everything in it is there."""
+"""Permissions that we need on a folder until it is complete."""
 ROOM = 32
-"""A name in the staging folder may be longer than the path it stands for, by no more than this."""
+"""Maximum by which a path in the staging folder may be longer than the final path."""
 
 
 class NewFolder:
@@ -84,7 +84,7 @@ class FolderBuilder:
         self.staging, self.system, self.preparing = staging, system, preparing
 
     def build(self, steps: list[Step], progress: Callable[[int, int], None] | None, total: int) -> list[NewFolder]:
-        """Build every folder that is not there, and return them."""
+        """Build every missing folder, and return them."""
         folders = new_folders(steps)
         for folder in folders:
             folder.name = self.staging.own()
@@ -96,12 +96,12 @@ class FolderBuilder:
                 self._make(folder)
         entries = [step.new for folder in folders for step in folder.files if step.new is not None]
         owners = [folder for folder in folders for _ in folder.files]
-        # Named when it is written: the names of all files of a large tree would take as much room as a third of the plan.
+        # Names are computed when needed: for a large tree, all names would take a third as much memory as the plan.
         self.preparing.write_many(entries, lambda number: owners[number].staged(entries[number].path), progress, total)
         return folders
 
     def _make(self, folder: NewFolder) -> None:
-        """Make a new folder and those in it, each before what lies in it."""
+        """Create a new folder and those in it, top-down."""
         folders = [(folder.staged(step.path), _mode(step)) for step in folder.folders]
         if self.system.native is not None:
             self.system.native.make(self.staging.fd, [(path, b"", mode) for path, mode in folders])

@@ -1,4 +1,4 @@
-"""The next stat cache after a re-check, put together of pieces of the last one and of what is new; no name is unpacked."""
+"""Assemble the next stat cache after a re-check from pieces of the last one and new entries, without unpacking names."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
 
 
 class Pieces:
-    """In the order of the next cache: first the folders that were visited and the new ones, then all others.
+    """Pieces in the order of the next cache: first visited and new folders, then all others.
 
-    Until `finish`, columns and names of the scan hold only what is new.
+    Until `finish`, columns and names of the scan hold only the new entries.
     """
 
     def __init__(self, cache: Cache, scan: Scan, old: CachedTree, accelerated: bool) -> None:
         self.cache, self.scan, self.old, self.accelerated = cache, scan, old, accelerated
         self.pieces: list[tuple[int, int, bool]] = []
-        """First file, the one behind the last, and whether these numbers are of the last cache, not of what is new."""
+        """(first file, number after the last file, whether these are numbers of the last cache or of the new entries)."""
         self.placed = 0
-        """So much of what is new has its piece."""
+        """The number of new entries that have a piece."""
         self.touched: list[tuple[int, tuple[int, int, int], bytes]] = []
-        """Files that changed in folders that did not: number, values, and the path of one that is to be read."""
+        """Changed files in unchanged folders: number, stat values, and the path if the file must be read."""
 
     def names(self, numbers: list[int]) -> list[bytes]:
-        """Return the names of files in the last cache, whose numbers rise."""
+        """Return the names of files in the last cache; numbers are sorted."""
         raw, base = self.cache.raw, self.cache.texts()
         starts = [base + offset for offset in self.cache.offsets(numbers, self.accelerated)] if numbers else []
         return [raw[start : raw.index(b"\0", start)] for start in starts]
 
     def keep(self, runs: list[int]) -> int:
-        """Take over files of a folder whose other files come next; return how many."""
+        """Add a folder's unchanged files, before its other files follow; return how many."""
         self._place()
         self.pieces += [(start, end, True) for start, end in pairs(runs)]
         return sum(runs[1::2]) - sum(runs[::2])
 
     def touch(self, number: int, ctime: int, size: int = 0, inode: int = 0, path: bytes = b"") -> None:
-        """Note other values of a file that is taken over."""
+        """Record new stat values of a file that stays."""
         self.touched.append((number, (ctime, size, inode), path))
 
     def finish(self, dropped: list[int]) -> None:
-        """Take over all folders but these, and let the scan hold the whole."""
+        """Add all folders except these, and complete the columns of the scan."""
         old, scan, first = self.old, self.scan, 0
         self._place()
         offsets = self._offsets(self.pieces, False)
