@@ -57,7 +57,7 @@ def test_prompts_are_kept_word_for_word() -> None:
     session = Session()
     session.asked("First:  keep\n\tthis   spacing")
 
-    assert taken(session).asked == ["First:  keep\n\tthis   spacing"]
+    assert taken(session).prompts == ["First:  keep\n\tthis   spacing"]
 
 
 @pytest.mark.parametrize(

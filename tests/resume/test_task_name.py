@@ -262,7 +262,7 @@ def test_notices_are_no_prompts(entry: dict[str, Any]) -> None:
 
     taken = notes.take(transcript.read(session.bytes()))
 
-    assert taken.asked == [PLAN]
+    assert taken.prompts == [PLAN]
     assert taken.current_task == "Rate limits for the public API"
 
 
@@ -270,7 +270,7 @@ def test_what_an_editor_tells_beside_a_prompt_is_passed_over() -> None:
     session = Session()
     session.asked("<ide_opened_file>The user opened a.py</ide_opened_file>Rename the customer's table")
 
-    assert notes.take(transcript.read(session.bytes())).asked == ["Rename the customer's table"]
+    assert notes.take(transcript.read(session.bytes())).prompts == ["Rename the customer's table"]
 
 
 def rollout(*texts: str) -> bytes:
@@ -288,7 +288,7 @@ def test_notices_of_codex_are_no_prompts() -> None:
         '<subagent_notification>\n{"agent_path": "a1", "status": "done"}\n</subagent_notification>',
     )
 
-    assert notes.take(transcript.read(rollout(*texts))).asked == ["Move the logo to the left edge"]
+    assert notes.take(transcript.read(rollout(*texts))).prompts == ["Move the logo to the left edge"]
 
 
 def test_the_tool_counts_summaries_that_say_nothing() -> None:

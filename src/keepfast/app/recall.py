@@ -17,7 +17,7 @@ from keepfast.resume.passages import (
     around_words,
     definitions,
     is_name,
-    told,
+    quotable_lines,
     with_range,
 )
 from keepfast.resume.quotation import escaped
@@ -252,7 +252,7 @@ class _Query:
         lines_shown: list[str] = []
         # In a file sealed for its content, all of it is searched to know which parts are secret.
         around = len(lines) if is_secret(path, "\n".join(lines).encode("utf-8", "replace")) else STRUCK_AROUND
-        for line in told(lines, passage.first, passage.first + len(fitting) - 1, around):
+        for line in quotable_lines(lines, passage.first, passage.first + len(fitting) - 1, around):
             if len(line) + 1 > self.room:
                 break
             self.room -= len(line) + 1

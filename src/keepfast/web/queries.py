@@ -13,7 +13,7 @@ from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
 from keepfast.present.json_forms import (
-    made_after,
+    counted_from,
     of_change,
     of_checkpoint,
     of_coverage,
@@ -200,7 +200,7 @@ class Desk:
         compared = previous_version(self.repository, row)
         (row,) = as_compared(self.repository, [row])
         changes = self.contents.changes(workspace, compared, row)
-        after = made_after(row, compared, len(changes))
+        after = counted_from(row, compared, len(changes))
         return {
             **of_checkpoint(row),
             "added": row.added,

@@ -47,7 +47,7 @@ class Git:
         self, git_dir: bytes, *words: str | bytes, work_tree: bytes = b"", objects: bytes = b"", text: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
         """Run one command on the repository `git_dir`; `objects` is a folder of objects to read besides its own."""
-        surroundings: dict[str, str | bytes] = {
+        command_environment: dict[str, str | bytes] = {
             "PATH": self.search,
             "LC_ALL": "C",
             "HOME": "/nonexistent",
@@ -61,12 +61,17 @@ class Git:
             "GIT_TERMINAL_PROMPT": "0",
         }
         if work_tree:
-            surroundings["GIT_WORK_TREE"] = work_tree
+            command_environment["GIT_WORK_TREE"] = work_tree
         if objects:
-            surroundings["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(objects)
+            command_environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(objects)
         settings = [word for setting in OFF for word in ("-c", setting)]
         return subprocess.run(
-            [self.program, *settings, *words], env=surroundings, cwd="/", input=text, capture_output=True, check=False
+            [self.program, *settings, *words],
+            env=command_environment,
+            cwd="/",
+            input=text,
+            capture_output=True,
+            check=False,
         )
 
     def must(self, git_dir: bytes, *words: str | bytes, **more: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.cli.event_lines import logged, told
+from keepfast.cli.event_lines import log_line, supervisor_line
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
 from keepfast.runner.domain.records import Task
@@ -232,7 +232,7 @@ def test_the_warning_is_shown_where_people_look(place: Place) -> None:
 
     [event] = [one for one in place.tasks.views.log(task.id) if one["type"] == "warning"]
     assert event["message"] == RESTARTING
-    assert RESTARTING in told(event) and RESTARTING in logged(event)
+    assert RESTARTING in supervisor_line(event) and RESTARTING in log_line(event)
     assert [one["message"] for one in report(place.ground, 0)["tasks"][0]["warnings"]] == [RESTARTING]
     assert [one["message"] for one in place.tasks.views.show(task.id)["warnings"]] == [RESTARTING]
 

@@ -715,4 +715,4 @@ def noted(*prompts: str) -> tuple[str, list[str]]:
     for prompt in prompts:
         session.asked(prompt)
     found = notes.take(transcript.read(session.bytes()))
-    return found.current_task, [part.strip() for part in found.asked[-1].split("\n\n") if part.strip()]
+    return found.current_task, [part.strip() for part in found.prompts[-1].split("\n\n") if part.strip()]
