@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant("notes of a header are what they should be", "model/header.py",
            'if valid_notes(header.get("notes", {})) != header.get("notes", {}):', "if False:", "tests/model/test_header.py tests/store/test_bundle.py"),
     Mutant("unpacking is bounded", "store/bundle.py",
-           "if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:", "if False:", "tests/store/test_bundle.py"),
+           "if self.unpacked > MOST_UNPACKED + UNPACKED_FACTOR * self._whole:", "if False:", "tests/store/test_bundle.py"),
     Mutant("a manifest is bounded", "store/bundle.py", " or manifest > MOST_MANIFEST:", ":", "tests/store/test_bundle.py"),
     Mutant("attributes that give rights are asked for", "workspace/staged_files.py",
            "if not self._may_set(key):", "if False:",

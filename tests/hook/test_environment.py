@@ -17,7 +17,7 @@ import pytest
 from keepfast.agents import launcher
 from keepfast.present import supervision
 from keepfast.present.environment import Environment, default_folders
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from tests.equipment.box import Box
 
 from .ground import LAUNCH, Ground, wait
@@ -118,11 +118,11 @@ class Shimmed:
             "stdin": str(stdin),
             "grace": 1,
         }
-        assert process.start(str(self.folder), job) == "started"
+        assert shims.start(str(self.folder), job) == "started"
 
-    def end(self) -> process.Look:
-        wait(lambda: process.look(str(self.folder), RUN).kind != process.ALIVE, 60)
-        return process.look(str(self.folder), RUN)
+    def end(self) -> shims.RunStatus:
+        wait(lambda: shims.status_of(str(self.folder), RUN).kind != shims.ALIVE, 60)
+        return shims.status_of(str(self.folder), RUN)
 
 
 def kinds(ground: Ground) -> list[str]:
@@ -177,7 +177,7 @@ def test_what_a_run_knows_is_worth_nothing_outside_of_it(started: Ground) -> Non
 
         done = [started.send(stop(started)).returncode for _ in range(2)]
     finally:
-        process.wish(str(shimmed.folder), "kill")
+        shims.wish(str(shimmed.folder), "kill")
         shimmed.end()
 
     assert done == [0, 0]

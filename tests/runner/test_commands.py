@@ -305,7 +305,7 @@ def test_rebuild_names_documents_that_are_not_ours(person: Person, form: str) ->
     [found] = person.json("rebuild")["tasks"]
     assert (found["task"], found["outcome"]) == (id, "rebuilt")
     assert [one["file"] for one in found["refused"]] == [str(forged)]
-    assert "does not carry our code" in found["refused"][0]["why"]
+    assert "has no valid signature" in found["refused"][0]["why"]
 
 
 @pytest.mark.sqlite

@@ -707,10 +707,10 @@ def test_a_bundle_whose_reading_unpacks_too_much_is_refused(
 
     file = craft.write([craft.file(b"a", b"x" * 5000)])
     monkeypatch.setattr(bundle, "MOST_UNPACKED", 1)
-    monkeypatch.setattr(bundle, "MOST_TIMES", 0)
+    monkeypatch.setattr(bundle, "UNPACKED_FACTOR", 0)
 
     assert refused(other, file)
-    monkeypatch.setattr(bundle, "MOST_TIMES", 16)
+    monkeypatch.setattr(bundle, "UNPACKED_FACTOR", 16)
     assert not refused(other, file)
 
 

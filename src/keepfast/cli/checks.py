@@ -183,10 +183,10 @@ def _keys(session: Session) -> Findings:
     if find_spec("cryptography") is None:
         yield PROBLEM, "The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
     from keepfast.present.terminal import plural
-    from keepfast.store.key_use import use_of_keys
+    from keepfast.store.key_use import count_key_use
 
     store_sets = [key_set for key_set, _ in sealer.keys.sets()]
-    unreadable = [key_set for key_set in use_of_keys(session.repository) if not key_set.opens]
+    unreadable = [key_set for key_set in count_key_use(session.repository) if not key_set.opens]
     if sealer.keys.problem():
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
     for key_set in unreadable:

@@ -35,6 +35,7 @@ from keepfast.present.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from keepfast.agents.claude.installer import Found
     from keepfast.cli.client_files import File
 
 AGENTS = ("claude",)
@@ -164,7 +165,7 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     _remarks(session, scope, after)
 
 
-def _tell_change(session: Session, before: Any, after: Any) -> None:
+def _tell_change(session: Session, before: Found, after: Found) -> None:
     for sign, kind, names in (
         ("-", "hooks", [event for event in before.events if event not in after.events]),
         ("+", "hooks", [event for event in after.events if event not in before.events]),
@@ -195,7 +196,7 @@ def _write_settings(session: Session, settings: File, text: str | None, backup: 
         release_launcher(session, settings.path)
 
 
-def _changed_events(before: Any, after: Any) -> list[str]:
+def _changed_events(before: Found, after: Found) -> list[str]:
     if before.commands == after.commands and before.events == after.events:
         return []
     return [event for event in after.events if event in before.events]
@@ -207,7 +208,7 @@ def _line_change(before: str, after: str) -> list[tuple[str, str, list[str]]]:
     return [("+" if after else "-", "status line", [after or before])]
 
 
-def _remarks(session: Session, scope: str, after: Any) -> None:
+def _remarks(session: Session, scope: str, after: Found) -> None:
     if after.disabled and after.commands:
         session.remark("`disableAllHooks` is set there: no hook runs until you remove it.")
     if scope == "project" and after.commands:

@@ -29,10 +29,10 @@ def key(ctx: click.Context) -> None:
 def show(session: Session) -> None:
     """Show where the key is, and whether it can decrypt everything."""
     from keepfast.present.terminal import plural
-    from keepfast.store.key_use import use_of_keys
+    from keepfast.store.key_use import count_key_use
 
     sealer = session.repository.contents.sealer()
-    sets = use_of_keys(session.repository)
+    sets = count_key_use(session.repository)
     problem = sealer.keys.problem()
     backed_up = sealer.keys.is_backed_up()
     if session.json:

@@ -16,7 +16,7 @@ from keepfast.cli.task_session import clock, ground_of
 from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Hold, Task
 
 PRINT_FLAGS = ("-p", "--print")
@@ -83,7 +83,7 @@ def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
     return {"brief": prompt, "agent": agent}
 
 
-def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
+def _follow(session: Session, ground: Runtime, task: Task, no_wait: bool) -> int:
     """Supervise the task in a thread, show the agent's output, and return the exit code of the task."""
     from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
@@ -147,7 +147,7 @@ def _raise_if_limited(task: Task, hold: Hold, no_wait: bool) -> None:
         )
 
 
-def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) -> int:
+def _leave_to_person(session: Session, ground: Runtime, task: str, hold: Hold) -> int:
     """Print what the task waits for; return 1, or the agent's exit code if it crashed."""
     session.warn(f"keepfast: {task} waits for you ({hold.kind}): {hold.reason}")
     ran = ground.tables.last_run(task) if hold.kind == "crashed" else None
@@ -166,14 +166,14 @@ def _tell_wait(session: Session, hold: Hold, last_message: str) -> str:
     return text if sys.stderr.isatty() else hold.kind
 
 
-def _await_cancelled(ground: Ground, task: str) -> None:
+def _await_cancelled(ground: Runtime, task: str) -> None:
     for _ in range(100):
         if ground.tables.task(task).state == "cancelled":
             break
         sleep(0.2)
 
 
-def _show(ground: Ground, task: str, offsets: dict[str, int]) -> None:
+def _show(ground: Runtime, task: str, offsets: dict[str, int]) -> None:
     """Print what the agent's logs have beyond `offsets`, and advance these."""
     from keepfast.runner.db import queries
 

@@ -16,7 +16,7 @@ from keepfast.cli.session import Session, common, write_bytes
 from keepfast.cli.task_session import ground_of
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -55,7 +55,7 @@ def run_supervisor(session: Session, until_idle: bool = False) -> None:
                 signal.signal(number, old)
 
 
-def _print_unfinished(session: Session, ground: Ground) -> None:
+def _print_unfinished(session: Session, ground: Runtime) -> None:
     """Print the tasks that are not finished, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 

@@ -27,7 +27,7 @@ def pause(session: Session, ref: str, now: bool) -> None:
             session,
             tasks,
             done := tasks.pause(ref, now=now),
-            f"{done.id} {'is being paused' if done.wanted else 'is paused'}.",
+            f"{done.id} {'is being paused' if done.request else 'is paused'}.",
         )
 
 
@@ -91,7 +91,7 @@ def cancel(session: Session, ref: str) -> None:
             session,
             tasks,
             done := tasks.cancel(ref),
-            f"{done.id} {'is being cancelled' if done.wanted else 'is cancelled'}.",
+            f"{done.id} {'is being cancelled' if done.request else 'is cancelled'}.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,22 +13,23 @@ from keepfast.cli.event_lines import local
 from keepfast.cli.session import Session, write_json
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.actions.tasks import Tasks
+    from keepfast.runner.actions.view_types import TaskView
     from keepfast.runner.domain.records import Task
 
 REF = click.argument("ref", metavar="TASK")
 
 
 @contextmanager
-def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
+def ground_of(session: Session, stays: bool = False) -> Iterator[Runtime]:
     """Open what task commands need: database, settings and engine. With `stays`, settings are reloaded when they change."""
-    from keepfast.runner.scheduler.service import make_ground
+    from keepfast.runner.scheduler.service import make_runtime
 
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     environment = session.environment
     following = session.follow_settings(here=True) if stays else None
-    ground = make_ground(
+    ground = make_runtime(
         session.settings,
         environment.data,
         environment.home,
@@ -61,7 +62,7 @@ def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
         session.say(text)
 
 
-def continuation(facts: dict[str, Any]) -> str:
+def continuation(facts: TaskView) -> str:
     """Return what a task does after an answer: whether it continues, or what it still waits for."""
     if facts["asks"]:
         return "still waits for " + "; ".join(
@@ -74,11 +75,11 @@ def continuation(facts: dict[str, Any]) -> str:
     if limit is not None:
         return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
-        return f"still waits: {facts['hold']['kind'].replace('_', ' ')}, {facts['hold']['reason'] or ''}".rstrip(", ")
+        return f"still waits: {hold['kind'].replace('_', ' ')}, {hold['reason'] or ''}".rstrip(", ")
     return "continues" if facts["state"] in ("queued", "active") else f"is {facts['status']}"
 
 
-def question_text(prompt: dict[str, Any], task: str) -> str:
+def question_text(prompt: Mapping[str, Any], task: str) -> str:
     """Return the text of a question; for a needed secret, also its name and the command that provides it."""
     text, name = str(prompt["text"]), prompt.get("name")
     named = text if not name or name in text else f"{name}: {text}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.cli.task_session import REF, clock, question_text, remark_unsupervised, tasks_of, trouble
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.terminal import SECOND, age
+
+if TYPE_CHECKING:
+    from keepfast.runner.actions.view_types import TaskDetails, TaskView
 
 MOST_SHOWN = 10
 LABEL_WIDTH = 9
@@ -50,7 +54,7 @@ def list_(session: Session, state: str, archived: bool) -> None:
             session.warn(f"The supervisor cannot work: {why}")
 
 
-def _can_continue(task: dict[str, Any]) -> bool:
+def _can_continue(task: TaskView) -> bool:
     """Return whether a supervisor can continue this task without a person."""
     return task["state"] in ("queued", "active") and not (task["hold"] and task["hold"]["needs_you"])
 
@@ -71,11 +75,11 @@ def _say_lost(session: Session) -> None:
             )
 
 
-def _phase(task: dict[str, Any]) -> str:
+def _phase(task: TaskView) -> str:
     return f"{task['phase']}/{len(task['phases'])}" if task["phase"] else ""
 
 
-def _waits_for(task: dict[str, Any]) -> str:
+def _waits_for(task: TaskView) -> str:
     hold = task["hold"]
     if task["frozen"]:
         return "frozen (you)"
@@ -124,7 +128,7 @@ def show(session: Session, ref: str) -> None:
     session.print(f"Actions: {', '.join(task['actions'])}")
 
 
-def _facts(task: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(task: TaskDetails) -> list[tuple[str, str]]:
     """Return label and text of each line about a task."""
     hold, used, lines = task["hold"], task["used"], []
     if task["frozen"]:
@@ -152,7 +156,7 @@ def _facts(task: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _prompt_text(prompt: dict[str, Any]) -> str:
+def _prompt_text(prompt: Mapping[str, Any]) -> str:
     """Return the text of a prompt, with the possible answers or actions."""
     choices = prompt["options"] or prompt.get("actions") or []
     return question_text(prompt, prompt["task"]) + (f" [{' | '.join(choices)}]" if choices else "")

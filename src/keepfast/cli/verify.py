@@ -11,7 +11,7 @@ from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Damaged, Usage
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.recovery import Found
+    from keepfast.runner.actions.recovery import RebuiltTask
     from keepfast.store.maintenance.verify import Problem
 
 MOST_CHECKPOINTS = 10
@@ -71,7 +71,7 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
             session.warn(f"Not used: {refused.why}")
 
 
-def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
+def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[RebuiltTask]:
     """Restore tasks from their documents. Without any, the task database is not created."""
     from keepfast.cli.task_session import ground_of
     from keepfast.runner.actions.recovery import rebuild as take_over

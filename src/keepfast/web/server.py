@@ -29,7 +29,7 @@ from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, Book
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.present.environment import Environment
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 MOST_HEAD = 32 << 10
 GRACE_SECONDS = 2
@@ -56,11 +56,11 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
         def engine() -> Engine:
             return build(settings(), environment.data, environment.home, clock)
 
-        def ground() -> Ground:
-            from keepfast.runner.scheduler.service import make_ground
+        def ground() -> Runtime:
+            from keepfast.runner.scheduler.service import make_runtime
 
             variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.variables.items()}
-            return make_ground(
+            return make_runtime(
                 settings(), environment.data, environment.home, clock, variables, folders=environment.folders
             )
 
