@@ -21,7 +21,7 @@ from keepfast.app.wiring import build
 from keepfast.model.event import Event
 from keepfast.runner.actions import taskfile
 from keepfast.runner.actions.tasks import Tasks
-from keepfast.runner.scheduler.service import make_ground
+from keepfast.runner.scheduler.service import make_runtime
 from keepfast.settings import Settings
 
 from .report import columns
@@ -68,7 +68,7 @@ class Place:
                 self.save(engine)
         finally:
             engine.close()
-        ground = make_ground(self.settings, str(self.data), os.fsencode(self.home), time.time_ns, self.environment)
+        ground = make_runtime(self.settings, str(self.data), os.fsencode(self.home), time.time_ns, self.environment)
         try:
             for number in range(tasks):
                 folder = self.home / f"task{number}"
@@ -93,7 +93,7 @@ class Place:
     def happen(self, count: int) -> None:
         """So many checkpoints and as many events of tasks."""
         engine = self.engine()
-        ground = make_ground(self.settings, str(self.data), os.fsencode(self.home), time.time_ns, self.environment)
+        ground = make_runtime(self.settings, str(self.data), os.fsencode(self.home), time.time_ns, self.environment)
         try:
             for number in range(count):
                 self.save(engine)

@@ -136,11 +136,11 @@ def end(home: Path, task: str) -> None:
 
 def figures(home: Path, task: str) -> None:
     """Events with figures, as an agent that tells them would have left."""
-    from keepfast.runner.scheduler.service import make_ground
+    from keepfast.runner.scheduler.service import make_runtime
     from keepfast.settings import Settings
 
     data = str(home / ".local/share/keepfast")
-    ground = make_ground(Settings(), data, os.fsencode(home), time.time_ns, environment(home))
+    ground = make_runtime(Settings(), data, os.fsencode(home), time.time_ns, environment(home))
     with ground.tables.write():
         for number, percent in enumerate((4, 12, 21, 33, 41, 52, 61, 68, 74, 81, 86, 18, 26, 37, 49)):
             account = {"five_hour": {"used": (20 + 3 * number) / 100, "resetsAt": None}}

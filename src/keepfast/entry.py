@@ -1,4 +1,4 @@
-"""The `keepfast` command: decides which front end runs, and hands the servers to the command line that starts them."""
+"""The `keepfast` command: decides which front end runs, and passes the servers to the command line that starts them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
 
 SERVERS = {
     "mcp": "keepfast.mcp",
     "serve": "keepfast.web",
 }
-"""Front ends that stay: their module has `serve(options, surroundings, clock) -> exit code`."""
+"""Long-running front ends: their module has `serve(options, environment, clock) -> exit code`."""
 
-LIGHT = {"statusline": "keepfast.hook.statusline", "hook": "keepfast.hook.main"}
-"""Front ends that a client starts all the time, without the command line's 60 ms: their module has `main(arguments)`."""
+LIGHT_FRONT_ENDS = {"statusline": "keepfast.hook.statusline", "hook": "keepfast.hook.main"}
+"""Front ends that clients start often, so they skip loading the command line (60 ms): their module has `main(arguments)`."""
 
 
 def main(folders: Folders | None = None) -> NoReturn:
-    """Run the command in `sys.argv` and leave with its exit code.
+    """Run the command in `sys.argv` and exit with its exit code.
 
-    `folders` stand above those of the environment; the words `--folders HOME CONFIG DATA` before all others say the same.
+    `folders` override those of the environment, and so does `--folders HOME CONFIG DATA` as the first arguments.
     """
     from keepfast.model.errors import shortage
 
@@ -31,7 +31,7 @@ def main(folders: Folders | None = None) -> NoReturn:
         short = shortage(error)
         if short is None:
             raise
-        # Nothing more is loaded: there was no memory even for the modules that say so elsewhere.
+        # Load nothing more: there may be no memory even for the modules that report errors.
         from posix import _exit, write
 
         write(2, f"keepfast: {short}\n{short.hint}\n".encode())
@@ -45,13 +45,13 @@ def _main(folders: Folders | None) -> NoReturn:
     from keepfast.model.errors import shortage
 
     try:
-        from keepfast.present.environment import COMPLETION, forget, now_ns, surroundings, written
+        from keepfast.present.environment import COMPLETION, command_environment, now_ns, split_folders, unset_variables
 
-        told, arguments = written(sys.argv[1:])
+        folders_option, arguments = split_folders(sys.argv[1:])
         if arguments:
-            forget([COMPLETION])
-        folders = told or folders
-        light = LIGHT.get(arguments[0]) if arguments else None
+            unset_variables([COMPLETION])
+        folders = folders_option or folders
+        light = LIGHT_FRONT_ENDS.get(arguments[0]) if arguments else None
         if light is not None and not {"-h", "--help"}.intersection(arguments):
             from importlib import import_module
 
@@ -62,38 +62,38 @@ def _main(folders: Folders | None) -> NoReturn:
         sys.exit(f"keepfast: The installation is incomplete: {error}.")  # exit code 1
     from keepfast.hook.start import Finder
 
-    # A command loads a hundred modules: they are found by the shortest way.
+    # A command loads a hundred modules: this finder is faster than the default ones.
     sys.meta_path.insert(0, Finder(__file__.rpartition("/keepfast/")[0]))
     from keepfast.cli import scripted
 
-    gc.disable()  # short commands make many values and drop few: collecting them costs more than it gives
-    around = surroundings(folders)
-    _take_over(around)
-    code = scripted.run(arguments, around, now_ns)
+    gc.disable()  # a short command frees few values: collecting them costs more than it saves
+    environment = command_environment(folders)
+    _take_over(environment)
+    code = scripted.run(arguments, environment, now_ns)
     if code is not None:
         from posix import _exit
 
         sys.stderr.flush()
-        _exit(code)  # everything is written and closed: tearing the interpreter down would only take time
+        _exit(code)  # everything is written and closed; skip the interpreter's shutdown
     gc.enable()
     from keepfast.cli.root import run
 
-    sys.exit(run(arguments, around, now_ns, start))
+    sys.exit(run(arguments, environment, now_ns, start))
 
 
-def _take_over(around: Surroundings) -> None:
-    """Go on with what an earlier version kept under the project's first name, and say so. An agent's commands do not."""
+def _take_over(environment: Environment) -> None:
+    """Take over what an earlier version stored under the project's first name, and report it. Agents' commands do not."""
     from keepfast.present.former_name import take_over
 
-    line = "" if around.is_agents() else take_over(around)
+    line = "" if environment.is_agents() else take_over(environment)
     if line:
-        from keepfast.cli.client_files import renew_for_new_name
+        from keepfast.cli.client_files import update_for_new_name
 
-        renew_for_new_name(around, line)
+        update_for_new_name(environment, line)
 
 
 def start(name: str, *arguments: object) -> int:
-    """Import the server of that name, which may be an extra that is not installed, and run it to its end."""
+    """Run a server until it ends. Raises `ModuleNotFoundError` if its extra is not installed."""
     from importlib import import_module
 
-    return int(import_module({**SERVERS, **LIGHT}[name]).serve(*arguments))
+    return int(import_module({**SERVERS, **LIGHT_FRONT_ENDS}[name]).serve(*arguments))

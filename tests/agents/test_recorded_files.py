@@ -11,7 +11,7 @@ from tests.equipment.sessions import CWD, Session
 
 
 def known(files: Files, path: str = "a") -> list[str | None]:
-    return files.known[path].lines
+    return files.by_path[path].lines
 
 
 def test_a_partial_read_is_known_in_part() -> None:
@@ -19,7 +19,7 @@ def test_a_partial_read_is_known_in_part() -> None:
     files.read(1, "a", 3, ["c", "d"], 6)
 
     assert known(files) == [None, None, "c", "d", None, None]
-    assert files.known["a"].known() == 2
+    assert files.by_path["a"].known() == 2
 
 
 def test_partial_reads_add_up() -> None:
@@ -52,14 +52,14 @@ def test_an_edit_without_the_original_changes_what_is_known() -> None:
     files.edit(2, "a", None, [("two", "2\n2.5", False)], [])
 
     assert known(files) == ["one", "2", "2.5", "three"]
-    assert [(hunk.start, hunk.count) for hunk in files.known["a"].hunks] == [(2, 2)]
+    assert [(hunk.start, hunk.count) for hunk in files.by_path["a"].hunks] == [(2, 2)]
 
 
 def test_an_edit_of_unknown_text_still_marks_the_file() -> None:
     files = Files()
     files.edit(1, "a", None, [("nowhere", "x", False)], [])
 
-    assert files.known["a"].edited
+    assert files.by_path["a"].edited
 
 
 def test_earlier_places_move_with_later_edits() -> None:
@@ -68,7 +68,7 @@ def test_earlier_places_move_with_later_edits() -> None:
     session.edit("a", "line 30", "line thirty")
     session.edit("a", "line 2\n", "line 2\nnew\nnewer\n")
 
-    file = transcript.read(session.bytes()).files.known[f"{CWD}/a"]
+    file = transcript.read(session.bytes()).files.by_path[f"{CWD}/a"]
 
     assert file.reads[0].start == 22
     assert file.hunks[0].start == 32
@@ -89,21 +89,21 @@ def test_several_edits_in_one_call_are_applied_in_order() -> None:
         {"filePath": path, "edits": edits, "originalFile": "one\ntwo\n"},
     )
 
-    assert transcript.read(session.bytes()).files.known[path].lines == ["1", "2", ""]
+    assert transcript.read(session.bytes()).files.by_path[path].lines == ["1", "2", ""]
 
 
 def test_a_notebook_is_marked_as_changed() -> None:
     session = Session()
     session.call("NotebookEdit", {"notebook_path": "/n/a.ipynb", "new_source": "x"}, "ok", {"new_source": "x"})
 
-    assert transcript.read(session.bytes()).files.known["/n/a.ipynb"].edited
+    assert transcript.read(session.bytes()).files.by_path["/n/a.ipynb"].edited
 
 
 def test_an_image_that_was_read_is_only_named() -> None:
     session = Session()
     session.call("Read", {"file_path": "/p.png"}, "", {"type": "image", "file": {"filePath": "/p.png", "base64": "…"}})
 
-    file = transcript.read(session.bytes()).files.known["/p.png"]
+    file = transcript.read(session.bytes()).files.by_path["/p.png"]
 
     assert file.lines == []
 
@@ -118,7 +118,7 @@ def test_failed_calls_change_nothing() -> None:
         failed=True,
     )
 
-    assert not transcript.read(session.bytes()).files.known
+    assert not transcript.read(session.bytes()).files.by_path
 
 
 def test_the_newest_files_are_kept() -> None:
@@ -126,8 +126,8 @@ def test_the_newest_files_are_kept() -> None:
     for number in range(MOST_FILES + 10):
         files.touch(number, f"f{number}")
 
-    assert len(files.known) == MOST_FILES
-    assert "f0" not in files.known
+    assert len(files.by_path) == MOST_FILES
+    assert "f0" not in files.by_path
     assert files.newest_first()[0].path == f"f{MOST_FILES + 9}"
 
 
@@ -139,7 +139,7 @@ def test_a_renamed_file_keeps_its_text() -> None:
     files.drop("c")
 
     assert known(files, "b") == ["x"]
-    assert list(files.known) == ["b"]
+    assert list(files.by_path) == ["b"]
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", "    d"]), min_size=1, max_size=12)
@@ -155,6 +155,6 @@ def test_contents_follow_any_series_of_edits(first: list[str], changes: list[tup
         if old:
             session.edit("f", old, "\n".join(new))
 
-    assert transcript.read(session.bytes()).files.known[session.path("f")].lines == session.files[
+    assert transcript.read(session.bytes()).files.by_path[session.path("f")].lines == session.files[
         session.path("f")
     ].split("\n")

@@ -36,7 +36,7 @@ def test_turns_come_in_recorded_order_with_their_calls() -> None:
 def test_files_are_rebuilt_from_reads_and_edits() -> None:
     conversation = transcript.read(worked().bytes())
 
-    file = conversation.files.known[f"{CWD}/cart.py"]
+    file = conversation.files.by_path[f"{CWD}/cart.py"]
     assert file.lines == CART.replace("sum(items)", "sum(items) * RATE").split("\n")
     assert [(hunk.start, hunk.count) for hunk in file.hunks] == [(2, 1)]
 
@@ -106,7 +106,7 @@ def test_a_rewind_leaves_only_the_live_branch() -> None:
     conversation = transcript.read(session.bytes())
 
     assert [turn.text for turn in conversation.asked()] == ["add tax", "no tax after all, add a discount"]
-    assert not conversation.files.known
+    assert not conversation.files.by_path
 
 
 def test_a_rewind_in_new_bytes_drops_what_was_rewound() -> None:

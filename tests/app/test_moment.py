@@ -12,7 +12,7 @@ import pytest
 from keepfast.app.moment import TAIL_BYTES
 from keepfast.app.wiring import build
 from keepfast.app.worker import save
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from keepfast.settings import load
 from keepfast.state.pending_events import PendingEvent
 from tests.equipment.box import HOUR, Box
@@ -50,8 +50,8 @@ class Work:
         self.talk.save(self.transcript)
 
     def save(self, trigger: str = "turn", transcript: Path | str | None = None) -> str:
-        around = Surroundings({name.encode(): value.encode() for name, value in self.box.variables.items()})
-        engine = build(load(around.config, {}), around.data, around.home, lambda: self.box.now)
+        environment = Environment({name.encode(): value.encode() for name, value in self.box.variables.items()})
+        engine = build(load(environment.config, {}), environment.data, environment.home, lambda: self.box.now)
         try:
             root, row = engine.root(os.fsencode(self.box.project))
             path = str(self.transcript if transcript is None else transcript)

@@ -13,7 +13,7 @@ from keepfast.app import state_document as describing
 from keepfast.app.resume import Resumer
 from keepfast.hook.main import respond
 from keepfast.model.document import Header
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.sessions import Session
 from tests.hook.background import Inline
 from tests.hook.ground import Ground
@@ -35,9 +35,9 @@ class Worked:
         self.starts = 0
 
     def answer(self, event: str, part: int = 1, **fields: Any) -> dict[str, Any]:
-        around = Surroundings({key.encode(): value.encode() for key, value in self.ground.variables.items()})
+        environment = Environment({key.encode(): value.encode() for key, value in self.ground.variables.items()})
         payload = json.dumps({**self.ground.payload(event), **fields}).encode()
-        said, problem, code = respond(claude_code, payload, around, Inline(), {"--part": str(part)})
+        said, problem, code = respond(claude_code, payload, environment, Inline(), {"--part": str(part)})
         assert (code, problem) == (0, "")
         return json.loads(said) if said else {}
 

@@ -12,7 +12,7 @@ from keepfast.app.worker import event_of
 from keepfast.state import sessions
 from keepfast.state.pending_events import PendingEvent
 from tests.equipment.box import Box
-from tests.mcp.agent import call, visits
+from tests.mcp.agent import access, call
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_what_lies_in_a_folder_of_such_a_name_without_a_tool_is_in_the_document(
 def test_a_file_that_the_agent_edited_by_name_counts_wherever_it_lies(box: Box) -> None:
     box.put("bin/deploy", "echo\n")
     seen = PendingEvent("turn", box.now, "s", "x")
-    with visits(box).open() as visit:
+    with access(box).open() as visit:
         folder = visit.engine.place.folder(visit.row.id)
         sessions.touch(folder, "s", [f"w {box.project}/bin/deploy"])
         visit.engine.handle(event_of(visit.engine, visit.root, folder, seen))
@@ -146,7 +146,7 @@ def test_automatic_checkpoints_have_a_summary_unless_the_setting_says_no(box: Bo
     seen = PendingEvent("turn", box.now, "s", "x")
 
     def summary() -> str:
-        with visits(box).open() as visit:
+        with access(box).open() as visit:
             folder = visit.engine.place.folder(visit.row.id)
             sessions.remember(folder, "s", prompt="Make it fast")
             return event_of(visit.engine, visit.root, folder, seen).summary

@@ -18,7 +18,7 @@ def box(tmp_path: Path) -> Box:
 
 
 @pytest.fixture
-def kept(box: Box) -> Box:
+def saved_box(box: Box) -> Box:
     """A protected project with three checkpoints an hour apart."""
     return fill(box)
 

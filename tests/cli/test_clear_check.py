@@ -72,14 +72,26 @@ def test_empty_folders_are_told_and_count_as_no_files(box: Box) -> None:
     box.save("-m", "all of it")
     (box.project / "empty/inner").mkdir(parents=True)
 
+    result = mode(box, "prompt").call("clear-check", "--json")
+    text_result = box.call("clear-check")
+
+    assert (result.code, result.json()["action"], result.json()["files_changed"]) == (1, "ask", 0)
+    assert "  - 0 files modified\n  - 0 lines added\n  - 2 folders made or removed\n" in text_result.out
+    box.put("empty/new.txt", "x\n")
+    assert box.call("clear-check", "--json").json()["files_changed"] == 1
+    assert "Files changed: 1, Lines added: 1" in box.call("clear-check", "-y").out
+
+
+def test_permissions_of_a_folder_are_told_as_that(box: Box) -> None:
+    box.put("folder/file.txt", "x\n")
+    box.save("-m", "all of it")
+    (box.project / "folder").chmod(0o700)
+
     told = mode(box, "prompt").call("clear-check", "--json")
     shown = box.call("clear-check")
 
     assert (told.code, told.json()["action"], told.json()["files_changed"]) == (1, "ask", 0)
-    assert "  - 0 files modified\n  - 0 lines added\n  - 2 folders made or removed\n" in shown.out
-    box.put("empty/new.txt", "x\n")
-    assert box.call("clear-check", "--json").json()["files_changed"] == 1
-    assert "Files changed: 1, Lines added: 1" in box.call("clear-check", "-y").out
+    assert "1 folder with changed permissions" in shown.out and "made or removed" not in shown.out
 
 
 def test_automatic_with_verification_shows_the_difference_first(box: Box) -> None:
@@ -92,13 +104,13 @@ def test_automatic_with_verification_shows_the_difference_first(box: Box) -> Non
     ("typed", "code", "saved"), [(b"y\n", 0, True), (b"n\n", 0, False), (b"c\n", 1, False), (b"x\ny\n", 0, True)]
 )
 def test_prompt_asks_on_a_terminal(box: Box, typed: bytes, code: int, saved: bool) -> None:
-    shown = mode(box, "prompt").terminal("clear-check", typed=typed, TZ="UTC").replace(b"\r\n", b"\n")
+    result = mode(box, "prompt").terminal("clear-check", typed=typed, TZ="UTC").replace(b"\r\n", b"\n")
 
-    assert b"Work changed since last checkpoint:\n  - 3 files modified\n  - 127 lines added\n" in shown
-    assert b"(y) Yes - save and clear\n  (n) No - just clear\n  (c) Cancel" in shown
+    assert b"Work changed since last checkpoint:\n  - 3 files modified\n  - 127 lines added\n" in result
+    assert b"(y) Yes - save and clear\n  (n) No - just clear\n  (c) Cancel" in result
     assert (versions(box)[0] == "v2") == saved
-    assert (b"Checkpoint saved:" in shown) == saved
-    assert (b"Cancelled" in shown) == (code == 1)
+    assert (b"Checkpoint saved:" in result) == saved
+    assert (b"Cancelled" in result) == (code == 1)
 
 
 @pytest.mark.parametrize("verify", [True, False])
@@ -130,13 +142,13 @@ def test_before_the_first_checkpoint_it_says_that_nothing_was_saved(tmp_path: Pa
     assert box.call("init").code == 0
     box.put("a.txt", "one\n")
 
-    asked = mode(box, "prompt").call("clear-check")
-    told = box.call("clear-check", "--json")
+    result = mode(box, "prompt").call("clear-check")
+    text_result = box.call("clear-check", "--json")
     refused = mode(box, "manual", verify_before_clear=True).call("clear-check")
 
-    assert (asked.code, told.code, refused.code, told.json()["last"]) == (1, 1, 1, None)
-    assert asked.out.startswith("Nothing was saved yet:\n  - 1 file not saved\n")
-    assert "modified" not in asked.out and "changed since" not in refused.err
+    assert (result.code, text_result.code, refused.code, text_result.json()["last"]) == (1, 1, 1, None)
+    assert result.out.startswith("Nothing was saved yet:\n  - 1 file not saved\n")
+    assert "modified" not in result.out and "changed since" not in refused.err
 
 
 @pytest.mark.parametrize("name", ["automatic", "prompt", "manual"])
@@ -172,10 +184,10 @@ def test_a_yes_says_what_is_saved_whoever_saved_it(box: Box) -> None:
 def test_in_json_nobody_is_asked(box: Box, name: str, words: list[str], action: str, code: int) -> None:
     answer = mode(box, name, verify_before_clear=True).call("clear-check", "--json", *words)
 
-    told = answer.json()
-    assert (answer.code, told["action"], answer.err) == (code, action, "")
-    assert (told["files_changed"], told["lines_added"], told["lines_removed"]) == (3, 127, 1)
-    assert (told["last"]["version"], told["checkpoint"] is not None) == ("v1", action == "saved")
+    facts = answer.json()
+    assert (answer.code, facts["action"], answer.err) == (code, action, "")
+    assert (facts["files_changed"], facts["lines_added"], facts["lines_removed"]) == (3, 127, 1)
+    assert (facts["last"]["version"], facts["checkpoint"] is not None) == ("v1", action == "saved")
 
 
 def test_before_the_first_checkpoint_everything_is_unsaved(tmp_path: Path) -> None:

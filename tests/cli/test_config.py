@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepfast.hook.autosave import settings_of
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.box import Box
 
 
@@ -26,14 +26,14 @@ def test_explain_names_every_source_and_why_it_was_not_taken(box: Box) -> None:
     box.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = "75"
 
     text = box.call("config", "explain", key).out
-    told = box.call("config", "explain", key, "--json").json()
+    answer = box.call("config", "explain", key, "--json").json()
 
     assert "Now 75, from KEEPFAST_CHECKPOINT_THRESHOLD." in text
     assert "says 90: ignored, it can only tighten the user's settings" in text
     assert "at least 70 and at most 95" in text
-    assert [(one["value"], one["taken"]) for one in told["considered"]] == [(80, True), (90, False), (75, True)]
-    assert told["range"] == [70, 95]
-    assert told["variables"] == [
+    assert [(one["value"], one["taken"]) for one in answer["considered"]] == [(80, True), (90, False), (75, True)]
+    assert answer["range"] == [70, 95]
+    assert answer["variables"] == [
         "KEEPFAST_HOOKS_CHECKPOINT_THRESHOLD_PERCENT",
         "KEEPFAST_CHECKPOINT_THRESHOLD",
     ]
@@ -45,16 +45,16 @@ def test_what_is_about_hooks_is_shown_as_hooks_have_it(box: Box, name: str) -> N
     key = "hooks.checkpoint_threshold_percent"
     box.variables[name] = "80"
 
-    told = box.call("config", "explain", key, "--json").json()
+    answer = box.call("config", "explain", key, "--json").json()
     got, listed = box.call("config", "get", key, "--json").json(), box.call("config", "list", "--json").json()
 
-    assert (told["value"], told["origin"]) == (70, "default")
-    assert (told["in_hooks"], told["in_commands"]) == (
+    assert (answer["value"], answer["origin"]) == (70, "default")
+    assert (answer["in_hooks"], answer["in_commands"]) == (
         {"value": 70, "origin": "default"},
         {"value": 80, "origin": name},
     )
     assert (got["value"], listed[key]["value"]) == (70, 70)
-    assert [(one["origin"], one["taken"]) for one in told["considered"]] == [(name, False)]
+    assert [(one["origin"], one["taken"]) for one in answer["considered"]] == [(name, False)]
 
 
 def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> None:
@@ -65,14 +65,17 @@ def test_every_setting_about_hooks_has_the_value_that_a_hook_loads(box: Box) -> 
         "KEEPFAST_AUTO_CHECKPOINT_ON_CLEAR": "true",
         "KEEPFAST_HOOKS_RESUME_ON_STARTUP": "full",
     }
-    around = Surroundings({name.encode(): value.encode() for name, value in box.variables.items()})
-    hook = settings_of(around, str(box.project).encode(), None)
+    environment = Environment({name.encode(): value.encode() for name, value in box.variables.items()})
+    hook = settings_of(environment, str(box.project).encode(), None)
 
     listed = box.call("config", "list", "--json").json()
 
-    shown = {key: listed[key]["value"] for key in hook.values if key.startswith("hooks.")}
-    assert shown == {key: value for key, value in hook.values.items() if key.startswith("hooks.")}
-    assert shown["hooks.checkpoint_threshold_percent"] == 70 and shown["hooks.auto_resume_on_start"] is False
+    listed_values = {key: listed[key]["value"] for key in hook.values if key.startswith("hooks.")}
+    assert listed_values == {key: value for key, value in hook.values.items() if key.startswith("hooks.")}
+    assert (
+        listed_values["hooks.checkpoint_threshold_percent"] == 70
+        and listed_values["hooks.auto_resume_on_start"] is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,22 +94,22 @@ def test_explain_says_who_may_set_it(box: Box, key: str, said: str) -> None:
 def test_unset_brings_the_default_back(box: Box) -> None:
     box.call("config", "set", "capture.max_files", "5")
 
-    shown = box.call("config", "unset", "capture.max_files", "--dry-run")
+    result = box.call("config", "unset", "capture.max_files", "--dry-run")
     still = box.call("config", "get", "capture.max_files", "--json").json()
-    gone = box.call("config", "unset", "capture.max_files")
+    text_result = box.call("config", "unset", "capture.max_files")
     again = box.call("config", "unset", "capture.max_files", "--json").json()
 
-    assert '-    "max_files": 5' in shown.out
+    assert '-    "max_files": 5' in result.out
     assert still == {"key": "capture.max_files", "value": 5, "origin": str(box.config)}
-    assert gone.out == f"capture.max_files removed from {box.config}.\n"
+    assert text_result.out == f"capture.max_files removed from {box.config}.\n"
     assert (again["changed"], again["written"]) == (False, True)
     assert box.call("config", "get", "capture.max_files").out == "200000\n"
 
 
 def test_a_dry_run_of_set_writes_nothing(box: Box) -> None:
-    told = box.call("config", "set", "capture.max_files", "5", "--dry-run", "--json").json()
+    answer = box.call("config", "set", "capture.max_files", "5", "--dry-run", "--json").json()
 
-    assert (told["value"], told["changed"], told["written"]) == (5, True, False)
+    assert (answer["value"], answer["changed"], answer["written"]) == (5, True, False)
     assert not box.config.exists()
 
 

@@ -17,7 +17,7 @@ from tests.equipment.box import Box
 
 def tree(box: Box) -> dict[str, tuple[str, int, bytes]]:
     """Path → (kind, mode, content) of what is on disk."""
-    found = {}
+    contents = {}
     for folder, folders, files in os.walk(box.project):
         if ".keepfast" in folders:
             folders.remove(".keepfast")
@@ -26,14 +26,14 @@ def tree(box: Box) -> dict[str, tuple[str, int, bytes]]:
             mode = path.lstat().st_mode & 0o7777
             text = str(path.relative_to(box.project))
             if path.is_symlink():
-                found[text] = ("link", 0o777, os.readlink(path).encode())
+                contents[text] = ("link", 0o777, os.readlink(path).encode())
                 if name in folders:
                     folders.remove(name)
             elif path.is_dir():
-                found[text] = ("folder", mode, b"")
+                contents[text] = ("folder", mode, b"")
             else:
-                found[text] = ("file", mode, path.read_bytes())
-    return found
+                contents[text] = ("file", mode, path.read_bytes())
+    return contents
 
 
 def expected(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
@@ -68,7 +68,7 @@ def test_any_two_states_differ_in_exactly_what_changed(
     box: Box, by_documents: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not by_documents:
-        monkeypatch.setattr(looking, "MOST_DOCUMENTS", 0)
+        monkeypatch.setattr(looking, "MAX_DOCUMENTS", 0)
     chance = random.Random(7)
     box.call("init")
     states = []
@@ -130,37 +130,37 @@ def disturb_text(box: Box, chance: random.Random) -> None:
     (box.project / "two").chmod(0o755)
 
 
-def test_binary_and_large_files_are_named_not_shown(kept: Box) -> None:
-    kept.put("image.png", b"\x89PNG\0" + bytes(range(256)))
-    kept.put("huge.txt", b"line\n" * (4 << 20))
+def test_binary_and_large_files_are_named_not_shown(saved_box: Box) -> None:
+    saved_box.put("image.png", b"\x89PNG\0" + bytes(range(256)))
+    saved_box.put("huge.txt", b"line\n" * (4 << 20))
 
-    result = kept.call("diff")
+    result = saved_box.call("diff")
 
     assert "Binary files /dev/null and b/image.png differ" in result.out
     assert "Binary files /dev/null and b/huge.txt differ" in result.out
     assert len(result.out) < 2_000
-    assert "Bin 0 -> 261 bytes" in kept.call("diff", "--stat").out
+    assert "Bin 0 -> 261 bytes" in saved_box.call("diff", "--stat").out
 
 
-def test_paths_limit_what_is_compared(kept: Box) -> None:
-    kept.put("src/a.py", "x")
-    kept.put("docs/a", "x")
-    kept.put("srcs", "x")
+def test_paths_limit_what_is_compared(saved_box: Box) -> None:
+    saved_box.put("src/a.py", "x")
+    saved_box.put("docs/a", "x")
+    saved_box.put("srcs", "x")
 
-    assert named(kept, "--", "src") == {"src/a.py"}
-    assert named(kept, "v1", "v3", "--", "src", "README") == {"src/a.py", "src/b.py", "README"}
-    assert kept.call("diff", "--name-only", "--", "a.py", cwd=kept.project / "src").out == "M  src/a.py\n"
-    assert kept.call("diff", "--", str(kept.project / "docs")).out.startswith("diff --git a/docs/a")
-    assert kept.call("diff", "--", "/etc").code == 2
+    assert named(saved_box, "--", "src") == {"src/a.py"}
+    assert named(saved_box, "v1", "v3", "--", "src", "README") == {"src/a.py", "src/b.py", "README"}
+    assert saved_box.call("diff", "--name-only", "--", "a.py", cwd=saved_box.project / "src").out == "M  src/a.py\n"
+    assert saved_box.call("diff", "--", str(saved_box.project / "docs")).out.startswith("diff --git a/docs/a")
+    assert saved_box.call("diff", "--", "/etc").code == 2
 
 
-def test_folders_and_what_is_left_out_have_their_own_lines(kept: Box) -> None:
-    (kept.project / "empty").mkdir()
-    kept.put("full/x", "x")
-    kept.put("node_modules/x", "x")
-    (kept.project / "src").chmod(0o711)
+def test_folders_and_what_is_left_out_have_their_own_lines(saved_box: Box) -> None:
+    (saved_box.project / "empty").mkdir()
+    saved_box.put("full/x", "x")
+    saved_box.put("node_modules/x", "x")
+    (saved_box.project / "src").chmod(0o711)
 
-    lines = kept.call("diff").out.splitlines()
+    lines = saved_box.call("diff").out.splitlines()
 
     assert "# new folder: empty/" in lines
     assert "# changed folder: src/ (mode 0755 to 0711)" in lines
@@ -168,51 +168,51 @@ def test_folders_and_what_is_left_out_have_their_own_lines(kept: Box) -> None:
     assert not [line for line in lines if line.startswith("# new folder: full")]
 
 
-def test_a_name_with_a_newline_or_without_utf8_is_one_printable_line(kept: Box) -> None:
-    kept.put(b"new\nline", "x")
-    kept.put(b"caf\xe9", "x")
-    kept.save()
+def test_a_name_with_a_newline_or_without_utf8_is_one_printable_line(saved_box: Box) -> None:
+    saved_box.put(b"new\nline", "x")
+    saved_box.put(b"caf\xe9", "x")
+    saved_box.save()
 
-    assert "A  caf\\xe9\n" in kept.call("diff", "--name-only", "v3", "v4").out
-    assert "A  new\\nline\n" in kept.call("diff", "--name-only", "v3", "v4").out
-    assert "caf\\xe9" in kept.call("show").out
-    changes = {change["path"]: change for change in kept.call("show", "--json").json()["changes"]}
+    assert "A  caf\\xe9\n" in saved_box.call("diff", "--name-only", "v3", "v4").out
+    assert "A  new\\nline\n" in saved_box.call("diff", "--name-only", "v3", "v4").out
+    assert "caf\\xe9" in saved_box.call("show").out
+    changes = {change["path"]: change for change in saved_box.call("show", "--json").json()["changes"]}
     assert changes["caf\\xe9"]["path_base64"] == "Y2Fm6Q=="
     assert "path_base64" not in changes["new\nline"]
 
 
-def test_cat_gives_the_very_bytes(kept: Box) -> None:
+def test_cat_gives_the_very_bytes(saved_box: Box) -> None:
     content = bytes(range(256)) * 40_000
-    kept.put("big.bin", content)
-    kept.put(b"caf\xe9", b"\r\n\0\xff")
-    (kept.project / "link").symlink_to("src/a.py")
-    kept.save()
-    (kept.project / "big.bin").unlink()
+    saved_box.put("big.bin", content)
+    saved_box.put(b"caf\xe9", b"\r\n\0\xff")
+    (saved_box.project / "link").symlink_to("src/a.py")
+    saved_box.save()
+    (saved_box.project / "big.bin").unlink()
 
-    assert kept.run("cat", "v4", "big.bin").raw == content
-    assert kept.run("cat", "v4", b"caf\xe9").raw == b"\r\n\0\xff"
-    assert kept.call("cat", "v1", "src/a.py").out == "one\ntwo\nthree\n"
-    assert kept.call("cat", "v1", "a.py", cwd=kept.project / "src").out == "one\ntwo\nthree\n"
-    assert kept.call("cat", "v1", "src/a.py", cwd=kept.project / "src").out == "one\ntwo\nthree\n"
-    assert kept.call("cat", "v4", "link").out == "src/a.py"
-
-
-def test_cat_of_what_is_not_a_file_says_so(kept: Box) -> None:
-    os.mkfifo(kept.project / "pipe")
-    kept.save()
-
-    assert (kept.call("cat", "v3", "README").code, kept.call("cat", "v3", "src").code) == (4, 2)
-    assert "was excluded from v4: socket, pipe or device" in kept.call("cat", "v4", "pipe").err
+    assert saved_box.run("cat", "v4", "big.bin").raw == content
+    assert saved_box.run("cat", "v4", b"caf\xe9").raw == b"\r\n\0\xff"
+    assert saved_box.call("cat", "v1", "src/a.py").out == "one\ntwo\nthree\n"
+    assert saved_box.call("cat", "v1", "a.py", cwd=saved_box.project / "src").out == "one\ntwo\nthree\n"
+    assert saved_box.call("cat", "v1", "src/a.py", cwd=saved_box.project / "src").out == "one\ntwo\nthree\n"
+    assert saved_box.call("cat", "v4", "link").out == "src/a.py"
 
 
-def test_a_terminal_sees_escapes_as_text(kept: Box) -> None:
+def test_cat_of_what_is_not_a_file_says_so(saved_box: Box) -> None:
+    os.mkfifo(saved_box.project / "pipe")
+    saved_box.save()
+
+    assert (saved_box.call("cat", "v3", "README").code, saved_box.call("cat", "v3", "src").code) == (4, 2)
+    assert "was excluded from v4: socket, pipe or device" in saved_box.call("cat", "v4", "pipe").err
+
+
+def test_a_terminal_sees_escapes_as_text(saved_box: Box) -> None:
     """A file must not be able to drive the terminal of the person who looks at it."""
-    kept.put("evil", "\x1b]0;owned\x07\x1b[2J\n")
+    saved_box.put("evil", "\x1b]0;owned\x07\x1b[2J\n")
 
-    shown = kept.terminal("--color", "never", "diff")
+    result = saved_box.terminal("--color", "never", "diff")
 
-    assert b"+\\x1b]0;owned\\x07\\x1b[2J" in shown
-    assert b"\x1b" not in shown
+    assert b"+\\x1b]0;owned\\x07\\x1b[2J" in result
+    assert b"\x1b" not in result
 
 
 def test_latest_is_the_first_of_the_list(box: Box) -> None:
@@ -229,26 +229,28 @@ def test_latest_is_the_first_of_the_list(box: Box) -> None:
         ["--limit", "1"],
     ):
         listed = box.call("list", *words, "--json").json()
-        found = box.call("latest", *words, "--json")
-        assert found.code == 0 and all(found.json()[name] == value for name, value in listed[0].items()), words
+        text_result = box.call("latest", *words, "--json")
+        assert text_result.code == 0 and all(text_result.json()[name] == value for name, value in listed[0].items()), (
+            words
+        )
 
     everywhere = box.call("latest", "--all-workspaces", "--json").json()
     listed = box.call("list", "--all-workspaces", "--json").json()
     assert all(everywhere[name] == value for name, value in listed[0].items())
-    shown = box.call("latest", "--tag", "other")
-    assert shown.code == 0
-    assert "v2" in shown.out and "number 1" in shown.out and "v3" not in shown.out
+    result = box.call("latest", "--tag", "other")
+    assert result.code == 0
+    assert "v2" in result.out and "number 1" in result.out and "v3" not in result.out
 
 
-def test_a_path_that_is_nowhere_is_told(kept: Box) -> None:
-    kept.put("src/a.py", "changed\n")
+def test_a_path_that_is_nowhere_is_told(saved_box: Box) -> None:
+    saved_box.put("src/a.py", "changed\n")
 
-    found = kept.call("diff", "--", "a.py", cwd=kept.project / "src")
-    nowhere = kept.call("diff", "--", "src", cwd=kept.project / "src")
-    between = kept.call("diff", "v1", "v2", "--", "nothing")
-    there = kept.call("diff", "v3", "v3", "--", "src")
+    result = saved_box.call("diff", "--", "a.py", cwd=saved_box.project / "src")
+    nowhere = saved_box.call("diff", "--", "src", cwd=saved_box.project / "src")
+    between = saved_box.call("diff", "v1", "v2", "--", "nothing")
+    text_result = saved_box.call("diff", "v3", "v3", "--", "src")
 
-    assert found.out and found.err == there.err == ""
+    assert result.out and result.err == text_result.err == ""
     assert (nowhere.code, nowhere.out, between.out) == (0, "", "")
     assert "src/src" in nowhere.err and "nothing" in between.err
 
@@ -257,24 +259,24 @@ def test_latest_where_none_fits(box: Box) -> None:
     box.call("init")
     empty = box.call("latest")
     box.call("save")
-    found = [box.call("latest", *words) for words in (["--tag", "none"], ["--tag", "none", "--json"])]
+    result = [box.call("latest", *words) for words in (["--tag", "none"], ["--tag", "none", "--json"])]
 
-    assert [one.code for one in (empty, *found)] == [4, 4, 4]
+    assert [one.code for one in (empty, *result)] == [4, 4, 4]
 
 
-def test_the_latest_tells_of_the_work_too(kept: Box) -> None:
+def test_the_latest_tells_of_the_work_too(saved_box: Box) -> None:
     """The source's own fields; `list` tells them of none, because it would have to read every document."""
-    told = kept.call("latest", "--tag", "work", "--json").json()
+    answer = saved_box.call("latest", "--tag", "work", "--json").json()
 
-    assert told["summary"] == "둘째 체크포인트"
-    assert {"description", "agent", "tokens_used", "token_budget", "active_files", "key_points"} <= told.keys()
+    assert answer["summary"] == "둘째 체크포인트"
+    assert {"description", "agent", "tokens_used", "token_budget", "active_files", "key_points"} <= answer.keys()
 
 
 def counted(box: Box, version: str) -> tuple[int, int, str | None, list[str]]:
     """What `list` and `show` count, and what `show` compares with and names."""
     [listed] = [row["changed"] for row in box.call("list", "--json").json() if row["version"] == version]
-    shown = box.call("show", version, "--json").json()
-    return listed, shown["changed"], shown["previous"], [change["path"] for change in shown["changes"]]
+    answer = box.call("show", version, "--json").json()
+    return listed, answer["changed"], answer["previous"], [change["path"] for change in answer["changes"]]
 
 
 def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> None:
@@ -287,15 +289,15 @@ def test_a_save_after_a_restore_is_compared_with_what_was_restored(box: Box) -> 
     assert box.call("restore", "v1", "-y", "--", "f1").code == 0
     assert box.call("restore", "v1", "-y").code == 0
     box.put("f3", "new")
-    made = box.call("save", "-m", "C", "--json").json()["checkpoint"]["version"]
+    answer = box.call("save", "-m", "C", "--json").json()["checkpoint"]["version"]
 
-    listed, changed, previous, paths = counted(box, made)
+    listed, changed, previous, paths = counted(box, answer)
 
     assert (previous, paths) == ("v1", ["f3"])
     assert (listed, changed) == (1, 1)
     assert box.call("latest", "--json").json()["changed"] == 1
-    assert "the version directly before" not in box.call("show", made).out
-    assert "1 change since v1:" in box.call("show", made).out
+    assert "the version directly before" not in box.call("show", answer).out
+    assert "1 change since v1:" in box.call("show", answer).out
 
 
 def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box) -> None:
@@ -311,9 +313,9 @@ def test_forgetting_changes_no_count_and_says_what_is_compared_instead(box: Box)
     in_between = counted(box, "v7")
     assert box.call("forget", "v1", "v2", "v3", "v4", "-y").code == 0
     alone = counted(box, "v7")
-    said = box.call("show", "v7").out
+    output = box.call("show", "v7").out
 
     assert in_between == (0, 0, "v4", ["f5", "f6"])
     assert alone == (0, 0, None, ["a", *[f"f{number}" for number in range(1, 7)]])
-    assert "0 changes since v6, the version directly before." in said
-    assert "7 changes against an empty folder:" in said
+    assert "0 changes since v6, the version directly before." in output
+    assert "7 changes against an empty folder:" in output

@@ -36,7 +36,7 @@ def test_the_tables_of_commands_say_what_the_code_does() -> None:
 
 def spoken_of() -> list[tuple[str, str]]:
     """(where, command line) of every `keepfast …` in back-ticks or as a line of shell."""
-    found = []
+    mentions = []
     files = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *(SOURCE / "keepfast").rglob("*.py")]
     for path in files:
         text = path.read_text()
@@ -44,8 +44,8 @@ def spoken_of() -> list[tuple[str, str]]:
         if path.suffix == ".md":
             for block in re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
                 lines += re.findall(r"^(?:\$ )?keepfast ([^\n#]+)", block, re.MULTILINE)
-        found += [(str(path.relative_to(REPOSITORY)), line.strip()) for line in lines if line != MAGIC]
-    return found
+        mentions += [(str(path.relative_to(REPOSITORY)), line.strip()) for line in lines if line != MAGIC]
+    return mentions
 
 
 def known_flags(command: click.Command) -> set[str]:
@@ -72,10 +72,10 @@ def test_every_command_and_flag_that_we_speak_of_exists() -> None:
             unknown.append((where, line))
             continue
         before_paths = words[: words.index("--")] if "--" in words else words
-        given = [
+        invocations = [
             re.split(r"[=|\]]", word.lstrip("["))[0] for word in before_paths[1:] if re.match(r"\[?--?[a-zA-Z]", word)
         ]
-        unknown += [(where, line) for flag in given if flag not in known_flags(command)]
+        unknown += [(where, line) for flag in invocations if flag not in known_flags(command)]
 
     assert len(lines) > 40
     assert unknown == []
@@ -132,11 +132,11 @@ def keys_of(value: Any, stop: tuple[str, ...] = (), prefix: str = "") -> set[str
     """Keys of a JSON value: `a.b` inside objects, `a[].b` inside lists; those in `stop` are not looked into."""
     if isinstance(value, list):
         return {key for item in value for key in keys_of(item, stop, prefix + "[]")}
-    found: set[str] = set()
+    keys: set[str] = set()
     for key, item in value.items() if isinstance(value, dict) else ():
         name = f"{prefix}.{key}" if prefix else key
-        found |= {name} | (keys_of(item, stop, name) if key not in stop else set())
-    return found
+        keys |= {name} | (keys_of(item, stop, name) if key not in stop else set())
+    return keys
 
 
 CHECKPOINT = (
@@ -184,8 +184,8 @@ CHECKPOINT = (
         ("clear-check", ["clear-check"]),
     ],
 )
-def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, words: list[str]) -> None:
-    answer = kept.call(*words, "--json")
+def test_an_answer_has_the_keys_that_the_page_names(saved_box: Box, section: str, words: list[str]) -> None:
+    answer = saved_box.call(*words, "--json")
     assert answer.code == 0, answer
 
     keys = keys_of(answer.json(), (*CHECKPOINT, "compaction"))
@@ -195,26 +195,26 @@ def test_an_answer_has_the_keys_that_the_page_names(kept: Box, section: str, wor
     assert keys <= named
 
 
-def test_checkpoints_changes_and_coverage_have_the_keys_that_the_page_names(kept: Box) -> None:
-    (kept.project / "link").symlink_to("x")
-    os.mkfifo(kept.project / "pipe")
-    kept.put("src/a.py", "x")
-    kept.save()
-    shown = kept.call("show", "--json").json()
-    compared = kept.call("diff", "v1", "v4", "--json").json()
-    status = kept.call("status", "--json").json()
+def test_checkpoints_changes_and_coverage_have_the_keys_that_the_page_names(saved_box: Box) -> None:
+    (saved_box.project / "link").symlink_to("x")
+    os.mkfifo(saved_box.project / "pipe")
+    saved_box.put("src/a.py", "x")
+    saved_box.save()
+    answer = saved_box.call("show", "--json").json()
+    compared = saved_box.call("diff", "v1", "v4", "--json").json()
+    status = saved_box.call("status", "--json").json()
 
-    assert keys_of(kept.call("list", "--json").json()[0]) == documented("checkpoint")
-    assert keys_of(shown, CHECKPOINT) <= documented("checkpoint") | documented("show")
-    assert set().union(*[keys_of(change) for change in shown["changes"]]) <= documented("change")
+    assert keys_of(saved_box.call("list", "--json").json()[0]) == documented("checkpoint")
+    assert keys_of(answer, CHECKPOINT) <= documented("checkpoint") | documented("show")
+    assert set().union(*[keys_of(change) for change in answer["changes"]]) <= documented("change")
     assert keys_of(status["coverage"], ("left_out",)) == documented("coverage")
     extra = {key.removeprefix("changes[].") for key in documented("diff")}
     assert set().union(*[keys_of(change) for change in compared["changes"]]) <= documented("change") | extra
     assert set(compared) <= documented("diff")
 
 
-def test_an_error_has_the_form_that_the_page_shows(kept: Box) -> None:
-    error = kept.call("show", "v9", "--json").json()
+def test_an_error_has_the_form_that_the_page_shows(saved_box: Box) -> None:
+    error = saved_box.call("show", "v9", "--json").json()
 
     assert keys_of(error) == {"error", "error.kind", "error.message", "error.hint", "error.exit_code"}
     assert '{"error": {"kind": "not_found", "message":' in JSON.read_text()
@@ -234,9 +234,9 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def test_nothing_tells_people_to_install_a_package_of_our_name_from_an_index() -> None:
     """There it is somebody else's."""
-    said = re.compile(r"(?:pipx?|uv|uvx)(?: tool| pip)? (?:install|run)[^\n`]*[ '\"]keepfast\b(?!/)")
+    install_command = re.compile(r"(?:pipx?|uv|uvx)(?: tool| pip)? (?:install|run)[^\n`]*[ '\"]keepfast\b(?!/)")
 
-    assert [name for name, text in texts() if said.search(text)] == []
+    assert [name for name, text in texts() if install_command.search(text)] == []
 
 
 def test_every_extra_is_named_in_the_readme_with_the_commands_that_need_it() -> None:

@@ -61,14 +61,14 @@ def check(box: Box, result: Result, code: int, words: str) -> None:
     ],
 )
 def test_each_command_line_has_its_exit_code_and_changes_nothing(
-    kept: Box, words: list[str], code: int, kind: str
+    saved_box: Box, words: list[str], code: int, kind: str
 ) -> None:
-    before = kept.state(kept.home)
+    before = saved_box.state(saved_box.home)
 
-    plain, as_json = kept.call(*words), kept.call(*words, "--json")
+    plain, as_json = saved_box.call(*words), saved_box.call(*words, "--json")
 
     assert plain.code == code, plain
-    assert kept.state(kept.home) == before
+    assert saved_box.state(saved_box.home) == before
     if code:
         assert plain.err.startswith("keepfast: ")
         error = as_json.json()["error"]
@@ -121,24 +121,24 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_store_path_that_is_a_file_is_unreachable(kept: Box, words: list[str]) -> None:
-    shutil.rmtree(kept.store)
-    kept.store.write_text("a file")
+def test_a_store_path_that_is_a_file_is_unreachable(saved_box: Box, words: list[str]) -> None:
+    shutil.rmtree(saved_box.store)
+    saved_box.store.write_text("a file")
 
-    check(kept, kept.call(*words), 5, "is a file, not a folder")
-    assert kept.store.read_text() == "a file"
-    assert kept.call("save", "--auto").code == 0
+    check(saved_box, saved_box.call(*words), 5, "is a file, not a folder")
+    assert saved_box.store.read_text() == "a file"
+    assert saved_box.call("save", "--auto").code == 0
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_store_of_a_newer_format_is_left_alone(kept: Box, words: list[str]) -> None:
-    path = kept.store / "format"
+def test_a_store_of_a_newer_format_is_left_alone(saved_box: Box, words: list[str]) -> None:
+    path = saved_box.store / "format"
     path.write_text(path.read_text().replace("version 1", "version 2"))
-    before = kept.state()
+    before = saved_box.state()
 
-    check(kept, kept.call(*words), 5, "has format 2; this keepfast supports only 1")
-    assert kept.state() == before
-    error = kept.call(*words, "--json").json()["error"]
+    check(saved_box, saved_box.call(*words), 5, "has format 2; this keepfast supports only 1")
+    assert saved_box.state() == before
+    error = saved_box.call(*words, "--json").json()["error"]
     assert (error["kind"], error["exit_code"]) == ("newer_format", 5)
 
 
@@ -261,80 +261,80 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_lost(box: Box, small_disk: Cal
 @pytest.mark.parametrize(
     "words", [["list"], ["show"], ["save"], ["status"], ["cat", "v1", "README"], ["search", "first"]]
 )
-def test_a_damaged_ledger_is_named_and_can_be_rebuilt(kept: Box, words: list[str]) -> None:
-    ledger = kept.store / "ledger.db"
+def test_a_damaged_ledger_is_named_and_can_be_rebuilt(saved_box: Box, words: list[str]) -> None:
+    ledger = saved_box.store / "ledger.db"
     ledger.write_bytes(b"\0" * ledger.stat().st_size)
-    before = kept.state()
+    before = saved_box.state()
 
-    check(kept, kept.call(*words), 13, "ledger")
+    check(saved_box, saved_box.call(*words), 13, "ledger")
     # A save that failed is noted beside the store's contents, for hooks and `doctor` to tell of.
-    assert {path: state for path, state in kept.state().items() if not path.endswith("/unsaved")} == before
-    assert "rebuild" in kept.call(*words).err
+    assert {path: state for path, state in saved_box.state().items() if not path.endswith("/unsaved")} == before
+    assert "rebuild" in saved_box.call(*words).err
 
-    assert kept.call("rebuild").code == 0
-    assert kept.versions() == ["v3", "v2", "v1"]
-    assert kept.call("cat", "v1", "README").out == "read me\n"
-
-
-def test_a_missing_ledger_is_named_and_can_be_rebuilt(kept: Box) -> None:
-    (kept.store / "ledger.db").unlink()
-
-    check(kept, kept.call("list"), 13, "is missing")
-    assert not (kept.store / "ledger.db").exists()
-    assert kept.call("rebuild").code == 0
-    assert kept.versions() == ["v3", "v2", "v1"]
+    assert saved_box.call("rebuild").code == 0
+    assert saved_box.versions() == ["v3", "v2", "v1"]
+    assert saved_box.call("cat", "v1", "README").out == "read me\n"
 
 
-def test_a_damaged_pack_is_named_with_its_checkpoints(kept: Box) -> None:
-    for pack in (kept.store / "packs").glob("*.pack"):
+def test_a_missing_ledger_is_named_and_can_be_rebuilt(saved_box: Box) -> None:
+    (saved_box.store / "ledger.db").unlink()
+
+    check(saved_box, saved_box.call("list"), 13, "is missing")
+    assert not (saved_box.store / "ledger.db").exists()
+    assert saved_box.call("rebuild").code == 0
+    assert saved_box.versions() == ["v3", "v2", "v1"]
+
+
+def test_a_damaged_pack_is_named_with_its_checkpoints(saved_box: Box) -> None:
+    for pack in (saved_box.store / "packs").glob("*.pack"):
         content = bytearray(pack.read_bytes())
         content[20] ^= 0xFF
         pack.write_bytes(content)
-    before = kept.state()
+    before = saved_box.state()
 
-    result = kept.call("verify")
+    result = saved_box.call("verify")
     assert result.code == 13
-    assert f"v1 of {kept.project}" in result.out
-    check(kept, kept.call("cat", "v1", "src/a.py"), 13, "")
-    (kept.store / "verified.json").unlink()  # what it found, and nothing else
-    assert kept.state() == before
-    report = kept.call("verify", "--json")
+    assert f"v1 of {saved_box.project}" in result.out
+    check(saved_box, saved_box.call("cat", "v1", "src/a.py"), 13, "")
+    (saved_box.store / "verified.json").unlink()  # what it found, and nothing else
+    assert saved_box.state() == before
+    report = saved_box.call("verify", "--json")
     assert report.code == 13
     assert report.json()["problems"]
 
 
 @pytest.mark.parametrize("text", ["{}", "", "\x00", '{"id": "../../etc"}'])
-def test_a_marker_that_says_nothing_is_written_anew(kept: Box, text: str) -> None:
-    marker = kept.project / ".keepfast/workspace.json"
+def test_a_marker_that_says_nothing_is_written_anew(saved_box: Box, text: str) -> None:
+    marker = saved_box.project / ".keepfast/workspace.json"
     good = marker.read_text()
     marker.write_text(text)
 
-    assert kept.versions() == ["v3", "v2", "v1"]
+    assert saved_box.versions() == ["v3", "v2", "v1"]
     assert marker.read_text() == good
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"capture": {"max_files": "many"}}', "\x00"])
-def test_a_settings_file_that_cannot_be_used_is_named(kept: Box, text: str) -> None:
-    kept.config.parent.mkdir(parents=True)
-    kept.config.write_text(text)
+def test_a_settings_file_that_cannot_be_used_is_named(saved_box: Box, text: str) -> None:
+    saved_box.config.parent.mkdir(parents=True)
+    saved_box.config.write_text(text)
 
-    check(kept, kept.call("list"), 2, str(kept.config))
-    assert kept.call("save", "--auto").code == 0
-    assert kept.config.read_text() == text
+    check(saved_box, saved_box.call("list"), 2, str(saved_box.config))
+    assert saved_box.call("save", "--auto").code == 0
+    assert saved_box.config.read_text() == text
 
 
-def test_names_with_newlines_and_odd_bytes_are_saved_and_shown_on_one_line(kept: Box) -> None:
-    kept.put(b"a\nb\x1b[2J\xff", "x")
+def test_names_with_newlines_and_odd_bytes_are_saved_and_shown_on_one_line(saved_box: Box) -> None:
+    saved_box.put(b"a\nb\x1b[2J\xff", "x")
 
-    result = kept.call("save", "--json")
+    result = saved_box.call("save", "--json")
 
     assert result.code == 0
-    assert "a\\nb\\x1b[2J\\xff" in kept.call("show").out
-    assert kept.call("diff", "--name-only", "v3", "v4").out.count("\n") == 1
+    assert "a\\nb\\x1b[2J\\xff" in saved_box.call("show").out
+    assert saved_box.call("diff", "--name-only", "v3", "v4").out.count("\n") == 1
 
 
 def test_a_folder_that_is_not_there_is_a_usage_error(box: Box) -> None:
-    check(box, box.call("-C", "nowhere", "list"), 2, "-C nowhere")
+    check(box, box.call("-C", "nowhere", "list"), 2, "Cannot change to nowhere")
     check(box, box.call("--config", "nowhere.json", "list"), 2, "nowhere.json")
 
 
@@ -351,26 +351,26 @@ def test_init_changes_nothing_where_it_cannot_work(box: Box) -> None:
     assert not (box.project / ".keepfast").exists()
 
 
-def test_a_reader_that_goes_away_is_not_an_error(kept: Box) -> None:
-    kept.put("long", "line\n" * 200_000)
+def test_a_reader_that_goes_away_is_not_an_error(saved_box: Box) -> None:
+    saved_box.put("long", "line\n" * 200_000)
     command = f"{sys.executable} -m keepfast diff | head -c 10"
 
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"],
-        cwd=kept.project,
-        env={**kept.variables, "PYTHONPATH": str(SOURCE)},
+        cwd=saved_box.project,
+        env={**saved_box.variables, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"diff --git", b"")
 
 
-def test_an_interrupt_is_quiet_and_130(kept: Box) -> None:
-    lock = next((kept.store / "workspaces").iterdir()) / "lock"
+def test_an_interrupt_is_quiet_and_130(saved_box: Box) -> None:
+    lock = next((saved_box.store / "workspaces").iterdir()) / "lock"
     import fcntl
 
-    with lock.open("r+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.open("r+") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         child = subprocess.Popen(
             [
                 sys.executable,
@@ -379,8 +379,8 @@ def test_an_interrupt_is_quiet_and_130(kept: Box) -> None:
                 "-q",
                 "save",
             ],
-            cwd=kept.project,
-            env={**kept.variables, "PYTHONPATH": str(SOURCE)},
+            cwd=saved_box.project,
+            env={**saved_box.variables, "PYTHONPATH": str(SOURCE)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -392,13 +392,13 @@ def test_an_interrupt_is_quiet_and_130(kept: Box) -> None:
     assert (child.returncode, out, err) == (130, b"", b"")
 
 
-def test_the_unexpected_is_one_sentence(kept: Box) -> None:
+def test_the_unexpected_is_one_sentence(saved_box: Box) -> None:
     """A folder where a file must be: nobody thought of it, and still no traceback reaches a person."""
-    folder = next((kept.store / "workspaces").iterdir())
+    folder = next((saved_box.store / "workspaces").iterdir())
     (folder / "lock").unlink()
     (folder / "lock").mkdir()
 
-    result = kept.call("save")
+    result = saved_box.call("save")
 
     assert result.code == 1
     assert "Traceback" not in result.err
@@ -406,12 +406,12 @@ def test_the_unexpected_is_one_sentence(kept: Box) -> None:
 
 
 @pytest.fixture
-def locked(kept: Box) -> Iterator[tuple[Box, int]]:
+def locked(saved_box: Box) -> Iterator[tuple[Box, int]]:
     """A workspace that another process has locked, and that process."""
-    [lock] = kept.store.glob("workspaces/*/lock")
-    kept.put("new", "new")
+    [lock] = saved_box.store.glob("workspaces/*/lock")
+    saved_box.put("new", "new")
     with held(lock) as holder:
-        yield kept, holder
+        yield saved_box, holder
 
 
 @pytest.mark.parametrize(
@@ -429,37 +429,37 @@ def locked(kept: Box) -> Iterator[tuple[Box, int]]:
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_no_lock_of_the_store_is_waited_for_without_end(
-    kept: Box, monkeypatch: pytest.MonkeyPatch, lock: str, words: tuple[str, ...]
+    saved_box: Box, monkeypatch: pytest.MonkeyPatch, lock: str, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
-    kept.put("new", "new")
-    with held(kept.store / lock) as holder:
-        result = kept.call(*words)
+    saved_box.put("new", "new")
+    with held(saved_box.store / lock) as holder:
+        result = saved_box.call(*words)
 
     assert result.code == 11
     assert "keepfast: " in result.err and "Traceback" not in result.err
     if lock != "ledger.db":
         assert f"process {holder}" in result.err
-    assert kept.call("save").code == 0
-    assert kept.call("verify").code == 0
+    assert saved_box.call("save").code == 0
+    assert saved_box.call("verify").code == 0
 
 
 def test_events_stay_pending_while_somebody_has_the_workspace_locked(
-    kept: Box, monkeypatch: pytest.MonkeyPatch
+    saved_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command that only looks shows what there is; what hooks left is saved once the lock is free."""
     monkeypatch.setattr("keepfast.cli.session.COMMAND", 1.2)
-    [folder] = kept.store.glob("workspaces/*")
-    kept.put("new", "new")
-    event = PendingEvent("turn", kept.now, "s-1", cwd=str(kept.project), conversed="yes")
+    [folder] = saved_box.store.glob("workspaces/*")
+    saved_box.put("new", "new")
+    event = PendingEvent("turn", saved_box.now, "s-1", cwd=str(saved_box.project), conversed="yes")
     pending_events.append(str(folder), event)
     with held(folder / "lock"):
-        first = kept.call("list", "--json")
+        first = saved_box.call("list", "--json")
     between = pending_events.names(str(folder))
-    with held(kept.store / "lock"):
-        second = kept.call("list", "--json")
+    with held(saved_box.store / "lock"):
+        second = saved_box.call("list", "--json")
     waiting = pending_events.names(str(folder))
-    third = kept.call("list", "--json")
+    third = saved_box.call("list", "--json")
 
     assert [result.code for result in (first, second, third)] == [0, 0, 0]
     assert len(between) == len(waiting) == 1

@@ -16,120 +16,120 @@ def automatic(box: Box, count: int, size: int = 10, session: str = "") -> None:
         box.now += 60_000_000_000
 
 
-def test_the_policy_keeps_the_newest_of_each_session_and_all_that_is_dear(kept: Box) -> None:
-    automatic(kept, 12, session="one")
-    automatic(kept, 12, session="two")
+def test_the_policy_keeps_the_newest_of_each_session_and_all_that_is_dear(saved_box: Box) -> None:
+    automatic(saved_box, 12, session="one")
+    automatic(saved_box, 12, session="two")
 
-    report = kept.call("forget", "-y", "--json").json()
+    report = saved_box.call("forget", "-y", "--json").json()
 
     # Of each session the newest ten stay, and the first of an hour.
-    assert len(report["forgotten"]) + len(kept.versions()) == 27
-    rest = kept.call("list", "--json").json()
+    assert len(report["forgotten"]) + len(saved_box.versions()) == 27
+    rest = saved_box.call("list", "--json").json()
     assert {row["version"] for row in rest} >= {"v1", "v2", "v3"}
     for session in ("one", "two"):
         assert sum(row["session_id"] == session for row in rest) >= 10
-    assert kept.call("status", "--json").json()["versions"] == {"kept": len(rest), "forgotten": 27 - len(rest)}
-    assert "Versions" in kept.call("status").out
-    assert kept.call("verify").code == 0
+    assert saved_box.call("status", "--json").json()["versions"] == {"kept": len(rest), "forgotten": 27 - len(rest)}
+    assert "Versions" in saved_box.call("status").out
+    assert saved_box.call("verify").code == 0
 
 
-def test_old_automatic_ones_become_one_a_day_and_then_none(kept: Box) -> None:
+def test_old_automatic_ones_become_one_a_day_and_then_none(saved_box: Box) -> None:
     for _ in range(4):
-        automatic(kept, 3)
-        kept.now += 20 * DAY
-    automatic(kept, 12)
+        automatic(saved_box, 3)
+        saved_box.now += 20 * DAY
+    automatic(saved_box, 12)
 
-    kept.call("forget", "-y")
-    kept.call("config", "set", "retention.keep_last", "1")
-    kept.call("config", "set", "retention.hourly_hours", "0")
-    report = kept.call("forget", "-y", "--json").json()
+    saved_box.call("forget", "-y")
+    saved_box.call("config", "set", "retention.keep_last", "1")
+    saved_box.call("config", "set", "retention.hourly_hours", "0")
+    report = saved_box.call("forget", "-y", "--json").json()
 
-    rest = [row for row in kept.call("list", "--json").json() if row["trigger"] == "auto"]
+    rest = [row for row in saved_box.call("list", "--json").json() if row["trigger"] == "auto"]
     assert report["forgotten"]
     days = [row["created_at"][:10] for row in rest]
     assert len(days) == len(set(days))
 
 
-def test_space_is_given_back(kept: Box) -> None:
-    automatic(kept, 1, size=3 << 20)
-    (kept.project / "file").unlink()
-    kept.save()
-    packs = kept.store / "packs"
+def test_space_is_given_back(saved_box: Box) -> None:
+    automatic(saved_box, 1, size=3 << 20)
+    (saved_box.project / "file").unlink()
+    saved_box.save()
+    packs = saved_box.store / "packs"
     before = sum(path.stat().st_size for path in packs.iterdir())
 
-    report = kept.call("forget", "v4", "-y", "--json").json()
+    report = saved_box.call("forget", "v4", "-y", "--json").json()
 
     assert report["bytes_unneeded"] >= 3 << 20
     assert sum(path.stat().st_size for path in packs.iterdir()) < before - (3 << 20) + 20_000
-    assert kept.call("cat", "v1", "README").out == "read me\n"
-    assert kept.call("verify").code == 0
+    assert saved_box.call("cat", "v1", "README").out == "read me\n"
+    assert saved_box.call("verify").code == 0
 
 
-def test_the_size_cap_takes_the_oldest_automatic_ones_and_says_so(kept: Box) -> None:
-    automatic(kept, 6, size=300_000)
+def test_the_size_cap_takes_the_oldest_automatic_ones_and_says_so(saved_box: Box) -> None:
+    automatic(saved_box, 6, size=300_000)
 
-    result = kept.call("forget", "-y", "--keep-size", "1MB")
+    result = saved_box.call("forget", "-y", "--keep-size", "1MB")
 
     assert result.code == 0
     assert "The store was over 1MB" in result.out
-    versions = kept.versions()
+    versions = saved_box.versions()
     assert {"v1", "v2", "v3", "v9"} <= set(versions)
     assert "v4" not in versions
-    assert sum(path.stat().st_size for path in (kept.store / "packs").iterdir()) <= 1 << 20
+    assert sum(path.stat().st_size for path in (saved_box.store / "packs").iterdir()) <= 1 << 20
 
 
-def test_a_cap_that_cannot_be_reached_says_what_is_in_the_way(kept: Box) -> None:
-    kept.put("big", os.urandom(400_000))
-    kept.save("--pin")
+def test_a_cap_that_cannot_be_reached_says_what_is_in_the_way(saved_box: Box) -> None:
+    saved_box.put("big", os.urandom(400_000))
+    saved_box.save("--pin")
 
-    result = kept.call("forget", "-y", "--keep-size", "100KB")
+    result = saved_box.call("forget", "-y", "--keep-size", "100KB")
 
     assert result.code == 0
     assert "the remaining checkpoints are pinned, named, manual or the newest" in result.err
-    assert len(kept.versions()) == 4
+    assert len(saved_box.versions()) == 4
 
 
-def test_a_dry_run_changes_nothing(kept: Box) -> None:
-    automatic(kept, 13)
-    kept.now += 2 * HOUR
-    before = kept.state()
+def test_a_dry_run_changes_nothing(saved_box: Box) -> None:
+    automatic(saved_box, 13)
+    saved_box.now += 2 * HOUR
+    before = saved_box.state()
 
-    report = kept.call("forget", "--dry-run", "--json").json()
+    report = saved_box.call("forget", "--dry-run", "--json").json()
 
     assert [row["version"] for row in report["forgotten"]]
-    assert kept.state() == before
+    assert saved_box.state() == before
 
 
-def test_without_an_answer_nothing_is_forgotten(kept: Box) -> None:
-    before = kept.state()
+def test_without_an_answer_nothing_is_forgotten(saved_box: Box) -> None:
+    before = saved_box.state()
 
-    asked = kept.call("forget", "v1")
-    said_no = kept.terminal("forget", "v1", typed=b"n\n")
+    result = saved_box.call("forget", "v1")
+    said_no = saved_box.terminal("forget", "v1", typed=b"n\n")
 
-    assert asked.code == 2
-    assert "-y" in asked.err
+    assert result.code == 2
+    assert "-y" in result.err
     assert b"Nothing was forgotten." in said_no
-    assert kept.state() == before
-    assert b"Forgot 1 checkpoint" in kept.terminal("forget", "v1", typed=b"y\n")
+    assert saved_box.state() == before
+    assert b"Forgot 1 checkpoint" in saved_box.terminal("forget", "v1", typed=b"y\n")
 
 
-def test_what_is_pinned_must_be_unpinned_first(kept: Box) -> None:
-    assert "keepfast unpin v3" in kept.call("forget", "v1", "v3", "-y").err
-    assert kept.versions() == ["v3", "v2", "v1"]
+def test_what_is_pinned_must_be_unpinned_first(saved_box: Box) -> None:
+    assert "keepfast unpin v3" in saved_box.call("forget", "v1", "v3", "-y").err
+    assert saved_box.versions() == ["v3", "v2", "v1"]
 
-    kept.call("unpin", "v3")
-    assert kept.call("forget", "v3", "-y").code == 0
-    assert kept.versions() == ["v2", "v1"]
+    saved_box.call("unpin", "v3")
+    assert saved_box.call("forget", "v3", "-y").code == 0
+    assert saved_box.versions() == ["v2", "v1"]
 
 
-def test_after_forgetting_everything_the_next_save_works(kept: Box) -> None:
-    kept.call("unpin", "v3")
-    kept.call("forget", "v1", "v2", "v3", "-y")
+def test_after_forgetting_everything_the_next_save_works(saved_box: Box) -> None:
+    saved_box.call("unpin", "v3")
+    saved_box.call("forget", "v1", "v2", "v3", "-y")
 
-    assert kept.versions() == []
-    assert kept.save() == "v4"
-    assert kept.call("cat", "v4", "src/b.py").out == "b\n"
-    assert kept.call("verify").code == 0
+    assert saved_box.versions() == []
+    assert saved_box.save() == "v4"
+    assert saved_box.call("cat", "v4", "src/b.py").out == "b\n"
+    assert saved_box.call("verify").code == 0
 
 
 @pytest.mark.parametrize("words", [("--dry-run",), ("-y",)])
@@ -179,17 +179,17 @@ def test_what_stays_of_a_forgotten_newest_version_is_counted_until_a_save_replac
     assert box.call("verify").code == 0
 
 
-def test_of_versions_that_are_not_the_newest_nothing_stays(kept: Box) -> None:
-    assert kept.call("forget", "v1", "-n", "--json").json()["bytes_staying"] == 0
+def test_of_versions_that_are_not_the_newest_nothing_stays(saved_box: Box) -> None:
+    assert saved_box.call("forget", "v1", "-n", "--json").json()["bytes_staying"] == 0
 
 
-def test_a_dry_run_speaks_of_automatic_ones_only_where_there_are_some(kept: Box) -> None:
-    kept.put("large", os.urandom(1_500_000))
-    assert kept.call("save", "-m", "by hand").code == 0
+def test_a_dry_run_speaks_of_automatic_ones_only_where_there_are_some(saved_box: Box) -> None:
+    saved_box.put("large", os.urandom(1_500_000))
+    assert saved_box.call("save", "-m", "by hand").code == 0
 
-    by_hand = kept.call("forget", "-n", "--keep-size", "1MB")
-    automatic(kept, 3, size=400_000)
-    with_some = kept.call("forget", "-n", "--keep-size", "1MB")
+    by_hand = saved_box.call("forget", "-n", "--keep-size", "1MB")
+    automatic(saved_box, 3, size=400_000)
+    with_some = saved_box.call("forget", "-n", "--keep-size", "1MB")
 
     assert (by_hand.code, with_some.code) == (0, 0)
     assert "forgotten too" not in by_hand.out and "manual" in by_hand.out

@@ -24,11 +24,11 @@ def every_command(group: click.Group, context: click.Context, words: str) -> Ite
 
 
 def test_every_command_takes_them_behind_its_name() -> None:
-    found = dict(every_command(root, click.Context(root), ""))
-    assert set(TABLE) <= set(found)
+    commands = dict(every_command(root, click.Context(root), ""))
+    assert set(TABLE) <= set(commands)
     lacking = {
         words: sorted(set(GLOBAL) - {name for parameter in command.params for name in parameter.opts})
-        for words, command in found.items()
+        for words, command in commands.items()
         if words != "checkpoint list"  # it hands its words to `list`
     }
 
@@ -36,22 +36,22 @@ def test_every_command_takes_them_behind_its_name() -> None:
 
 
 @pytest.mark.parametrize("words", [("--json", "list"), ("list", "--json"), ("checkpoint", "--json", "list")])
-def test_json_stands_on_either_side(kept: Box, words: tuple[str, ...]) -> None:
-    assert [row["version"] for row in kept.call(*words).json()] == ["v3", "v2", "v1"]
+def test_json_stands_on_either_side(saved_box: Box, words: tuple[str, ...]) -> None:
+    assert [row["version"] for row in saved_box.call(*words).json()] == ["v3", "v2", "v1"]
 
 
 @pytest.mark.parametrize("words", [("save", "-q"), ("-q", "save"), ("save", "--quiet"), ("checkpoint", "-q")])
-def test_quiet_stands_on_either_side(kept: Box, words: tuple[str, ...]) -> None:
-    result = kept.call(*words)
+def test_quiet_stands_on_either_side(saved_box: Box, words: tuple[str, ...]) -> None:
+    result = saved_box.call(*words)
 
     assert (result.code, result.out) == (0, "")
-    assert kept.versions()[0] == "v4"
+    assert saved_box.versions()[0] == "v4"
 
 
 @pytest.mark.parametrize("verb", [("list",), ("config", "path"), ("restore", "v1", "-y"), ("key", "show")])
-def test_the_folder_stands_on_either_side(kept: Box, verb: tuple[str, ...]) -> None:
-    before = kept.run("-C", str(kept.project), *verb, "--json", cwd=kept.home)
-    behind = kept.run(*verb, "--json", "-C", str(kept.project), cwd=kept.home)
+def test_the_folder_stands_on_either_side(saved_box: Box, verb: tuple[str, ...]) -> None:
+    before = saved_box.run("-C", str(saved_box.project), *verb, "--json", cwd=saved_box.home)
+    behind = saved_box.run(*verb, "--json", "-C", str(saved_box.project), cwd=saved_box.home)
 
     assert before.code == behind.code == 0, behind
 
@@ -65,13 +65,13 @@ def test_store_and_settings_may_stand_behind(box: Box) -> None:
     assert box.call("config", "get", "adopt", "--config", str(config)).out.strip() == "never"
 
 
-def test_the_value_of_another_option_is_not_taken_for_one(kept: Box) -> None:
-    assert kept.call("save", "-m", "-q").out.startswith("Created v4")
-    assert kept.call("list", "--json").json()[0]["message"] == "-q"
+def test_the_value_of_another_option_is_not_taken_for_one(saved_box: Box) -> None:
+    assert saved_box.call("save", "-m", "-q").out.startswith("Created v4")
+    assert saved_box.call("list", "--json").json()[0]["message"] == "-q"
 
 
 @pytest.mark.parametrize("words", [("--json", "restore", "v1", "-y"), ("restore", "v1", "-y", "--json", "-q")])
-def test_scripts_are_understood_without_click(kept: Box, words: tuple[str, ...]) -> None:
-    result = kept.through(scripted.run, *words)
+def test_scripts_are_understood_without_click(saved_box: Box, words: tuple[str, ...]) -> None:
+    result = saved_box.through(scripted.run, *words)
 
     assert (result.code, result.json()["restored"]) == (0, True)

@@ -85,13 +85,13 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         try:
-            _, said = process.communicate(timeout=PATIENCE)
+            _, output = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             (project / "a.txt").write_text(f"while {words} is there\n")
             time.sleep(2)
             process.terminate()
-            _, said = process.communicate(timeout=60)
-        assert b"Traceback" not in said, (words, said)
+            _, output = process.communicate(timeout=60)
+        assert b"Traceback" not in output, (words, output)
         assert not marker.exists(), f"{words} ran {marker.read_text()}"
         ran.append(words)
         return process.returncode
@@ -117,14 +117,14 @@ def test_no_command_runs_a_program_that_the_repository_names(tmp_path: Path) -> 
 
 def _every_command() -> list[tuple[str, ...]]:
     """All commands, and the commands of those that are groups."""
-    found: list[tuple[str, ...]] = []
+    command_names: list[tuple[str, ...]] = []
     ctx = click.Context(commands)
     for name in sorted(commands.list_commands(ctx)):
         command = commands.get_command(ctx, name)
-        found.append((name,))
+        command_names.append((name,))
         if isinstance(command, click.Group):
-            found += [(name, inner) for inner in sorted(command.list_commands(ctx))]
-    return found
+            command_names += [(name, inner) for inner in sorted(command.list_commands(ctx))]
+    return command_names
 
 
 def _poison(project: Path, evil: Path) -> None:

@@ -152,12 +152,12 @@ def test_a_copy_with_our_hooks_never_has_the_name_of_the_pristine_one(box: Box) 
 def test_where_no_file_was_install_and_uninstall_leave_none(box: Box, scope: str) -> None:
     installed = box.call("install", "claude", "--statusline", "--scope", scope, "--json").json()
     again = box.call("install", "claude", "--scope", scope, "--json").json()
-    shown = box.call("uninstall", "claude", "--scope", scope, "-n", "--json").json()
+    answer = box.call("uninstall", "claude", "--scope", scope, "-n", "--json").json()
     assert Path(installed["path"]).exists()
-    gone = box.call("uninstall", "claude", "--scope", scope, "--json").json()
+    facts = box.call("uninstall", "claude", "--scope", scope, "--json").json()
 
-    assert (installed["backup"], again["backup"], shown["backup"], gone["backup"]) == (None, None, None, None)
-    assert gone["changed"] is True
+    assert (installed["backup"], again["backup"], answer["backup"], facts["backup"]) == (None, None, None, None)
+    assert facts["changed"] is True
     assert list(Path(installed["path"]).parent.iterdir()) == []
     assert box.call("uninstall", "claude", "--scope", scope, "--json").json()["changed"] is False
 
@@ -240,9 +240,9 @@ def test_an_agent_without_hooks_is_told_another_way(box: Box, verb: str) -> None
 def test_install_without_a_name_lists_agents(box: Box) -> None:
     box.call("install", "claude")
 
-    shown, listed = box.call("install"), box.call("install", "--json")
+    result, listed = box.call("install"), box.call("install", "--json")
 
-    assert "user     installed" in shown.out and "project  not installed" in shown.out
+    assert "user     installed" in result.out and "project  not installed" in result.out
     assert [place["installed"] for place in listed.json()[0]["places"]] == [True, False, False]
 
 
@@ -267,10 +267,10 @@ def test_a_shim_is_never_the_interpreter(tmp_path: Path, monkeypatch: pytest.Mon
     shim.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(shim))
 
-    found = interpreter()
+    chosen = interpreter()
 
-    assert found != str(shim) and os.path.isabs(found)
-    assert subprocess.run([found, "-c", "import blake3"]).returncode == 0
+    assert chosen != str(shim) and os.path.isabs(chosen)
+    assert subprocess.run([chosen, "-c", "import blake3"]).returncode == 0
 
 
 def test_doctor_finds_hooks_whose_python_is_gone(box: Box) -> None:
@@ -278,8 +278,8 @@ def test_doctor_finds_hooks_whose_python_is_gone(box: Box) -> None:
 
     result = box.call("doctor", "--json")
 
-    (found,) = [check for check in result.json()["checks"] if check["name"] == "claude"]
-    assert found["level"] == "problem" and "/opt/" in found["text"] and "install claude" in found["advice"]
+    (checks,) = [check for check in result.json()["checks"] if check["name"] == "claude"]
+    assert checks["level"] == "problem" and "/opt/" in checks["text"] and "install claude" in checks["advice"]
     assert result.code == 1
 
 

@@ -46,12 +46,12 @@ def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
 def test_help_has_every_command_once_and_fits_a_small_terminal(box: Box) -> None:
     box.variables["COLUMNS"] = "80"
 
-    said = box.run("--help").out
+    output = box.run("--help").out
 
-    assert sorted(line.split()[0] for line in said.splitlines() if line[:2] == "  " and line[2:3].islower()) == sorted(
-        TABLE
-    )
-    assert max(len(line) for line in said.splitlines()) <= 80
+    assert sorted(
+        line.split()[0] for line in output.splitlines() if line[:2] == "  " and line[2:3].islower()
+    ) == sorted(TABLE)
+    assert max(len(line) for line in output.splitlines()) <= 80
 
 
 FOR_CLIENTS = {"hook", "mcp", "serve", "statusline"}
@@ -102,8 +102,8 @@ def test_a_near_miss_is_answered_with_a_suggestion(box: Box) -> None:
         ("keepfast --col", {"--color"}),
     ],
 )
-def test_a_shell_completes_commands_and_references(kept: Box, words: str, expected: set[str]) -> None:
-    done = kept.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+def test_a_shell_completes_commands_and_references(saved_box: Box, words: str, expected: set[str]) -> None:
+    done = saved_box.run(_KEEPFAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
 
     assert {line.partition(",")[2] for line in done.out.splitlines()} == expected
 

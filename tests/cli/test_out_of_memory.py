@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from keepfast.cli.exit_codes import _explained
+from keepfast.cli.exit_codes import _to_keepfast_error
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError, OutOfMemory, sentence, shortage
 from keepfast.store.compression import Workers
@@ -91,10 +91,10 @@ def test_what_cannot_be_unpacked_for_want_of_memory_is_not_called_damaged(machin
     ],
 )
 def test_memory_that_ran_out_is_known_whoever_says_so(error: Exception) -> None:
-    found = shortage(error)
+    short = shortage(error)
 
-    assert isinstance(found, OutOfMemory) and found.hint and found.exit_code == 1
-    assert sentence(error) == str(found)
+    assert isinstance(short, OutOfMemory) and short.hint and short.exit_code == 1
+    assert sentence(error) == str(short)
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError(28, os.strerror(28)), KeepfastError("memory of things")])
@@ -130,20 +130,20 @@ def test_a_command_that_cannot_even_be_loaded_says_so(machine: Machine, limit: i
 def test_memory_that_ran_out_outside_of_the_store_is_said_in_the_same_words() -> None:
     session = cast(Session, SimpleNamespace(store_path=lambda: ""))
 
-    assert isinstance(_explained(OSError(12, os.strerror(12), "/elsewhere"), session), OutOfMemory)
-    assert not isinstance(_explained(OSError(5, os.strerror(5), "/elsewhere"), session), OutOfMemory)
+    assert isinstance(_to_keepfast_error(OSError(12, os.strerror(12), "/elsewhere"), session), OutOfMemory)
+    assert not isinstance(_to_keepfast_error(OSError(5, os.strerror(5), "/elsewhere"), session), OutOfMemory)
 
 
 def test_a_restore_without_memory_that_has_touched_nothing_leaves_nothing_to_go_on_with(
-    kept: Box, monkeypatch: pytest.MonkeyPatch
+    saved_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(self: Apply, plan: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(Apply, "run", run)
-    done = kept.call("restore", "v1", "-y", "--json")
+    done = saved_box.call("restore", "v1", "-y", "--json")
     monkeypatch.undo()
 
     assert (done.code, done.json()["error"]["kind"]) == (1, "out_of_memory")
-    assert kept.call("restore", "v1", "-y").code == 0
-    assert (kept.project / "README").exists()
+    assert saved_box.call("restore", "v1", "-y").code == 0
+    assert (saved_box.project / "README").exists()

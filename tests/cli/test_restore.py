@@ -38,11 +38,11 @@ def test_a_dry_run_shows_what_would_be_done_and_does_nothing(box: Box) -> None:
     box.put("c.txt", "new\n")
     before = box.state()
 
-    shown = box.call("restore", "v1", "--dry-run")
+    result = box.call("restore", "v1", "--dry-run")
     listed = box.call("restore", "v1", "--dry-run", "--json").json()
 
-    assert shown.code == 0
-    assert shown.out.index("! c.txt") < shown.out.index("~ a.txt")
+    assert result.code == 0
+    assert result.out.index("! c.txt") < result.out.index("~ a.txt")
     assert {step["path"]: step["action"] for step in listed["steps"]} == {"a.txt": "write", "c.txt": "delete"}
     assert [path["path"] for path in listed["conflicts"]] == ["c.txt"]
     assert box.state() == before
@@ -145,9 +145,9 @@ def test_a_pointer_that_leads_into_the_folder_is_named_also_where_nothing_else_i
     (box.project / ".git").unlink()
 
     result = box.call("restore", "v3", "-y", "--json")
-    said = result.json()
+    answer = result.json()
 
-    assert (result.code, said["restored"], [one["path"] for one in said["untouched"]]) == (0, False, [".git"])
+    assert (result.code, answer["restored"], [one["path"] for one in answer["untouched"]]) == (0, False, [".git"])
     assert ".git" in box.call("restore", "v3", "-y").err
     box.put("a.txt", "something to do\n")
     assert ".git" in box.call("restore", "v3", "-y").err
@@ -166,9 +166,9 @@ def test_each_step_names_the_command_that_takes_it_back(box: Box) -> None:
 @pytest.mark.parametrize("words", [("restore", "v1"), ("undo",), ("redo",)])
 def test_whose_version_counts_is_said_once(box: Box, words: tuple[str, ...]) -> None:
     for more in ((), ("-y",)):  # with -y the command line is read without click where it can be
-        said = box.call(*words, "--keep-mine", "--theirs", *more)
+        result = box.call(*words, "--keep-mine", "--theirs", *more)
 
-        assert (said.code, said.err.splitlines()[0]) == (
+        assert (result.code, result.err.splitlines()[0]) == (
             2,
             "keepfast: --keep-mine and --theirs cannot be combined.",
         )
@@ -180,20 +180,20 @@ def test_nothing_to_continue_abort_undo_or_redo_is_said(box: Box) -> None:
 
 
 def test_a_restore_that_was_cut_off_is_in_status_and_can_be_ended_either_way(box: Box) -> None:
-    for way, wanted in (("--continue", "one\n"), ("--abort", "two\n")):
+    for way, content in (("--continue", "one\n"), ("--abort", "two\n")):
         box.put("a.txt", "two\n")
         done = subprocess.run(command("restore", box.project, box.store, "--fast", "--kill", "restore:folders:1"))
         assert done.returncode == -signal.SIGKILL
 
-        shown, listed = box.call("status"), box.call("status", "--json").json()
+        answer, listed = box.call("status"), box.call("status", "--json").json()
 
-        assert "The restore of v1 was interrupted" in shown.out
+        assert "The restore of v1 was interrupted" in answer.out
         assert (listed["restore"]["state"], listed["restore"]["target"]) == ("cut off", "v1")
         refused = box.call("restore", "v2", "-y")
         assert refused.code == 14 and "--continue" in refused.err
         ended = box.call("restore", way)
         assert ended.code == 0, ended.err
-        assert text(box, "a.txt") == wanted
+        assert text(box, "a.txt") == content
         assert box.call("status", "--json").json()["restore"] is None
 
 
@@ -201,12 +201,12 @@ def test_what_is_kept_as_it_is_is_said_to_be(box: Box) -> None:
     box.put("src/b.txt", "mine\n")
     box.put("a.txt", "mine\n")
 
-    shown = box.call("restore", "v1", "-n", "--keep-mine", "--", "a.txt")
-    told = box.call("restore", "v1", "-n", "--keep-mine", "--json").json()
+    result = box.call("restore", "v1", "-n", "--keep-mine", "--", "a.txt")
+    answer = box.call("restore", "v1", "-n", "--keep-mine", "--json").json()
     alone = box.call("restore", "v1", "-y", "--keep-mine", "--", "a.txt")
 
-    assert "a.txt (kept)" in shown.out and "excluded" not in shown.out and "Already" not in shown.out
-    assert told["conflicts"] == told["steps"] == []
+    assert "a.txt (kept)" in result.out and "excluded" not in result.out and "Already" not in result.out
+    assert answer["conflicts"] == answer["steps"] == []
     assert "a.txt" in alone.err and "Already" not in alone.out
     assert text(box, "a.txt") == "mine\n"
 
@@ -216,10 +216,10 @@ def test_what_was_left_out_and_is_gone_is_not_said_to_be_left_alone(box: Box) ->
     box.save()
     shutil.rmtree(box.project / "node_modules")
 
-    shown = box.call("restore", "v3", "-n")
+    result = box.call("restore", "v3", "-n")
 
-    assert "Skipped" not in shown.out
-    assert "node_modules (missing)" in shown.err
+    assert "Skipped" not in result.out
+    assert "node_modules (missing)" in result.err
 
 
 def test_a_dry_run_of_ending_a_restore_that_was_cut_off_changes_nothing(box: Box) -> None:
@@ -228,12 +228,12 @@ def test_a_dry_run_of_ending_a_restore_that_was_cut_off_changes_nothing(box: Box
     before, versions = box.state(), len(box.call("list", "--all", "--json").json())
 
     for way, target in (("--continue", "v1"), ("--abort", "v3")):
-        shown = box.call("restore", way, "-n")
-        told = box.call("restore", way, "--dry-run", "--json").json()
+        result = box.call("restore", way, "-n")
+        answer = box.call("restore", way, "--dry-run", "--json").json()
 
-        assert shown.code == 0 and target in shown.out
-        assert (told["dry_run"], told["target"]) == (True, target)
-        assert [one["path"] for one in told["steps"]] == (["a.txt"] if way == "--continue" else [])
+        assert result.code == 0 and target in result.out
+        assert (answer["dry_run"], answer["target"]) == (True, target)
+        assert [one["path"] for one in answer["steps"]] == (["a.txt"] if way == "--continue" else [])
     assert box.state() == before and text(box, "a.txt") == "two\n"
     assert len(box.call("list", "--all", "--json").json()) == versions
     assert box.call("status", "--json").json()["restore"]["state"] == "cut off"
@@ -256,22 +256,22 @@ def on_a_terminal(box: Box, *words: str, answers: list[tuple[bytes, bytes]]) -> 
         stderr=follower,
     )
     os.close(follower)
-    shown, seen = b"", 0
+    output, seen = b"", 0
     waiting = list(answers)
     until = time.monotonic() + 60
     try:
         while time.monotonic() < until:
-            shown += os.read(leader, 65536)
-            while waiting and waiting[0][0] in shown[seen:]:
+            output += os.read(leader, 65536)
+            while waiting and waiting[0][0] in output[seen:]:
                 question, answer = waiting.pop(0)
-                seen = shown.index(question, seen) + len(question)
+                seen = output.index(question, seen) + len(question)
                 os.write(leader, answer + b"\n")
     except OSError:
         pass  # how Linux says that nobody has the other end any more
     child.wait()
     os.close(leader)
-    assert not waiting, shown
-    return shown
+    assert not waiting, output
+    return output
 
 
 def test_single_hunks_are_chosen_one_by_one(box: Box) -> None:
@@ -281,10 +281,10 @@ def test_single_hunks_are_chosen_one_by_one(box: Box) -> None:
     (box.project / "src/b.txt").chmod(0o640)
 
     answers = [(b"hunk 1 of 3", b"y"), (b"hunk 2 of 3", b"n"), (b"hunk 3 of 3", b"y")]
-    shown = on_a_terminal(box, "restore", "v1", "--patch", "--", "src/b.txt", answers=answers)
+    result = on_a_terminal(box, "restore", "v1", "--patch", "--", "src/b.txt", answers=answers)
 
     lines[2], lines[27] = "line 2\n", "line 27\n"
-    assert text(box, "src/b.txt") == "".join(lines), shown
+    assert text(box, "src/b.txt") == "".join(lines), result
     assert (box.project / "src/b.txt").stat().st_mode & 0o777 == 0o640
     assert text(box, "a.txt") == "two\n"
     assert box.call("undo", "-y").code == 0
@@ -295,9 +295,9 @@ def test_choosing_no_hunk_changes_nothing(box: Box) -> None:
     box.put("src/b.txt", "other\n")
     before = box.state(box.project)
 
-    shown = on_a_terminal(box, "restore", "v1", "-p", "--", "src/b.txt", answers=[(b"hunk 1 of 1", b"q")])
+    result = on_a_terminal(box, "restore", "v1", "-p", "--", "src/b.txt", answers=[(b"hunk 1 of 1", b"q")])
 
-    assert b"No hunk chosen" in shown
+    assert b"No hunk chosen" in result
     assert box.state(box.project) == before
     assert box.call("restore", "v1", "--patch").code == 2  # nobody to ask
 
@@ -305,9 +305,9 @@ def test_choosing_no_hunk_changes_nothing(box: Box) -> None:
 def test_a_person_is_asked_and_may_say_no(box: Box) -> None:
     box.put("a.txt", "unsaved\n")
 
-    shown = on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"n")])
+    result = on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"n")])
 
-    assert b"Unsaved changes" in shown and b"Nothing changed" in shown
+    assert b"Unsaved changes" in result and b"Nothing changed" in result
     assert text(box, "a.txt") == "unsaved\n"
     on_a_terminal(box, "restore", "v1", answers=[(b"Restore v1?", b"y")])
     assert text(box, "a.txt") == "one\n"
@@ -340,15 +340,15 @@ def remove_left_out(box: Box) -> None:
 
 def test_what_was_left_out_and_is_missing_is_named_where_nothing_else_is_to_be_done(left: Box) -> None:
     remove_left_out(left)
-    shown = left.call("restore", "v1", "-y")
+    result = left.call("restore", "v1", "-y")
     answer = left.call("restore", "v1", "-y", "--json")
     dry = left.call("restore", "v1", "-n", "--json").json()
 
-    assert (shown.code, answer.code) == (0, 0)
-    assert "Already at v" not in shown.out + shown.err
+    assert (result.code, answer.code) == (0, 0)
+    assert "Already at v" not in result.out + result.err
     for name in MISSING:
-        assert name in shown.err
-    assert "npm ci" in shown.err
+        assert name in result.err
+    assert "npm ci" in result.err
     assert answer.json()["restored"] is False
     assert {one["path"]: one["command"] for one in answer.json()["missing"]} == MISSING
     assert {one["path"]: one["command"] for one in dry["missing"]} == MISSING
@@ -360,11 +360,11 @@ def test_it_is_named_after_a_restore_that_did_something_too(left: Box) -> None:
     left.save("-m", "second")
     answer = left.call("restore", "v1", "-y", "--json").json()
     (left.project / "a.txt").write_text("one\n")
-    shown = left.call("undo", "-y", "--theirs")
+    result = left.call("undo", "-y", "--theirs")
 
     assert answer["restored"] is True
     assert {one["path"] for one in answer["missing"]} == set(MISSING)
-    assert shown.code == 0
+    assert result.code == 0
 
 
 def test_nothing_is_named_while_it_is_there(left: Box) -> None:
@@ -397,13 +397,13 @@ def test_what_was_left_out_and_is_not_what_it_was_is_named(left: Box) -> None:
     big.unlink(missing_ok=True)
     big.mkdir()
     shutil.rmtree(modules / "a")
-    found = left.call("restore", "v1", "-y", "--json").json()["missing"]
-    states = {one["path"]: one["state"] for one in found if one["state"] != "missing"}
+    missing = left.call("restore", "v1", "-y", "--json").json()["missing"]
+    states = {one["path"]: one["state"] for one in missing if one["state"] != "missing"}
     assert states == {"models/big.bin": "differs", "node_modules": "empty"}
     modules.rmdir()
     modules.write_text("a file")
-    found = left.call("restore", "v1", "-y", "--json").json()["missing"]
-    assert ("node_modules", "differs") in {(one["path"], one["state"]) for one in found}
+    missing = left.call("restore", "v1", "-y", "--json").json()["missing"]
+    assert ("node_modules", "differs") in {(one["path"], one["state"]) for one in missing}
 
 
 def test_a_later_version_knows_what_it_left_out_as_it_was_then(left: Box) -> None:
@@ -412,8 +412,8 @@ def test_a_later_version_knows_what_it_left_out_as_it_was_then(left: Box) -> Non
     left.save("-m", "second")
 
     assert left.call("restore", "v2", "-y", "--json").json()["missing"] == []
-    found = left.call("restore", "v1", "-y", "--json").json()["missing"]
-    assert [one["path"] for one in found if one["state"] != "missing"] == ["models/big.bin"]
+    missing = left.call("restore", "v1", "-y", "--json").json()["missing"]
+    assert [one["path"] for one in missing if one["state"] != "missing"] == ["models/big.bin"]
 
 
 def save_with_big(box: Box, content: str) -> None:
@@ -429,7 +429,7 @@ def test_what_another_version_has_is_named_with_that_version(left: Box) -> None:
     save_with_big(left, "y" * 2001)
     big.unlink()
     left.save("-m", "without it")
-    shown = left.call("restore", "v1", "-y")
+    result = left.call("restore", "v1", "-y")
     done = left.call("restore", "v1", "-n", "--json").json()
     nothing = left.call("restore", "v1", "-y", "--json").json()
     refused = left.call("restore", "v1", "-y", "--json", "--", "models/big.bin")
@@ -437,7 +437,7 @@ def test_what_another_version_has_is_named_with_that_version(left: Box) -> None:
     for answer in (done, nothing):
         assert {one["path"]: one["held_by"] for one in answer["missing"]} == {"models/big.bin": "v2"}
         assert {one["path"]: one["held_by"] for one in answer["left_out"]}["models/big.bin"] == "v2"
-    assert "keepfast restore v2 -- models/big.bin" in shown.err
+    assert "keepfast restore v2 -- models/big.bin" in result.err
     assert refused.code == 4
     assert "restore v2 -- models/big.bin" in refused.json()["error"]["hint"]
     assert left.call("restore", "v2", "-y", "--", "models/big.bin").code == 0
@@ -459,13 +459,13 @@ def test_a_folder_that_is_left_out_now_and_is_not_as_the_version_has_it_is_named
     same = left.call("restore", "v2", "-y", "--json", "--", *paths or ["."]).json()
     file.write_text("another")
     other = left.call("restore", "v2", "-y", "--json", "--", *paths or ["."])
-    shown = left.call("restore", "v2", "-y", "--", *paths)
+    result = left.call("restore", "v2", "-y", "--", *paths)
 
     assert same.get("untouched") == []
     assert [one["path"] for one in other.json()["untouched"]] == list(paths or ("node_modules",))
-    assert (other.code, shown.code) == (0, 0)
-    assert "lready at v" not in shown.out
-    assert "node_modules" in shown.err
+    assert (other.code, result.code) == (0, 0)
+    assert "lready at v" not in result.out
+    assert "node_modules" in result.err
     assert file.read_text() == "another"
     shutil.rmtree(left.project / "node_modules")
     assert left.call("restore", "v2", "-y", "--", *paths).code == 0
@@ -517,15 +517,15 @@ def test_status_and_show_name_git_s_own_folder(left: Box) -> None:
 
 
 def test_show_left_out_shows_that_only(left: Box) -> None:
-    shown = left.call("show", "v1", "--left-out")
+    result = left.call("show", "v1", "--left-out")
 
-    assert shown.code == 0
-    assert [line.strip().partition(":")[0] for line in shown.out.splitlines()[1:]] == [
+    assert result.code == 0
+    assert [line.strip().partition(":")[0] for line in result.out.splitlines()[1:]] == [
         ".git",
         "models/big.bin",
         "node_modules",
     ]
-    assert "a.txt" not in shown.out
+    assert "a.txt" not in result.out
 
 
 def test_undo_names_what_a_restore_brought_and_it_leaves_there(left: Box) -> None:
@@ -536,7 +536,7 @@ def test_undo_names_what_a_restore_brought_and_it_leaves_there(left: Box) -> Non
     (left.project / "a.txt").unlink()
     left.save("-m", "without")
     assert left.call("restore", "v2", "-y").code == 0
-    shown = left.call("undo", "-y")
+    result = left.call("undo", "-y")
 
     assert not (left.project / "a.txt").exists()
-    assert (left.project / "models" / "big.bin").exists() is ("models/big.bin" in shown.err)
+    assert (left.project / "models" / "big.bin").exists() is ("models/big.bin" in result.err)

@@ -8,8 +8,8 @@ from tests.equipment.box import MINUTE, Box
 
 
 def resumed(box: Box) -> tuple[str, str]:
-    told = box.call("resume", "--json").json()
-    return told["version"], told["text"]
+    answer = box.call("resume", "--json").json()
+    return answer["version"], answer["text"]
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def worked(box: Box) -> Box:
 def test_an_automatic_save_says_what_it_changed(worked: Box) -> None:
     worked.put("two.py", "b = 1\n")
     worked.call("save", "--auto")
-    shown = worked.call("show", "--json").json()
+    answer = worked.call("show", "--json").json()
 
-    assert (shown["message"], shown["trigger"], shown["summary"]) == ("auto", "auto", "Changed: two.py")
-    assert shown["active_files"] == ["two.py"]
+    assert (answer["message"], answer["trigger"], answer["summary"]) == ("auto", "auto", "Changed: two.py")
+    assert answer["active_files"] == ["two.py"]
 
 
 def test_a_resume_goes_on_from_it_behind_the_task_before(worked: Box) -> None:

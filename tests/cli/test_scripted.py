@@ -102,9 +102,9 @@ def told(box: Box, result: Result) -> tuple[int, str, str]:
 def test_both_ways_say_and_do_the_same(line: str, tmp_path: Path) -> None:
     with_click, without = make(tmp_path / "one"), make(tmp_path / "two")
 
-    said = told(with_click, with_click.call(*line.split()))
+    result = told(with_click, with_click.call(*line.split()))
 
-    assert told(without, without.through(scripted.run, *line.split())) == said
+    assert told(without, without.through(scripted.run, *line.split())) == result
     assert everything(without) == everything(with_click)
 
 
@@ -129,10 +129,10 @@ def test_both_ways_end_a_restore_that_was_cut_off(word: str, more: list[str], tm
             steps.observer = None
     with_click, without = boxes
 
-    said = told(with_click, with_click.call("restore", word, *more))
+    result = told(with_click, with_click.call("restore", word, *more))
 
-    assert said[0] == 0, said
-    assert told(without, without.through(scripted.run, "restore", word, *more)) == said
+    assert result[0] == 0, result
+    assert told(without, without.through(scripted.run, "restore", word, *more)) == result
     assert everything(without) == everything(with_click)
 
 
@@ -173,9 +173,9 @@ def test_an_empty_word_is_left_to_click() -> None:
 
 
 def test_every_word_that_is_understood_is_one_that_click_has(box_words: dict[str, set[str]]) -> None:
-    for verb, words in scripted.VERBS.items():
+    for verb, words in scripted.VERB_OPTIONS.items():
         assert set(words) <= box_words[verb]
-    assert {*scripted.FLAGS, *scripted.WITH_VALUE} <= box_words[""]
+    assert {*scripted.GLOBAL_FLAGS, *scripted.GLOBAL_OPTIONS_WITH_VALUE} <= box_words[""]
 
 
 @pytest.fixture
@@ -204,8 +204,8 @@ def test_a_file_comes_back_without_anything_heavy_being_loaded(tmp_path: Path, s
     # Without the site module: what the installation itself loads at every start of Python is not ours.
     start = (
         "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from keepfast.cli.scripted import run;"
-        "from keepfast.present.environment import now_ns, surroundings;"
-        "code = run(sys.argv[1:], surroundings(), now_ns); print(code, *sorted(sys.modules), file=sys.stderr)"
+        "from keepfast.present.environment import now_ns, command_environment;"
+        "code = run(sys.argv[1:], command_environment(), now_ns); print(code, *sorted(sys.modules), file=sys.stderr)"
     )
     paths = [str(SOURCE), *(path for path in sys.path if path.endswith("site-packages"))]
     words = ["restore", "v1", "-y", "--theirs", "--", "sub/b.txt"]

@@ -37,66 +37,66 @@ def hits(box: Box, text: str) -> list[tuple[str, str]]:
         ("   ", []),
     ],
 )
-def test_what_was_said_and_where_it_was_is_found(kept: Box, text: str, expected: list[tuple[str, str]]) -> None:
-    assert hits(kept, text) == expected
+def test_what_was_said_and_where_it_was_is_found(saved_box: Box, text: str, expected: list[tuple[str, str]]) -> None:
+    assert hits(saved_box, text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ['"', "%", "_", "a%b", "a_b", "'", "\\", "NEAR(", "first OR x", "*", "-", "^", ":", 'a"b', "{", "\udcff"]
 )
-def test_every_character_stands_for_itself(kept: Box, text: str) -> None:
-    assert hits(kept, text) == [] or text in "before-refactoring"
+def test_every_character_stands_for_itself(saved_box: Box, text: str) -> None:
+    assert hits(saved_box, text) == [] or text in "before-refactoring"
 
-    kept.put("more", text.replace("\udcff", ""))
-    kept.save("-m", f"odd {text} one")
+    saved_box.put("more", text.replace("\udcff", ""))
+    saved_box.save("-m", f"odd {text} one")
 
-    assert hits(kept, f"odd {text} one")[:1] == [("v4", "message")]
-    assert ("v4", "message") in hits(kept, text)
+    assert hits(saved_box, f"odd {text} one")[:1] == [("v4", "message")]
+    assert ("v4", "message") in hits(saved_box, text)
 
 
-def test_decomposed_korean_is_found_by_composed_letters(kept: Box) -> None:
+def test_decomposed_korean_is_found_by_composed_letters(saved_box: Box) -> None:
     """macOS writes names in decomposed form; people type the composed one."""
-    kept.put("\u1112\u1161\u11ab\u1100\u1173\u11af.txt", "x")
-    kept.save("-m", "\u1112\u1161\u11ab\u1100\u1173\u11af decomposed")
+    saved_box.put("\u1112\u1161\u11ab\u1100\u1173\u11af.txt", "x")
+    saved_box.save("-m", "\u1112\u1161\u11ab\u1100\u1173\u11af decomposed")
 
-    assert hits(kept, "한글") == [("v4", "message"), ("v4", "path")]
-    assert hits(kept, "한글 decomposed") == [("v4", "message")]
-
-
-def test_a_name_given_later_is_found_and_one_taken_away_is_not(kept: Box) -> None:
-    assert hits(kept, "golden") == []
-
-    kept.call("name", "v1", "golden")
-    assert hits(kept, "golden") == [("v1", "name")]
-
-    kept.call("name", "v1", "--remove")
-    assert hits(kept, "golden") == []
+    assert hits(saved_box, "한글") == [("v4", "message"), ("v4", "path")]
+    assert hits(saved_box, "한글 decomposed") == [("v4", "message")]
 
 
-def test_forgotten_checkpoints_are_not_found(kept: Box) -> None:
-    assert hits(kept, "first") == [("v1", "message")]
+def test_a_name_given_later_is_found_and_one_taken_away_is_not(saved_box: Box) -> None:
+    assert hits(saved_box, "golden") == []
 
-    kept.call("forget", "v1", "-y")
+    saved_box.call("name", "v1", "golden")
+    assert hits(saved_box, "golden") == [("v1", "name")]
 
-    assert hits(kept, "first") == []
+    saved_box.call("name", "v1", "--remove")
+    assert hits(saved_box, "golden") == []
 
 
-def test_other_workspaces_are_not_searched(kept: Box) -> None:
-    other = kept.home / "other"
-    kept.call("init", str(other))
+def test_forgotten_checkpoints_are_not_found(saved_box: Box) -> None:
+    assert hits(saved_box, "first") == [("v1", "message")]
+
+    saved_box.call("forget", "v1", "-y")
+
+    assert hits(saved_box, "first") == []
+
+
+def test_other_workspaces_are_not_searched(saved_box: Box) -> None:
+    other = saved_box.home / "other"
+    saved_box.call("init", str(other))
     (other / "src").mkdir()
-    kept.call("save", "-m", "first of the other", cwd=other)
+    saved_box.call("save", "-m", "first of the other", cwd=other)
 
-    assert hits(kept, "first") == [("v1", "message")]
-    assert [hit["checkpoint"]["message"] for hit in kept.call("search", "--json", "first", cwd=other).json()] == [
+    assert hits(saved_box, "first") == [("v1", "message")]
+    assert [hit["checkpoint"]["message"] for hit in saved_box.call("search", "--json", "first", cwd=other).json()] == [
         "first of the other"
     ]
 
 
 @pytest.mark.parametrize("damage", ["garbage", "empty", "truncated", "flipped", "another store", "newer"])
-def test_a_damaged_index_is_made_again(kept: Box, damage: str) -> None:
-    assert hits(kept, "first")
-    index = kept.store / "search.db"
+def test_a_damaged_index_is_made_again(saved_box: Box, damage: str) -> None:
+    assert hits(saved_box, "first")
+    index = saved_box.store / "search.db"
     content = index.read_bytes()
     if damage == "garbage":
         index.write_bytes(b"x" * 10_000)
@@ -112,43 +112,45 @@ def test_a_damaged_index_is_made_again(kept: Box, damage: str) -> None:
         db.commit()
         db.close()
 
-    assert hits(kept, "first") == [("v1", "message")]
-    assert hits(kept, "체크포인트") == [("v2", "message")]
+    assert hits(saved_box, "first") == [("v1", "message")]
+    assert hits(saved_box, "체크포인트") == [("v2", "message")]
 
 
-def test_where_no_index_can_be_made_the_same_is_found(kept: Box) -> None:
-    (kept.store / "search.db").mkdir()
+def test_where_no_index_can_be_made_the_same_is_found(saved_box: Box) -> None:
+    (saved_box.store / "search.db").mkdir()
 
-    assert hits(kept, "FIRST") == [("v1", "message")]
-    assert hits(kept, "체크포인트") == [("v2", "message")]
-    assert hits(kept, "work") == [("v2", "tag")]
-    assert hits(kept, "refactor") == [("v2", "name")]
+    assert hits(saved_box, "FIRST") == [("v1", "message")]
+    assert hits(saved_box, "체크포인트") == [("v2", "message")]
+    assert hits(saved_box, "work") == [("v2", "tag")]
+    assert hits(saved_box, "refactor") == [("v2", "name")]
 
 
-def test_the_limit_holds_over_messages_and_paths(kept: Box) -> None:
+def test_the_limit_holds_over_messages_and_paths(saved_box: Box) -> None:
     for number in range(5):
-        kept.put(f"first/{number}", str(number))
-        kept.save("-m", f"first again {number}")
+        saved_box.put(f"first/{number}", str(number))
+        saved_box.save("-m", f"first again {number}")
 
-    assert len(kept.call("search", "--json", "--limit", "3", "first").json()) == 3
-    assert [row[0] for row in hits(kept, "again")] == ["v8", "v7", "v6", "v5", "v4"]
+    assert len(saved_box.call("search", "--json", "--limit", "3", "first").json()) == 3
+    assert [row[0] for row in hits(saved_box, "again")] == ["v8", "v7", "v6", "v5", "v4"]
 
 
-def test_more_hits_than_one_page_are_found(kept: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "PAGE", 2)
+def test_more_hits_than_one_page_are_found(saved_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "ROWS_PER_PAGE", 2)
     for number in range(7):
-        kept.save("-m", f"many {number}")
+        saved_box.save("-m", f"many {number}")
 
-    assert [row[0] for row in hits(kept, "many")] == [f"v{number}" for number in range(10, 3, -1)]
-    assert [row[0] for row in hits(kept, "an")] == [f"v{number}" for number in range(10, 3, -1)]
+    assert [row[0] for row in hits(saved_box, "many")] == [f"v{number}" for number in range(10, 3, -1)]
+    assert [row[0] for row in hits(saved_box, "an")] == [f"v{number}" for number in range(10, 3, -1)]
 
 
-def test_many_may_search_at_once_while_there_is_no_index_yet(kept: Box) -> None:
+def test_many_may_search_at_once_while_there_is_no_index_yet(saved_box: Box) -> None:
     command = [sys.executable, "-m", "keepfast", "search", "--json", "first"]
-    environment = {**kept.variables, "PYTHONPATH": str(SOURCE)}
+    environment = {**saved_box.variables, "PYTHONPATH": str(SOURCE)}
 
     children = [
-        subprocess.Popen(command, cwd=kept.project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            command, cwd=saved_box.project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         for _ in range(8)
     ]
 
@@ -159,17 +161,17 @@ def test_many_may_search_at_once_while_there_is_no_index_yet(kept: Box) -> None:
 
 
 def test_two_letters_are_found_in_either_case_over_pages_and_an_old_name_is_not(
-    kept: Box, monkeypatch: pytest.MonkeyPatch
+    saved_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "FEW", 2)
+    monkeypatch.setattr(searching, "ROWS_PER_SLOW_PAGE", 2)
     for number in range(7):
-        kept.put("a.py", f"{number}\n")
-        kept.save("-m", f"{'입력' if number % 2 else '출력'} {number} ẞQx")
+        saved_box.put("a.py", f"{number}\n")
+        saved_box.save("-m", f"{'입력' if number % 2 else '출력'} {number} ẞQx")
 
-    assert hits(kept, "입력") == [("v9", "message"), ("v7", "message"), ("v5", "message")]
-    assert hits(kept, "없음") == []
-    assert len(hits(kept, "qX")) == 7
-    kept.call("name", "v1", "쌍둥")
-    assert hits(kept, "쌍둥") == [("v1", "name")]
-    kept.call("name", "v1", "--remove")
-    assert hits(kept, "쌍둥") == []
+    assert hits(saved_box, "입력") == [("v9", "message"), ("v7", "message"), ("v5", "message")]
+    assert hits(saved_box, "없음") == []
+    assert len(hits(saved_box, "qX")) == 7
+    saved_box.call("name", "v1", "쌍둥")
+    assert hits(saved_box, "쌍둥") == [("v1", "name")]
+    saved_box.call("name", "v1", "--remove")
+    assert hits(saved_box, "쌍둥") == []

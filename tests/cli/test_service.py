@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.cli.service import LABEL, launch_agent, systemd_unit, tell, unit_of
+from keepfast.cli.service import LABEL, launch_agent, run_commands, systemd_unit, unit_of
 from keepfast.cli.session import Session
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment import programs
 from tests.runner.test_commands import Person, person
 
@@ -24,17 +24,17 @@ ODD = ["/opt/my tools/py%thon", "-m", "keepfast", 'a"quote', "$HOME", "back\\sla
 
 
 def test_a_unit_is_installed_shown_and_removed(person: Person) -> None:
-    shown = person.json("service", "install", "--dry-run")
-    assert shown["kind"] == "systemd"
-    assert not Path(shown["path"]).exists()
+    unit_text = person.json("service", "install", "--dry-run")
+    assert unit_text["kind"] == "systemd"
+    assert not Path(unit_text["path"]).exists()
 
     assert person.run("service", "install", "--no-start").returncode == 0
-    assert Path(shown["path"]).read_text() == shown["text"]
+    assert Path(unit_text["path"]).read_text() == unit_text["text"]
     assert person.json("service", "status") == {
-        **{k: shown[k] for k in ("kind", "path")}, "installed": True, "running": False, "trouble": None,
+        **{k: unit_text[k] for k in ("kind", "path")}, "installed": True, "running": False, "trouble": None,
     }  # fmt: skip
     assert person.json("service", "uninstall")["removed"]
-    assert not Path(shown["path"]).exists()
+    assert not Path(unit_text["path"]).exists()
     assert not person.json("service", "uninstall")["removed"]
 
 
@@ -94,11 +94,11 @@ def test_the_property_list_is_one(tmp_path: Path) -> None:
 def test_the_launch_agent_lies_where_launchd_looks_and_names_whole_paths(tmp_path: Path) -> None:
     """No Mac is at hand: what is written there is read back, and every path in it is one."""
     home = tmp_path / "Ada's Mac & Co <1>"
-    around = Surroundings(
+    environment = Environment(
         {b"HOME": os.fsencode(home), b"PATH": b"/usr/bin:/bin", b"LANG": b"ko_KR.UTF-8", b"OTHER": b"x"}
     )
 
-    unit = unit_of(around, "darwin")
+    unit = unit_of(environment, "darwin")
 
     read = plistlib.loads(unit.text.encode())
     assert (unit.kind, unit.path) == ("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist")
@@ -110,17 +110,17 @@ def test_the_launch_agent_lies_where_launchd_looks_and_names_whole_paths(tmp_pat
 
 def test_launchd_is_told_of_the_file_and_of_the_label(tmp_path: Path) -> None:
     """Not the real one: a program of its name that writes down what it is told."""
-    program, told = tmp_path / "launchctl", tmp_path / "told"
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {told}\n')
+    program, journal = tmp_path / "launchctl", tmp_path / "told"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {journal}\n')
     program.chmod(0o755)
-    around = Surroundings({b"HOME": os.fsencode(tmp_path), b"PATH": os.fsencode(f"{tmp_path}:/usr/bin:/bin")})
-    session, unit = Session(around, time.time_ns, 0.0), unit_of(around, "darwin")
+    environment = Environment({b"HOME": os.fsencode(tmp_path), b"PATH": os.fsencode(f"{tmp_path}:/usr/bin:/bin")})
+    session, unit = Session(environment, time.time_ns, 0.0), unit_of(environment, "darwin")
 
-    assert tell(session, unit, "install")
-    assert tell(session, unit, "uninstall")
+    assert run_commands(session, unit, "install")
+    assert run_commands(session, unit, "uninstall")
 
     user = f"gui/{os.getuid()}"
-    assert told.read_text().splitlines() == ["bootstrap", user, unit.path, "bootout", f"{user}/{LABEL}"]
+    assert journal.read_text().splitlines() == ["bootstrap", user, unit.path, "bootout", f"{user}/{LABEL}"]
 
 
 def test_what_the_unit_starts_is_a_supervisor(person: Person) -> None:

@@ -83,9 +83,9 @@ def test_another_settings_file_is_used_and_written(box: Box) -> None:
 def test_what_get_shows_can_be_set(box: Box) -> None:
     for size in ("100MB", "1536KB", "1000", "3GB"):
         box.call("config", "set", "capture.max_file_size", size)
-        shown = box.call("config", "get", "capture.max_file_size").out.strip()
-        assert box.call("config", "set", "capture.max_file_size", shown).code == 0
-        assert box.call("config", "get", "capture.max_file_size").out.strip() == shown
+        output = box.call("config", "get", "capture.max_file_size").out.strip()
+        assert box.call("config", "set", "capture.max_file_size", output).code == 0
+        assert box.call("config", "get", "capture.max_file_size").out.strip() == output
 
 
 def test_doctor_is_content_with_a_fresh_home_and_with_a_workspace(box: Box) -> None:
@@ -94,44 +94,44 @@ def test_doctor_is_content_with_a_fresh_home_and_with_a_workspace(box: Box) -> N
 
     box.call("init")
     assert box.call("doctor").code == 0
-    found = checks(box)
-    assert [found[name]["level"] for name in ("store", "ground", "workspace", "git")] == ["fine"] * 4
+    results = checks(box)
+    assert [results[name]["level"] for name in ("store", "ground", "workspace", "git")] == ["fine"] * 4
 
 
-def test_doctor_finds_a_store_that_others_may_read(kept: Box) -> None:
-    kept.store.chmod(0o755)
+def test_doctor_finds_a_store_that_others_may_read(saved_box: Box) -> None:
+    saved_box.store.chmod(0o755)
 
-    assert kept.call("doctor").code == 1
-    assert checks(kept)["store"]["advice"] == f"Run `chmod 700 {kept.store}`."
-
-
-def test_doctor_finds_a_marker_that_git_would_take(kept: Box) -> None:
-    (kept.project / ".keepfast/.gitignore").unlink()
-
-    assert checks(kept)["git"]["level"] == "problem"
-    assert kept.call("init").code == 0
-    assert checks(kept)["git"]["level"] == "fine"
+    assert saved_box.call("doctor").code == 1
+    assert checks(saved_box)["store"]["advice"] == f"Run `chmod 700 {saved_box.store}`."
 
 
-def test_doctor_goes_on_after_a_damaged_store(kept: Box) -> None:
-    (kept.store / "format").write_text("nonsense")
+def test_doctor_finds_a_marker_that_git_would_take(saved_box: Box) -> None:
+    (saved_box.project / ".keepfast/.gitignore").unlink()
 
-    found = checks(kept)
-
-    assert found["store"]["level"] == "problem"
-    assert "verify --repair" in found["store"]["advice"]
-    assert found["space"]["level"] in ("fine", "note")
+    assert checks(saved_box)["git"]["level"] == "problem"
+    assert saved_box.call("init").code == 0
+    assert checks(saved_box)["git"]["level"] == "fine"
 
 
-def test_doctor_says_once_what_stops_many_checks(kept: Box) -> None:
-    kept.config.parent.mkdir(parents=True, exist_ok=True)
-    kept.config.write_text("not json")
+def test_doctor_goes_on_after_a_damaged_store(saved_box: Box) -> None:
+    (saved_box.store / "format").write_text("nonsense")
 
-    said = kept.call("doctor")
+    results = checks(saved_box)
 
-    assert said.code == 1
-    assert said.out.count("is not JSON") == 1
-    assert "1 problem found." in said.out
+    assert results["store"]["level"] == "problem"
+    assert "verify --repair" in results["store"]["advice"]
+    assert results["space"]["level"] in ("fine", "note")
+
+
+def test_doctor_says_once_what_stops_many_checks(saved_box: Box) -> None:
+    saved_box.config.parent.mkdir(parents=True, exist_ok=True)
+    saved_box.config.write_text("not json")
+
+    result = saved_box.call("doctor")
+
+    assert result.code == 1
+    assert result.out.count("is not JSON") == 1
+    assert "1 problem found." in result.out
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -139,10 +139,10 @@ def test_doctor_finds_a_home_that_takes_no_store(visited: Box) -> None:
     shutil.rmtree(visited.home / ".local")
     shutil.rmtree(visited.project / ".keepfast")
 
-    said = visited.call_as(65534, "doctor")
+    result = visited.call_as(65534, "doctor")
 
-    assert said.code == 1
-    assert f"no write permission for {visited.home}" in said.out
+    assert result.code == 1
+    assert f"no write permission for {visited.home}" in result.out
 
 
 def test_doctor_shows_odd_settings(box: Box) -> None:
@@ -184,63 +184,63 @@ def test_what_may_be_negative_is_set(box: Box) -> None:
     assert (answer.code, answer.json()["value"]) == (0, ["-1"])
 
 
-def test_doctor_says_that_the_last_save_failed_and_why(kept: Box) -> None:
-    workspace = kept.call("status", "--json").json()["workspace"]["id"]
-    folder = str(kept.store / "workspaces" / workspace)
+def test_doctor_says_that_the_last_save_failed_and_why(saved_box: Box) -> None:
+    workspace = saved_box.call("status", "--json").json()["workspace"]["id"]
+    folder = str(saved_box.store / "workspaces" / workspace)
 
     def level() -> str:
-        return str(checks(kept)["workspace"]["level"])
+        return str(checks(saved_box)["workspace"]["level"])
 
     before = level()
-    note_unsaved(folder, kept.now, "unreachable", "No permission.")
+    note_unsaved(folder, saved_box.now, "unreachable", "No permission.")
     assert (before, level()) == ("fine", "problem")
-    note_unsaved(folder, kept.now, TooMany.kind, "The tree has too many files.")
+    note_unsaved(folder, saved_box.now, TooMany.kind, "The tree has too many files.")
     assert level() == "fine", "they are counted, and not too many any more"
 
 
-def test_doctor_names_what_the_last_verify_found(kept: Box) -> None:
+def test_doctor_names_what_the_last_verify_found(saved_box: Box) -> None:
     """A content that is lost stays lost after the repair that named it."""
-    assert kept.call("verify").code == 0
-    assert [one["level"] for one in _checks(kept) if one["name"] == "verified"] == ["fine"]
-    for pack in sorted(kept.store.glob("packs/**/*")):
+    assert saved_box.call("verify").code == 0
+    assert [one["level"] for one in _checks(saved_box) if one["name"] == "verified"] == ["fine"]
+    for pack in sorted(saved_box.store.glob("packs/**/*")):
         if pack.is_file():
             raw = bytearray(pack.read_bytes())
             raw[len(raw) // 3] ^= 0xFF
             pack.write_bytes(raw)
-    repaired = kept.call("verify", "--repair", "--json").json()
+    repaired = saved_box.call("verify", "--repair", "--json").json()
     assert repaired["lost"]
 
-    found = [one for one in _checks(kept) if one["name"] == "verified"]
+    results = [one for one in _checks(saved_box) if one["name"] == "verified"]
 
-    assert [one["level"] for one in found] == ["problem"] * len(repaired["lost"])
-    assert kept.call("doctor").code == 1
+    assert [one["level"] for one in results] == ["problem"] * len(repaired["lost"])
+    assert saved_box.call("doctor").code == 1
 
 
 def _checks(box: Box) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = box.call("doctor", "--json").json()["checks"]
-    return found
+    check: list[dict[str, str]] = box.call("doctor", "--json").json()["checks"]
+    return check
 
 
-def test_a_client_that_asks_wrongly_is_told_the_commands_own_usage(kept: Box) -> None:
-    done = kept.run("hook", "claude", "--json")
+def test_a_client_that_asks_wrongly_is_told_the_commands_own_usage(saved_box: Box) -> None:
+    done = saved_box.run("hook", "claude", "--json")
 
     assert done.code == 1 and done.err.startswith("usage: keepfast hook")
 
 
-def test_the_status_line_without_a_payload_is_about_the_current_folder(kept: Box) -> None:
-    home = str(kept.home)
+def test_the_status_line_without_a_payload_is_about_the_current_folder(saved_box: Box) -> None:
+    home = str(saved_box.home)
     words = ("--folders", home, f"{home}/.config", f"{home}/.local/share", "statusline")
 
-    assert kept.run(*words).out.startswith("v3")
-    assert "not protected" in kept.run(*words, cwd=kept.home).out
+    assert saved_box.run(*words).out.startswith("v3")
+    assert "not protected" in saved_box.run(*words, cwd=saved_box.home).out
 
 
-def test_a_setting_that_is_none_is_told_where_people_look(kept: Box) -> None:
-    kept.config.parent.mkdir(parents=True, exist_ok=True)
-    kept.config.write_text('{"capture": {"max_flies": 5}}')
-    kept.put("new", "x")
+def test_a_setting_that_is_none_is_told_where_people_look(saved_box: Box) -> None:
+    saved_box.config.parent.mkdir(parents=True, exist_ok=True)
+    saved_box.config.write_text('{"capture": {"max_flies": 5}}')
+    saved_box.put("new", "x")
 
     for words in (["save", "-m", "x"], ["list"]):
-        assert "max_files" in kept.call(*words).err
-        assert kept.call(*words, "-q").err == kept.call(*words, "--json").err == ""
-    assert kept.call("save", "--auto").err == ""
+        assert "max_files" in saved_box.call(*words).err
+        assert saved_box.call(*words, "-q").err == saved_box.call(*words, "--json").err == ""
+    assert saved_box.call("save", "--auto").err == ""

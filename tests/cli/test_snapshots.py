@@ -22,7 +22,7 @@ def page(box: Box, *lines: str) -> str:
     for line in lines:
         result = box.call(*line.split(" ")[1:])
         text += f"$ {line}\n{result.out}"
-        text += "".join([f"! {said}\n" for said in result.err.splitlines()])
+        text += "".join([f"! {error_line}\n" for error_line in result.err.splitlines()])
         text += f"exit code {result.code}\n" if result.code else ""
     return box.plain(text)
 
@@ -282,10 +282,10 @@ PAGES: dict[str, Callable[[Box], str]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_verb_looks_as_it_should(kept: Box, name: str) -> None:
-    kept.variables["COLUMNS"] = "100"
+def test_a_verb_looks_as_it_should(saved_box: Box, name: str) -> None:
+    saved_box.variables["COLUMNS"] = "100"
 
-    seen = PAGES[name](kept)
+    seen = PAGES[name](saved_box)
 
     path = FOLDER / f"{name}.txt"
     if os.environ.get("KEEPFAST_SNAPSHOTS") == "write":

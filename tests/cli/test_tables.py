@@ -74,20 +74,20 @@ def test_the_bar_shows_how_far_it_is() -> None:
     assert "100%" in line("Saving", 11, 10)
 
 
-def test_colour_follows_the_terminal_the_flag_and_no_color(kept: Box) -> None:
+def test_colour_follows_the_terminal_the_flag_and_no_color(saved_box: Box) -> None:
     escape = b"\x1b["
 
-    assert escape in kept.terminal("list")
-    assert escape not in kept.terminal("list", NO_COLOR="1")
-    assert escape not in kept.terminal("list", TERM="dumb")
-    assert escape not in kept.terminal("--color", "never", "list")
-    assert escape not in kept.run("list").raw
-    assert escape in kept.run("--color", "always", "list").raw
+    assert escape in saved_box.terminal("list")
+    assert escape not in saved_box.terminal("list", NO_COLOR="1")
+    assert escape not in saved_box.terminal("list", TERM="dumb")
+    assert escape not in saved_box.terminal("--color", "never", "list")
+    assert escape not in saved_box.run("list").raw
+    assert escape in saved_box.run("--color", "always", "list").raw
 
 
-def test_a_bar_appears_only_on_a_terminal_and_only_for_long_work(kept: Box) -> None:
+def test_a_bar_appears_only_on_a_terminal_and_only_for_long_work(saved_box: Box) -> None:
     for number in range(30):
-        kept.put(f"many/{number}", "x")
+        saved_box.put(f"many/{number}", "x")
 
-    assert b"Saving" not in kept.terminal("save")
-    assert kept.run("save").err == ""
+    assert b"Saving" not in saved_box.terminal("save")
+    assert saved_box.run("save").err == ""

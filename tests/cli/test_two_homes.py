@@ -36,12 +36,12 @@ def test_init_says_that_what_others_sealed_is_closed(homes: Homes) -> None:
     homes.begin(homes.one)
     homes.one.put(".env", SECRET)
     homes.one.save()
-    shown = homes.one.call("key", "show", "--json").json()["sets"]
+    answer = homes.one.call("key", "show", "--json").json()["sets"]
 
-    said = homes.begin(homes.other)
+    result = homes.begin(homes.other)
 
-    assert said["shared"] is True
-    assert said["closed_sets"] == [one["id"] for one in shown]
+    assert result["shared"] is True
+    assert result["closed_sets"] == [one["id"] for one in answer]
     plain = homes.other.call("--store", homes.store, "init")
     assert plain.code == 0 and "key import" in plain.err
 
@@ -49,15 +49,15 @@ def test_init_says_that_what_others_sealed_is_closed(homes: Homes) -> None:
 def test_init_says_so_before_anything_is_sealed_too(homes: Homes) -> None:
     assert homes.begin(homes.one)["shared"] is False
 
-    said = homes.begin(homes.other)
+    result = homes.begin(homes.other)
 
-    assert (said["shared"], said["closed_sets"]) == (True, [])
+    assert (result["shared"], result["closed_sets"]) == (True, [])
     assert homes.begin(homes.other)["shared"] is False  # it is known now
     assert homes.begin(homes.one)["shared"] is False
 
 
 def test_in_a_home_of_ones_own_there_is_nothing_to_say(homes: Homes) -> None:
-    said = homes.one.call("init", "--json").json()
+    answer = homes.one.call("init", "--json").json()
     homes.one.put(".env", SECRET)
     homes.one.save()
     again = homes.one.call("init", "--json").json()
@@ -65,7 +65,7 @@ def test_in_a_home_of_ones_own_there_is_nothing_to_say(homes: Homes) -> None:
     (homes.one.home / ".local/share/keepfast/stores").unlink()
     listless = homes.one.call("init", "--json").json()
 
-    for one in (said, again, listless):
+    for one in (answer, again, listless):
         assert (one["shared"], one["closed_sets"]) == (False, [])
 
 
@@ -93,8 +93,8 @@ def test_a_rotation_names_the_sets_of_others(homes: Homes) -> None:
         box.put(".env", SECRET)
         box.save()
 
-    said = homes.one.call("key", "rotate", "-y", "--json").json()
+    answer = homes.one.call("key", "rotate", "-y", "--json").json()
 
     [theirs] = [one["id"] for one in homes.other.call("key", "show", "--json").json()["sets"] if one["seals"]]
-    assert said["closed_sets"] == [theirs]
+    assert answer["closed_sets"] == [theirs]
     assert homes.other.call("cat", "v1", ".env").raw == SECRET.encode()

@@ -25,15 +25,15 @@ def uncompiled(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def check(box: Box, source: str) -> dict[str, Any]:
-    found: list[dict[str, Any]] = box.run("doctor", "--json", PYTHONPATH=source).json()["checks"]
-    return next(one for one in found if one["name"] == "accelerator")
+    checks: list[dict[str, Any]] = box.run("doctor", "--json", PYTHONPATH=source).json()["checks"]
+    return next(one for one in checks if one["name"] == "accelerator")
 
 
 def test_doctor_names_what_is_missing(box: Box, uncompiled: str) -> None:
-    found = check(box, uncompiled)
+    result = check(box, uncompiled)
 
-    assert found["level"] == "note"
-    assert all(name in found["text"] for name in COMPILED)
+    assert result["level"] == "note"
+    assert all(name in result["text"] for name in COMPILED)
 
 
 def test_doctor_names_one_that_is_missing_where_others_are_there(box: Box, tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def test_doctor_names_one_that_is_missing_where_others_are_there(box: Box, tmp_p
     if not list((folder / "keepfast").rglob("*.so")):
         pytest.skip("built without a compiler")
 
-    found = check(box, str(folder))
+    result = check(box, str(folder))
 
-    assert found["level"] == "note"
-    assert "workspace._marks" in found["text"]
-    assert "workspace._check" not in found["text"]
+    assert result["level"] == "note"
+    assert "workspace._marks" in result["text"]
+    assert "workspace._check" not in result["text"]
 
 
 def test_the_same_is_kept_sealed_and_brought_back(tmp_path: Path, uncompiled: str) -> None:
     """Two homes with the same tree: one with the compiled modules, where there are any, one without."""
-    shown = []
+    trees = []
     for number, source in enumerate((str(SOURCE), uncompiled)):
         box = Box(tmp_path / str(number))
         box.put("plain.py", "x = 1\n" * 500)
@@ -71,13 +71,13 @@ def test_the_same_is_kept_sealed_and_brought_back(tmp_path: Path, uncompiled: st
         files = {path.name: path.read_bytes() for path in box.project.rglob("*") if path.suffix in (".py", ".bin")}
         repository = open_store(str(box.store), keys=str(box.home / ".local/share/keepfast/keys"))
         rows = repository.ledger.state(repository.ledger.workspaces()[0].id, 1)
-        kept = sorted([(row.path, row.kind, row.size, row.flags) for row in rows])
+        row_facts = sorted([(row.path, row.kind, row.size, row.flags) for row in rows])
         repository.close()
-        shown.append((files, kept))
+        trees.append((files, row_facts))
 
-    assert shown[0] == shown[1]
-    assert len(shown[0][0]["plain.py"]) == 3_000
-    sealed = {path for path, _, _, flags in shown[0][1] if flags & SEALED}
+    assert trees[0] == trees[1]
+    assert len(trees[0][0]["plain.py"]) == 3_000
+    sealed = {path for path, _, _, flags in trees[0][1] if flags & SEALED}
     assert sealed == {b".env", b"keys.py", b"address.txt"}
 
 
@@ -107,16 +107,16 @@ def test_a_module_of_other_sources_is_not_used_and_doctor_says_so(box: Box, tmp_
 
     assert box.run("init", PYTHONPATH=source).code == 0
     assert box.run("save", PYTHONPATH=source).code == 0
-    found = box.run("doctor", "--json", PYTHONPATH=source)
+    result = box.run("doctor", "--json", PYTHONPATH=source)
 
-    problems = [one for one in found.json()["checks"] if one["level"] == "problem"]
-    assert found.code == 1
+    problems = [one for one in result.json()["checks"] if one["level"] == "problem"]
+    assert result.code == 1
     assert [one["name"] for one in problems] == ["accelerator"] and "workspace._marks" in problems[0]["text"]
 
 
 def test_doctor_tries_a_save_and_survives_its_crash(box: Box, tmp_path: Path, uncompiled: str) -> None:
-    found = box.run("doctor", "--json", PYTHONPATH=with_marks(tmp_path, uncompiled, CRASHES))
+    result = box.run("doctor", "--json", PYTHONPATH=with_marks(tmp_path, uncompiled, CRASHES))
 
-    levels = {one["name"]: one["level"] for one in found.json()["checks"]}
-    assert (found.code, levels["saving"]) == (1, "problem")
+    levels = {one["name"]: one["level"] for one in result.json()["checks"]}
+    assert (result.code, levels["saving"]) == (1, "problem")
     assert {one["name"]: one["level"] for one in box.run("doctor", "--json").json()["checks"]}["saving"] == "fine"

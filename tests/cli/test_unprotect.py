@@ -35,14 +35,14 @@ def stored(box: Box, text: bytes) -> list[str]:
 
 
 @pytest.fixture
-def two(kept: Box) -> Box:
+def two(saved_box: Box) -> Box:
     """Another protected folder beside the project, with one checkpoint."""
-    other = kept.home / "other"
+    other = saved_box.home / "other"
     other.mkdir()
     (other / "file").write_text("other\n")
-    assert kept.call("init", cwd=other).code == 0
-    assert kept.call("save", "-m", "of the other", cwd=other).code == 0
-    return kept
+    assert saved_box.call("init", cwd=other).code == 0
+    assert saved_box.call("save", "-m", "of the other", cwd=other).code == 0
+    return saved_box
 
 
 def test_a_folder_is_no_longer_protected_and_its_history_stays(two: Box) -> None:
@@ -59,12 +59,12 @@ def test_a_folder_is_no_longer_protected_and_its_history_stays(two: Box) -> None
 def test_what_is_to_be_purged_is_named_by_its_last_folder(two: Box) -> None:
     assert two.call("unprotect", "--all", "-y").code == 0
 
-    shown = two.call("purge", "--all", "-n")
-    told = two.call("purge", "--all", "-n", "--json").json()
+    result = two.call("purge", "--all", "-n")
+    answer = two.call("purge", "--all", "-n", "--json").json()
 
-    assert str(two.project) in shown.out
-    assert str(two.project) in [one["was"] for one in told["unprotected"]]
-    assert [one["root"] for one in told["unprotected"]] == [None] * len(told["unprotected"])
+    assert str(two.project) in result.out
+    assert str(two.project) in [one["was"] for one in answer["unprotected"]]
+    assert [one["root"] for one in answer["unprotected"]] == [None] * len(answer["unprotected"])
 
 
 def test_hooks_leave_it_alone_until_init(two: Box) -> None:
@@ -205,12 +205,12 @@ def test_a_purge_that_was_cut_off_ends_when_it_is_run_again(two: Box) -> None:
 
 
 @pytest.fixture
-def copied(kept: Box) -> Path:
+def copied(saved_box: Box) -> Path:
     """A copy of the project, in which nothing was saved yet."""
     import shutil
 
-    copy = kept.home / "copy"
-    shutil.copytree(kept.project, copy)
+    copy = saved_box.home / "copy"
+    shutil.copytree(saved_box.project, copy)
     return copy
 
 
@@ -220,55 +220,59 @@ def copied(kept: Box) -> Path:
      ("name", "v1", "x"), ("forget", "--policy", "-y"), ("restore", "--abort"), ("restore", "--continue"), ("restore", "-p", "v1")],
     ids=" ".join,
 )  # fmt: skip
-def test_a_copy_does_not_change_the_history_of_its_original(kept: Box, copied: Path, words: tuple[str, ...]) -> None:
-    before = kept.call("list", "--json").json()
-    result = kept.call(*words, "--json", cwd=copied)
+def test_a_copy_does_not_change_the_history_of_its_original(
+    saved_box: Box, copied: Path, words: tuple[str, ...]
+) -> None:
+    before = saved_box.call("list", "--json").json()
+    result = saved_box.call(*words, "--json", cwd=copied)
 
     assert (result.code, result.json()["error"]["kind"]) == (14, "elsewhere")
-    assert kept.call("list", "--json").json() == before
-    assert (kept.project / ".keepfast/workspace.json").exists() and (copied / ".keepfast/workspace.json").exists()
+    assert saved_box.call("list", "--json").json() == before
+    assert (saved_box.project / ".keepfast/workspace.json").exists() and (copied / ".keepfast/workspace.json").exists()
 
 
-def test_a_copy_is_unprotected_by_itself(kept: Box, copied: Path) -> None:
-    assert kept.call("unprotect", cwd=copied).code == 0
+def test_a_copy_is_unprotected_by_itself(saved_box: Box, copied: Path) -> None:
+    assert saved_box.call("unprotect", cwd=copied).code == 0
 
     assert not (copied / ".keepfast").exists()
-    assert kept.versions() == ["v3", "v2", "v1"]
-    assert kept.save() == "v4"
-    assert kept.call("init", cwd=copied).code == 0
-    assert kept.call("list", "--json", cwd=copied).json() == []
+    assert saved_box.versions() == ["v3", "v2", "v1"]
+    assert saved_box.save() == "v4"
+    assert saved_box.call("init", cwd=copied).code == 0
+    assert saved_box.call("list", "--json", cwd=copied).json() == []
 
 
-def test_after_its_first_save_a_copy_has_a_history_of_its_own(kept: Box, copied: Path) -> None:
-    said = kept.call("list", cwd=copied)
-    assert (said.code, str(kept.project) in said.err) == (14, True)
-    assert kept.call("save", cwd=copied).code == 0
-    assert kept.call("purge", "-y", cwd=copied).code == 0
+def test_after_its_first_save_a_copy_has_a_history_of_its_own(saved_box: Box, copied: Path) -> None:
+    result = saved_box.call("list", cwd=copied)
+    assert (result.code, str(saved_box.project) in result.err) == (14, True)
+    assert saved_box.call("save", cwd=copied).code == 0
+    assert saved_box.call("purge", "-y", cwd=copied).code == 0
 
-    assert kept.versions() == ["v3", "v2", "v1"]
+    assert saved_box.versions() == ["v3", "v2", "v1"]
 
 
 @pytest.mark.parametrize("folder", ["typo", "src", "src/a.py"])
 @pytest.mark.parametrize(
     "words", [("purge", "-y"), ("purge", "-n"), ("unprotect", "-y"), ("unprotect", "--purge", "-y")]
 )
-def test_a_folder_in_a_workspace_does_not_mean_the_workspace(kept: Box, words: tuple[str, ...], folder: str) -> None:
-    result = kept.call(words[0], folder, *words[1:], "--json")
+def test_a_folder_in_a_workspace_does_not_mean_the_workspace(
+    saved_box: Box, words: tuple[str, ...], folder: str
+) -> None:
+    result = saved_box.call(words[0], folder, *words[1:], "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (3, "no_workspace")
     assert folder in result.json()["error"]["message"]
-    assert kept.versions() == ["v3", "v2", "v1"]
+    assert saved_box.versions() == ["v3", "v2", "v1"]
 
 
 @pytest.mark.parametrize("words", [("purge", "-y"), ("purge", "-n"), ("unprotect", "--purge", "-y")], ids=" ".join)
-def test_what_is_in_a_lost_store_cannot_be_removed(kept: Box, words: tuple[str, ...]) -> None:
-    kept.store.rename(kept.home / "elsewhere")
-    result = kept.call(*words, "--json")
+def test_what_is_in_a_lost_store_cannot_be_removed(saved_box: Box, words: tuple[str, ...]) -> None:
+    saved_box.store.rename(saved_box.home / "elsewhere")
+    result = saved_box.call(*words, "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (5, "store_missing")
-    assert (kept.project / ".keepfast/workspace.json").exists()
-    (kept.home / "elsewhere").rename(kept.store)
-    assert kept.save() == "v4"
+    assert (saved_box.project / ".keepfast/workspace.json").exists()
+    (saved_box.home / "elsewhere").rename(saved_box.store)
+    assert saved_box.save() == "v4"
 
 
 def test_a_history_that_goes_on_is_not_said_to_begin(two: Box) -> None:
@@ -293,8 +297,8 @@ def test_the_history_of_a_folder_that_is_no_longer_protected_is_purged(two: Box,
     (own,) = [one for one in two.call("purge", "--all", "-n", "--json").json()["unprotected"] if one["was"]]
     words = {"inside": (), "path": (str(two.project),), "id": (own["workspace"][:8],)}[way]
 
-    shown = two.call("purge", *words, "-n", "--json")
-    assert (shown.code, [one["was"] for one in shown.json()["unprotected"]]) == (0, [str(two.project)])
+    result = two.call("purge", *words, "-n", "--json")
+    assert (result.code, [one["was"] for one in result.json()["unprotected"]]) == (0, [str(two.project)])
     done = two.call("purge", *words, "-y", "--json")
     assert (done.code, done.json()["unprotected"][0]["checkpoints"]) == (0, 3)
     assert [row["message"] for row in two.call("list", "--all-workspaces", "--json").json()] == ["of the other"]
@@ -326,5 +330,5 @@ def test_doctor_does_not_speak_of_a_store_that_is_not_there(two: Box) -> None:
     assert "would be" not in two.call("doctor").out
     assert two.call("purge", "--all", "-y").code == 0
 
-    (told,) = [one for one in two.call("doctor", "--json").json()["checks"] if one["name"] == "space"]
-    assert "would be" in told["text"]
+    (checks,) = [one for one in two.call("doctor", "--json").json()["checks"] if one["name"] == "space"]
+    assert "would be" in checks["text"]

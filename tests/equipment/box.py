@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keepfast
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 
 SOURCE = Path(keepfast.__file__).parents[1]
 SECOND = 1_000_000_000
@@ -61,14 +61,14 @@ class Box:
 
     def through(self, run: Callable[..., int | None], *words: str, cwd: Path | None = None) -> Result:
         """Run a command in this process by that function, which must not leave it to another."""
-        around = Surroundings({name.encode(): value.encode() for name, value in self.variables.items()})
+        environment = Environment({name.encode(): value.encode() for name, value in self.variables.items()})
         streams = sys.stdin, sys.stdout, sys.stderr
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         before = os.getcwd()
         os.chdir(cwd or self.project)
         sys.stdin, sys.stdout, sys.stderr = io.StringIO(), out, err
         try:
-            code = run(words, around, lambda: self.now)
+            code = run(words, environment, lambda: self.now)
         finally:
             sys.stdin, sys.stdout, sys.stderr = streams
             os.chdir(before)

@@ -14,7 +14,7 @@ from typing import Any
 import keepfast
 from keepfast.app.checkpoint import Engine
 from keepfast.app.wiring import build
-from keepfast.present.environment import FOLDERS, Surroundings, now_ns
+from keepfast.present.environment import FOLDERS, Environment, now_ns
 from keepfast.settings import load
 from keepfast.state import pending_events as pending
 from keepfast.state import workers
@@ -93,8 +93,8 @@ class Ground:
 
     @property
     def engine(self) -> Engine:
-        around = Surroundings({key.encode(): value.encode() for key, value in self.variables.items()}, self.folders)
-        return build(load(around.config, {}, hook=True), around.data, around.home, now_ns)
+        environment = Environment({key.encode(): value.encode() for key, value in self.variables.items()}, self.folders)
+        return build(load(environment.config, {}, hook=True), environment.data, environment.home, now_ns)
 
     @property
     def workspace(self) -> str:

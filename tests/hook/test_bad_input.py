@@ -13,7 +13,7 @@ import pytest
 
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.app.wiring import build
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from keepfast.settings import load
 from keepfast.state import sessions
 from tests.equipment.judge import judge
@@ -208,10 +208,10 @@ def test_a_broken_settings_file(started: Ground, text: str) -> None:
 
 
 def test_a_clock_in_1970(started: Ground) -> None:
-    around = Surroundings({b"HOME": os.fsencode(started.home)})
+    environment = Environment({b"HOME": os.fsencode(started.home)})
     started.answers(900_000)
     for now in (0, 5, -1, 2**62):
-        engine = build(load(around.config, {}), around.data, around.home, partial(int, now))
+        engine = build(load(environment.config, {}), environment.data, environment.home, partial(int, now))
         for name, fields in EVENTS.items():
             (started.project / "a.txt").write_text(f"{now} {name}")
             event = claude_code.read(json.dumps(started.payload(name, **fields)).encode(), {})

@@ -15,7 +15,7 @@ import pytest
 import keepfast
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.hook.main import respond
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from keepfast.state import sessions
 from tests.equipment.sessions import Session
 
@@ -27,9 +27,9 @@ RESUMED = "Resumed from checkpoint:"
 
 
 def answer(ground: Ground, event: str, part: int = 1, **fields: Any) -> dict[str, Any]:
-    around = Surroundings({key.encode(): value.encode() for key, value in ground.variables.items()})
+    environment = Environment({key.encode(): value.encode() for key, value in ground.variables.items()})
     payload = json.dumps({**ground.payload(event), **fields}).encode()
-    said, problem, code = respond(claude_code, payload, around, Inline(), {"--part": str(part)})
+    said, problem, code = respond(claude_code, payload, environment, Inline(), {"--part": str(part)})
     assert (code, problem) == (0, "")
     return json.loads(said) if said.startswith(b"{") else {}
 

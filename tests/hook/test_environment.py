@@ -16,8 +16,8 @@ import pytest
 
 from keepfast.agents import launcher
 from keepfast.present import supervision
-from keepfast.present.environment import Surroundings, default_folders
-from keepfast.runner.process import shims as process
+from keepfast.present.environment import Environment, default_folders
+from keepfast.runner.process import shims
 from tests.equipment.box import Box
 
 from .ground import LAUNCH, Ground, wait
@@ -79,8 +79,8 @@ def test_without_written_folders_a_hook_goes_by_the_passwd_entry(tmp_path: Path)
     """As hooks that an earlier version installed are started."""
     shown = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from keepfast.present.environment import hook_surroundings\n"
-        "print('\\n'.join(hook_surroundings(None).folders))"
+        "from keepfast.present.environment import hook_environment\n"
+        "print('\\n'.join(hook_environment(None).folders))"
     )
     variables = {name: str(tmp_path) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
     source = str(LAUNCH.parents[2])
@@ -118,11 +118,11 @@ class Shimmed:
             "stdin": str(stdin),
             "grace": 1,
         }
-        assert process.start(str(self.folder), job) == "started"
+        assert shims.start(str(self.folder), job) == "started"
 
-    def end(self) -> process.Look:
-        wait(lambda: process.look(str(self.folder), RUN).kind != process.ALIVE, 60)
-        return process.look(str(self.folder), RUN)
+    def end(self) -> shims.RunStatus:
+        wait(lambda: shims.status_of(str(self.folder), RUN).kind != shims.ALIVE, 60)
+        return shims.status_of(str(self.folder), RUN)
 
 
 def kinds(ground: Ground) -> list[str]:
@@ -177,7 +177,7 @@ def test_what_a_run_knows_is_worth_nothing_outside_of_it(started: Ground) -> Non
 
         done = [started.send(stop(started)).returncode for _ in range(2)]
     finally:
-        process.wish(str(shimmed.folder), "kill")
+        shims.wish(str(shimmed.folder), "kill")
         shimmed.end()
 
     assert done == [0, 0]
@@ -369,7 +369,7 @@ def test_a_run_counts_only_while_its_lock_is_held(tmp_path: Path, monkeypatch: p
 
     def found(token: str) -> str:
         variables = {b"KEEPFAST_RUN": b"t:1", b"KEEPFAST_RUN_TOKEN": token.encode()}
-        return supervision.run_above(Surroundings(variables, (here, here, here)))
+        return supervision.run_above(Environment(variables, (here, here, here)))
 
     free = found(TOKEN)
     with open(folder / "lock") as lock:
@@ -391,7 +391,7 @@ def test_a_run_lies_in_the_folder_of_runs_and_nowhere_else(tmp_path: Path, name:
 
     with open(folder / "lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = supervision.run_above(Surroundings({b"KEEPFAST_RUN": name.encode()}, (here, here, here)))
+        found = supervision.run_above(Environment({b"KEEPFAST_RUN": name.encode()}, (here, here, here)))
 
     assert found == ""
 
@@ -408,12 +408,12 @@ def test_no_token_is_not_the_token_of_a_run_that_has_none(tmp_path: Path, monkey
         for token in (None, ""):
             if token is not None:
                 (folder / "token").write_text(token)
-            assert supervision.run_above(Surroundings({b"KEEPFAST_RUN": b"t:1"}, (here, here, here))) == ""
+            assert supervision.run_above(Environment({b"KEEPFAST_RUN": b"t:1"}, (here, here, here))) == ""
 
 
 def test_a_run_is_told_once_that_hooks_stand_down(tmp_path: Path) -> None:
-    assert [supervision.is_first(str(tmp_path)) for _ in range(3)] == [True, False, False]
-    assert not supervision.is_first(str(tmp_path / "gone"))
+    assert [supervision.note_stand_down(str(tmp_path)) for _ in range(3)] == [True, False, False]
+    assert not supervision.note_stand_down(str(tmp_path / "gone"))
 
 
 # Libraries
@@ -451,7 +451,9 @@ def test_no_library_of_a_repository_is_loaded(ground: Ground) -> None:
 
 def test_the_package_that_mounts_is_told_of_no_library_by_an_agent() -> None:
     shown = (
-        "from keepfast.present.environment import surroundings\nsurroundings()\nimport os; print(sorted(os.environ))"
+        "from keepfast.present.environment import command_environment\n"
+        "command_environment()\n"
+        "import os; print(sorted(os.environ))"
     )
     for name, kept in (("CLAUDECODE", False), ("SHELL", True)):
         variables = {name: "1", "FUSE_LIBRARY_PATH": "/proc/self/cwd/evil.so"}

@@ -12,7 +12,7 @@ import pytest
 
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.hook.main import respond
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.agents.claude.test_usage import TOOL_RESULT, line
 from tests.equipment.judge import judge
 
@@ -122,7 +122,7 @@ def machine(started: Ground, monkeypatch: pytest.MonkeyPatch) -> Ground:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_payload_and_no_transcript_is_too_odd(machine: Ground, request: pytest.FixtureRequest, seed: int) -> None:
-    around = Surroundings({key.encode(): value.encode() for key, value in machine.variables.items()})
+    environment = Environment({key.encode(): value.encode() for key, value in machine.variables.items()})
     mutator, codes = Mutator(seed, machine), {0: 0, 1: 0}
     (machine.folder / "notices").unlink(missing_ok=True)
     if seed:
@@ -139,7 +139,7 @@ def test_no_payload_and_no_transcript_is_too_odd(machine: Ground, request: pytes
         if number % 50 == 0:
             (machine.project / "a.txt").write_text(str(number))
 
-        said, problem, code = respond(claude_code, payload, around, Inline(), {})
+        said, problem, code = respond(claude_code, payload, environment, Inline(), {})
 
         try:
             name = claude_code.read(payload, {}).name

@@ -10,7 +10,7 @@ import pytest
 
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.hook.main import respond
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.hostile_texts import ATTACKS, HIDDEN, Attack, check_part
 from tests.equipment.token_count import count
 
@@ -29,7 +29,7 @@ def told(ground: Ground, attack: Attack, number: int, *, process: bool) -> tuple
     text = session.files[session.path(attack.name)]
     path.write_bytes(text.encode("utf-8", "surrogatepass").replace(b"\x00", b""))
     ground.transcript.write_bytes(session.bytes())
-    around = Surroundings({key.encode(): value.encode() for key, value in ground.variables.items()})
+    environment = Environment({key.encode(): value.encode() for key, value in ground.variables.items()})
 
     def answer(event: str, part: int = 1, **fields: Any) -> dict[str, Any]:
         payload = json.dumps({**ground.payload(event, **fields), "session_id": f"session-{number}"}).encode()
@@ -37,7 +37,7 @@ def told(ground: Ground, attack: Attack, number: int, *, process: bool) -> tuple
             done = ground.send(payload, "--part", str(part))
             said, problem, code = done.stdout, done.stderr, done.returncode
         else:
-            said, wrong, code = respond(claude_code, payload, around, Inline(), {"--part": str(part)})
+            said, wrong, code = respond(claude_code, payload, environment, Inline(), {"--part": str(part)})
             problem = wrong.encode()
         assert (code, problem) == (0, b"")
         return json.loads(said) if said else {}
@@ -89,12 +89,12 @@ def test_a_hostile_name_is_told_as_a_name(started: Ground, name: bytes) -> None:
     path = os.fsencode(started.project) + b"/" + name
     with open(path, "wb") as file:
         file.write(b"def part():\n    return 1\n")
-    around = Surroundings({key.encode(): value.encode() for key, value in started.variables.items()})
+    environment = Environment({key.encode(): value.encode() for key, value in started.variables.items()})
     shown = os.fsdecode(path)
 
     def answer(event: str, **fields: Any) -> dict[str, Any]:
         payload = json.dumps({**started.payload(event, **fields), "transcript_path": ""}).encode()
-        said, problem, code = respond(claude_code, payload, around, Inline(), {"--part": "1"})
+        said, problem, code = respond(claude_code, payload, environment, Inline(), {"--part": "1"})
         assert (code, problem) == (0, "")
         return json.loads(said) if said else {}
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from keepfast.mcp.inspection import checkpoint_list
-from keepfast.mcp.visit import Visits
-from keepfast.present.environment import Surroundings, now_ns
+from keepfast.mcp.workspace_access import WorkspaceAccess
+from keepfast.present.environment import Environment, now_ns
+from keepfast.present.server_options import McpOptions
 from keepfast.state import pending_events as pending
 from keepfast.web.queries import opened
 
@@ -28,13 +29,13 @@ def left(started: Ground) -> Ground:
     return started
 
 
-def around(ground: Ground) -> Surroundings:
-    return Surroundings({key.encode(): value.encode() for key, value in ground.variables.items()})
+def environment(ground: Ground) -> Environment:
+    return Environment({key.encode(): value.encode() for key, value in ground.variables.items()})
 
 
 def by_agents(ground: Ground) -> list[str]:
-    visits = Visits({"cwd": str(ground.project).encode()}, around(ground), now_ns)
-    return [row.trigger for row in checkpoint_list(visits).checkpoints]
+    access = WorkspaceAccess(McpOptions(str(ground.project).encode()), environment(ground), now_ns)
+    return [row.trigger for row in checkpoint_list(access).checkpoints]
 
 
 def on_the_page(ground: Ground) -> list[str]:

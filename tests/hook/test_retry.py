@@ -14,7 +14,7 @@ import pytest
 from keepfast.agents.base import Reply
 from keepfast.agents.claude import hooks as claude_code
 from keepfast.app.wiring import build
-from keepfast.present.environment import Surroundings, now_ns
+from keepfast.present.environment import Environment, now_ns
 from keepfast.settings import load
 
 from .background import Inline, attending
@@ -31,8 +31,8 @@ class Client:
 
     def answer(self, name: str, **fields: Any) -> Reply:
         payload = json.dumps(self.ground.payload(name, **fields)).encode()
-        around = Surroundings({key.encode(): value.encode() for key, value in self.ground.variables.items()})
-        engine = build(load(around.config, {}, hook=True), around.data, around.home, lambda: self.now)
+        environment = Environment({key.encode(): value.encode() for key, value in self.ground.variables.items()})
+        engine = build(load(environment.config, {}, hook=True), environment.data, environment.home, lambda: self.now)
         found = attending(engine, claude_code.read(payload, {}))
         try:
             return found.answer()

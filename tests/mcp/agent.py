@@ -12,8 +12,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult
 
 from keepfast.mcp.server import build
-from keepfast.mcp.visit import Visits
-from keepfast.present.environment import Surroundings
+from keepfast.mcp.workspace_access import WorkspaceAccess
+from keepfast.present.environment import Environment
+from keepfast.present.server_options import McpOptions
 from tests.equipment.box import SOURCE, Box
 
 
@@ -44,16 +45,16 @@ class Agent:
 Scenario = Callable[[Agent], Awaitable[Any]]
 
 
-def visits(box: Box, **options: Any) -> Visits:
-    around = Surroundings({name.encode(): value.encode() for name, value in box.variables.items()})
-    return Visits({"cwd": str(box.project).encode(), **options}, around, lambda: box.now)
+def access(box: Box, **options: Any) -> WorkspaceAccess:
+    environment = Environment({name.encode(): value.encode() for name, value in box.variables.items()})
+    return WorkspaceAccess(McpOptions(str(box.project).encode(), **options), environment, lambda: box.now)
 
 
 def within(box: Box, scenario: Scenario, **options: Any) -> Any:
     """Play a scenario against a server in this process."""
 
     async def play() -> Any:
-        async with Client(build(visits(box, **options))) as client:
+        async with Client(build(access(box, **options))) as client:
             return await scenario(Agent(client))
 
     return asyncio.run(play())

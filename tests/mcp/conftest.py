@@ -16,7 +16,7 @@ def box(tmp_path: Path) -> Box:
 
 
 @pytest.fixture
-def kept(box: Box) -> Box:
+def saved_box(box: Box) -> Box:
     """A protected project with three checkpoints an hour apart."""
     assert box.call("init").code == 0
     box.put("src/a.py", "one\ntwo\nthree\n")

@@ -8,10 +8,11 @@ import time
 import uvicorn
 from mcp.server import MCPServer
 
-from keepfast.mcp.http import HOST, WHERE, application, listen
+from keepfast.mcp.http import HOST, PATH, application, listen
 from keepfast.mcp.server import build
-from keepfast.mcp.visit import Visits
-from keepfast.present.environment import Surroundings
+from keepfast.mcp.workspace_access import WorkspaceAccess
+from keepfast.present.environment import Environment
+from keepfast.present.server_options import McpOptions
 
 
 def with_fixtures(server: MCPServer) -> MCPServer:
@@ -32,6 +33,6 @@ if __name__ == "__main__":
     home, project = (word.encode() for word in sys.argv[1:])
     listening = listen(0)
     port = listening.getsockname()[1]
-    server = with_fixtures(build(Visits({"cwd": project}, Surroundings({b"HOME": home}), time.time_ns)))
-    print(f"http://{HOST}:{port}{WHERE}", flush=True)
+    server = with_fixtures(build(WorkspaceAccess(McpOptions(project), Environment({b"HOME": home}), time.time_ns)))
+    print(f"http://{HOST}:{port}{PATH}", flush=True)
     uvicorn.Server(uvicorn.Config(application(server, port), log_level="error")).run(sockets=[listening])

@@ -33,35 +33,35 @@ WITH_REFERENCE = ("recall", "checkpoint_show", "checkpoint_resume", "checkpoint_
 def objects(schema: Any) -> list[dict[str, Any]]:
     """Every schema of an object, however deep."""
     if isinstance(schema, list):
-        return [found for one in schema for found in objects(one)]
+        return [nested for one in schema for nested in objects(one)]
     if not isinstance(schema, dict):
         return []
     here = [schema] if schema.get("type") == "object" or "properties" in schema else []
-    return here + [found for one in schema.values() for found in objects(one)]
+    return here + [nested for one in schema.values() for nested in objects(one)]
 
 
 async def schemas(agent: Agent) -> dict[str, dict[str, Any]]:
     return {tool.name: tool.input_schema for tool in (await agent.client.list_tools()).tools}
 
 
-def test_every_schema_is_closed_and_so_are_the_objects_in_it(kept: Box) -> None:
-    found = within(kept, schemas)
+def test_every_schema_is_closed_and_so_are_the_objects_in_it(saved_box: Box) -> None:
+    answer = within(saved_box, schemas)
 
-    assert set(found) == set(NEEDED)
-    for name, schema in found.items():
+    assert set(answer) == set(NEEDED)
+    for name, schema in answer.items():
         for one in objects(schema):
             assert one.get("additionalProperties") is False, (name, one)
 
 
 @pytest.mark.parametrize("tool", NEEDED)
-def test_an_unknown_argument_is_an_error_that_names_it_and_the_known_ones(kept: Box, tool: str) -> None:
-    answer = call(kept, tool, **NEEDED[tool], surprise=1)
-    known = within(kept, schemas)[tool]["properties"]
+def test_an_unknown_argument_is_an_error_that_names_it_and_the_known_ones(saved_box: Box, tool: str) -> None:
+    answer = call(saved_box, tool, **NEEDED[tool], surprise=1)
+    reply = within(saved_box, schemas)[tool]["properties"]
 
     assert answer.failed
     assert "'surprise'" in answer.text
-    assert all(name in answer.text for name in known)
-    assert len(kept.versions()) == 3
+    assert all(name in answer.text for name in reply)
+    assert len(saved_box.versions()) == 3
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_an_unknown_argument_is_an_error_that_names_it_and_the_known_ones(kept: 
         ("recall", {"what": "README", "refrence": "v1"}, "'reference'"),
     ],
 )
-def test_the_name_that_was_meant_is_offered(kept: Box, tool: str, given: dict[str, Any], meant: str) -> None:
-    answer = call(kept, tool, **given)
+def test_the_name_that_was_meant_is_offered(saved_box: Box, tool: str, given: dict[str, Any], meant: str) -> None:
+    answer = call(saved_box, tool, **given)
 
     assert answer.failed
     assert f"Did you mean {meant}?" in answer.text
@@ -87,13 +87,13 @@ def test_the_name_that_was_meant_is_offered(kept: Box, tool: str, given: dict[st
 
 @pytest.mark.parametrize("reference", ["v999", "v0", "nobody", "cp-zzz", "@~99", "@{900d}", "\ud800", "v1 v2", "-1"])
 @pytest.mark.parametrize("tool", WITH_REFERENCE)
-def test_a_wrong_reference_is_an_error_and_never_another_checkpoint(kept: Box, tool: str, reference: str) -> None:
-    assert call(kept, tool, **NEEDED[tool], reference=reference).failed
+def test_a_wrong_reference_is_an_error_and_never_another_checkpoint(saved_box: Box, tool: str, reference: str) -> None:
+    assert call(saved_box, tool, **NEEDED[tool], reference=reference).failed
 
 
 @pytest.mark.parametrize("given", [{"old": "v999"}, {"new": "v999"}, {"old": "v1", "new": "nobody"}, {"a": "v1"}])
-def test_a_wrong_side_of_a_difference_is_an_error(kept: Box, given: dict[str, str]) -> None:
-    assert call(kept, "checkpoint_diff", **given).failed
+def test_a_wrong_side_of_a_difference_is_an_error(saved_box: Box, given: dict[str, str]) -> None:
+    assert call(saved_box, "checkpoint_diff", **given).failed
 
 
 def wrong(name: str, schema: dict[str, Any]) -> list[Any]:
@@ -121,7 +121,7 @@ def wrong(name: str, schema: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("tool", NEEDED)
-def test_each_wrong_value_of_each_argument_is_an_error_that_names_the_argument(kept: Box, tool: str) -> None:
+def test_each_wrong_value_of_each_argument_is_an_error_that_names_the_argument(saved_box: Box, tool: str) -> None:
     async def scenario(agent: Agent) -> None:
         for name, schema in (await schemas(agent))[tool]["properties"].items():
             for value in wrong(name, schema):
@@ -131,16 +131,16 @@ def test_each_wrong_value_of_each_argument_is_an_error_that_names_the_argument(k
                 assert 20 < len(answer.text) < 2_000, (name, repr(value)[:80], answer.text[:300])
                 assert "pydantic" not in answer.text
 
-    within(kept, scenario)
+    within(saved_box, scenario)
 
-    assert len(kept.versions()) == 3
-    assert not (kept.project / ".keepfast/config.json").exists()
+    assert len(saved_box.versions()) == 3
+    assert not (saved_box.project / ".keepfast/config.json").exists()
 
 
 @pytest.mark.parametrize("tool", [name for name, needed in NEEDED.items() if needed])
-def test_each_missing_argument_is_named(kept: Box, tool: str) -> None:
+def test_each_missing_argument_is_named(saved_box: Box, tool: str) -> None:
     for name in NEEDED[tool]:
-        answer = call(kept, tool, **{key: value for key, value in NEEDED[tool].items() if key != name})
+        answer = call(saved_box, tool, **{key: value for key, value in NEEDED[tool].items() if key != name})
 
         assert answer.failed
         assert name in answer.text
@@ -162,29 +162,29 @@ def test_each_missing_argument_is_named(kept: Box, tool: str) -> None:
     ],
 )
 def test_what_is_on_no_side_or_means_nothing_is_an_error_and_not_an_empty_answer(
-    kept: Box, tool: str, given: dict[str, Any]
+    saved_box: Box, tool: str, given: dict[str, Any]
 ) -> None:
-    answer = call(kept, tool, **given)
+    answer = call(saved_box, tool, **given)
 
     assert answer.failed
     assert len(answer.text) > len(f"Error executing tool {tool}: ")
-    assert len(kept.versions()) == 3
+    assert len(saved_box.versions()) == 3
 
 
-def test_a_path_that_one_side_has_is_compared(kept: Box) -> None:
-    kept.put("new.txt", "x\n")
+def test_a_path_that_one_side_has_is_compared(saved_box: Box) -> None:
+    saved_box.put("new.txt", "x\n")
 
-    assert [one["path"] for one in call(kept, "checkpoint_diff", paths=["new.txt"])["changes"]] == ["new.txt"]
-    assert [one["path"] for one in call(kept, "checkpoint_diff", old="v1", paths=["src/b.py"])["changes"]] == [
+    assert [one["path"] for one in call(saved_box, "checkpoint_diff", paths=["new.txt"])["changes"]] == ["new.txt"]
+    assert [one["path"] for one in call(saved_box, "checkpoint_diff", old="v1", paths=["src/b.py"])["changes"]] == [
         "src/b.py"
     ]
-    assert call(kept, "checkpoint_diff", paths=["README"])["changes"] == []
-    assert call(kept, "checkpoint_diff", paths=["."])["changes"]
+    assert call(saved_box, "checkpoint_diff", paths=["README"])["changes"] == []
+    assert call(saved_box, "checkpoint_diff", paths=["."])["changes"]
 
 
-def test_a_folder_is_named_as_one_and_lines_are_counted_as_the_file_has_them(kept: Box) -> None:
-    folder = call(kept, "recall", what="src")
-    words = call(kept, "recall", what="read me")
+def test_a_folder_is_named_as_one_and_lines_are_counted_as_the_file_has_them(saved_box: Box) -> None:
+    folder = call(saved_box, "recall", what="src")
+    words = call(saved_box, "recall", what="read me")
 
     assert folder["matches"] == []
     assert "src" in folder["left_out"][0]
@@ -199,21 +199,21 @@ async def refusals(agent: Agent) -> list[Answer]:
     ]
 
 
-def test_over_standard_streams_it_is_the_same(kept: Box) -> None:
-    unknown, absent, right = outside(kept, refusals)
+def test_over_standard_streams_it_is_the_same(saved_box: Box) -> None:
+    unknown, absent, right = outside(saved_box, refusals)
 
     assert [unknown.failed, absent.failed, right.failed] == [True, True, False]
     assert "Did you mean 'reference'?" in unknown.text
 
 
-def test_over_http_it_is_the_same(kept: Box) -> None:
+def test_over_http_it_is_the_same(saved_box: Box) -> None:
     async def play(address: str, token: str) -> list[Answer]:
-        known = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
-        async with known, Client(streamable_http_client(address, http_client=known)) as client:
+        credentials = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+        async with credentials, Client(streamable_http_client(address, http_client=credentials)) as client:
             return await refusals(Agent(client))
 
-    with started(kept, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):
-        token = (kept.home / ".local/share/keepfast/mcp.token").read_text().strip()
+    with started(saved_box, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):
+        token = (saved_box.home / ".local/share/keepfast/mcp.token").read_text().strip()
         unknown, absent, right = asyncio.run(play(address, token))
 
     assert [unknown.failed, absent.failed, right.failed] == [True, True, False]

@@ -18,13 +18,13 @@ from .agent import Agent, call, within
 
 def project_file(box: Box) -> dict[str, Any]:
     path = box.project / ".keepfast/config.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    settings: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return settings
 
 
-def test_the_form_is_that_of_the_source(kept: Box) -> None:
+def test_the_form_is_that_of_the_source(saved_box: Box) -> None:
     answer = call(
-        kept,
+        saved_box,
         "checkpoint_configure",
         auto_checkpoint_on_clear=True,
         auto_resume_on_start=True,
@@ -41,47 +41,47 @@ def test_the_form_is_that_of_the_source(kept: Box) -> None:
     }
 
 
-def test_without_anything_it_shows_what_is_in_force(kept: Box) -> None:
-    answer = call(kept, "checkpoint_configure")
+def test_without_anything_it_shows_what_is_in_force(saved_box: Box) -> None:
+    answer = call(saved_box, "checkpoint_configure")
 
     assert answer["config"]["auto_checkpoint_on_clear"] == "prompt"
-    assert project_file(kept) == {}
+    assert project_file(saved_box) == {}
 
 
-def test_what_tightens_goes_into_the_projects_file_and_counts_at_once(kept: Box) -> None:
-    call(kept, "checkpoint_configure", auto_checkpoint_on_clear=True, settings={"retention.keep_last": 20})
+def test_what_tightens_goes_into_the_projects_file_and_counts_at_once(saved_box: Box) -> None:
+    call(saved_box, "checkpoint_configure", auto_checkpoint_on_clear=True, settings={"retention.keep_last": 20})
 
-    assert project_file(kept) == {"hooks": {"auto_checkpoint_on_clear": True}, "retention": {"keep_last": 20}}
-    assert kept.call("config", "get", "retention.keep_last").out == "20\n"
-    assert not kept.config.exists()
+    assert project_file(saved_box) == {"hooks": {"auto_checkpoint_on_clear": True}, "retention": {"keep_last": 20}}
+    assert saved_box.call("config", "get", "retention.keep_last").out == "20\n"
+    assert not saved_box.config.exists()
 
 
-def test_what_loosens_is_prepared_for_the_user(kept: Box) -> None:
-    answer = call(kept, "checkpoint_configure", verify_before_clear=False, auto_checkpoint_on_clear=True)
+def test_what_loosens_is_prepared_for_the_user(saved_box: Box) -> None:
+    answer = call(saved_box, "checkpoint_configure", verify_before_clear=False, auto_checkpoint_on_clear=True)
 
     assert answer["success"] is False
     assert answer["config"]["verify_before_clear"] is True
     assert answer["config"]["auto_checkpoint_on_clear"] is True
     assert [one["command"] for one in answer["prepared"]] == ["keepfast config set hooks.verify_before_clear false"]
     words = answer["prepared"][0]["command"].split()[1:]
-    assert kept.call(*words).code == 0
-    assert call(kept, "checkpoint_configure", verify_before_clear=False)["success"] is True
+    assert saved_box.call(*words).code == 0
+    assert call(saved_box, "checkpoint_configure", verify_before_clear=False)["success"] is True
 
 
-def test_what_a_variable_hides_in_the_projects_file_is_taken_out_by_the_prepared_commands(kept: Box) -> None:
+def test_what_a_variable_hides_in_the_projects_file_is_taken_out_by_the_prepared_commands(saved_box: Box) -> None:
     key = "hooks.checkpoint_threshold_percent"
-    kept.call("config", "set", key, "90")
-    call(kept, "checkpoint_configure", checkpoint_threshold=80)
-    kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = "75"
+    saved_box.call("config", "set", key, "90")
+    call(saved_box, "checkpoint_configure", checkpoint_threshold=80)
+    saved_box.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = "75"
 
-    answer = call(kept, "checkpoint_configure", checkpoint_threshold=88)
+    answer = call(saved_box, "checkpoint_configure", checkpoint_threshold=88)
     commands = [one["command"] for one in answer["prepared"]]
-    del kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"]
+    del saved_box.variables["KEEPFAST_CHECKPOINT_THRESHOLD"]
     for command in commands:
-        assert kept.call(*shlex.split(command)[1:]).code == 0, command
+        assert saved_box.call(*shlex.split(command)[1:]).code == 0, command
 
     assert any("unset --project" in command for command in commands)
-    assert kept.call("config", "get", key).out == "88\n"
+    assert saved_box.call("config", "get", key).out == "88\n"
 
 
 KEY = "hooks.checkpoint_threshold_percent"
@@ -93,49 +93,49 @@ def write_project(box: Box, percent: int) -> str:
     return str(path)
 
 
-def test_a_project_value_that_will_count_once_the_users_is_looser_is_taken_out_too(kept: Box) -> None:
-    kept.call("config", "set", KEY, "80")
-    path = write_project(kept, 90)
+def test_a_project_value_that_will_count_once_the_users_is_looser_is_taken_out_too(saved_box: Box) -> None:
+    saved_box.call("config", "set", KEY, "80")
+    path = write_project(saved_box, 90)
 
-    answer = call(kept, "checkpoint_configure", checkpoint_threshold=95)
+    answer = call(saved_box, "checkpoint_configure", checkpoint_threshold=95)
     for one in answer["prepared"]:
-        assert kept.call(*shlex.split(one["command"])[1:]).code == 0, one
+        assert saved_box.call(*shlex.split(one["command"])[1:]).code == 0, one
 
     assert any(path in one["why"] for one in answer["prepared"])
-    assert kept.call("config", "get", KEY).out == "95\n"
+    assert saved_box.call("config", "get", KEY).out == "95\n"
 
 
-def test_a_project_value_that_will_not_count_stays(kept: Box) -> None:
-    kept.call("config", "set", KEY, "80")
-    write_project(kept, 95)
+def test_a_project_value_that_will_not_count_stays(saved_box: Box) -> None:
+    saved_box.call("config", "set", KEY, "80")
+    write_project(saved_box, 95)
 
-    answer = call(kept, "checkpoint_configure", checkpoint_threshold=90)
+    answer = call(saved_box, "checkpoint_configure", checkpoint_threshold=90)
 
     assert [one["command"] for one in answer["prepared"]] == [f"keepfast config set {KEY} 90"]
 
 
 @pytest.mark.parametrize(("users", "variable"), [("80", "90"), ("80", "75"), ("95", "90")])
-def test_a_variable_that_would_overrule_the_value_is_named(kept: Box, users: str, variable: str) -> None:
+def test_a_variable_that_would_overrule_the_value_is_named(saved_box: Box, users: str, variable: str) -> None:
     """Also one that is not taken now, because the user's value is tighter; and one above a file that says it already."""
-    kept.call("config", "set", KEY, users)
-    kept.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = variable
+    saved_box.call("config", "set", KEY, users)
+    saved_box.variables["KEEPFAST_CHECKPOINT_THRESHOLD"] = variable
 
-    answer = call(kept, "checkpoint_configure", checkpoint_threshold=95)
+    answer = call(saved_box, "checkpoint_configure", checkpoint_threshold=95)
     [prepared] = answer["prepared"]
 
     assert "KEEPFAST_CHECKPOINT_THRESHOLD" in prepared["why"] and not answer["success"]
     assert f" config {'explain' if users == '95' else 'set'} {KEY}" in prepared["command"]
 
 
-def test_a_variable_that_only_commands_hear_is_named(kept: Box) -> None:
-    kept.variables["KEEPFAST_RETENTION_KEEP_LAST"] = "30"
+def test_a_variable_that_only_commands_hear_is_named(saved_box: Box) -> None:
+    saved_box.variables["KEEPFAST_RETENTION_KEEP_LAST"] = "30"
 
-    answer = call(kept, "checkpoint_configure", settings={"retention.keep_last": 1})
+    answer = call(saved_box, "checkpoint_configure", settings={"retention.keep_last": 1})
 
     assert "KEEPFAST_RETENTION_KEEP_LAST" in answer["prepared"][0]["why"]
 
 
-def test_every_setting_is_tightened_or_prepared_and_never_loosened(kept: Box) -> None:
+def test_every_setting_is_tightened_or_prepared_and_never_loosened(saved_box: Box) -> None:
     """Each choice, and both ends of each range, of every setting."""
 
     async def scenario(agent: Agent) -> None:
@@ -143,7 +143,7 @@ def test_every_setting_is_tightened_or_prepared_and_never_loosened(kept: Box) ->
             setting = TABLE[key]
             ends = list(setting.allowed or ()) if setting.kind != "an object of whole numbers" else []
             for value in [setting.default, *[end for end in ends if end is not None]]:
-                (kept.project / ".keepfast/config.json").unlink(missing_ok=True)
+                (saved_box.project / ".keepfast/config.json").unlink(missing_ok=True)
                 answer = await agent.call("checkpoint_configure", settings={key: value})
                 assert not answer.failed, answer.text
                 tight = value == setting.default or tightens(key, setting.default, value)
@@ -154,10 +154,10 @@ def test_every_setting_is_tightened_or_prepared_and_never_loosened(kept: Box) ->
                 if not tight:
                     assert f"config set {key} " in answer["prepared"][0]["command"] + " ", shown(key, value)
 
-    within(kept, scenario)
+    within(saved_box, scenario)
 
 
-def test_every_wrong_value_is_refused_with_its_key(kept: Box) -> None:
+def test_every_wrong_value_is_refused_with_its_key(saved_box: Box) -> None:
     async def scenario(agent: Agent) -> None:
         for key in KEYS:
             for value in wrong(key):
@@ -165,9 +165,9 @@ def test_every_wrong_value_is_refused_with_its_key(kept: Box) -> None:
                 assert answer.failed, (key, value)
                 assert key in answer.text
 
-    within(kept, scenario)
+    within(saved_box, scenario)
 
-    assert project_file(kept) == {}
+    assert project_file(saved_box) == {}
 
 
 @pytest.mark.parametrize(
@@ -182,20 +182,20 @@ def test_every_wrong_value_is_refused_with_its_key(kept: Box) -> None:
         ({"settings": ["capture.ignored"]}, "settings"),
     ],
 )
-def test_a_wrong_value_of_the_source_form_is_refused(kept: Box, arguments: dict[str, Any], said: str) -> None:
-    answer = call(kept, "checkpoint_configure", auto_resume_on_start=False, **arguments)
+def test_a_wrong_value_of_the_source_form_is_refused(saved_box: Box, arguments: dict[str, Any], said: str) -> None:
+    answer = call(saved_box, "checkpoint_configure", auto_resume_on_start=False, **arguments)
 
     assert answer.failed
     assert said in answer.text
-    assert project_file(kept) == {}
+    assert project_file(saved_box) == {}
 
 
-def test_a_project_folder_that_is_a_link_is_not_written_through(kept: Box) -> None:
-    elsewhere = kept.home / "elsewhere"
-    (kept.project / ".keepfast").rename(elsewhere)
-    (kept.project / ".keepfast").symlink_to(elsewhere)
+def test_a_project_folder_that_is_a_link_is_not_written_through(saved_box: Box) -> None:
+    elsewhere = saved_box.home / "elsewhere"
+    (saved_box.project / ".keepfast").rename(elsewhere)
+    (saved_box.project / ".keepfast").symlink_to(elsewhere)
 
-    answer = call(kept, "checkpoint_configure", auto_checkpoint_on_clear=True)
+    answer = call(saved_box, "checkpoint_configure", auto_checkpoint_on_clear=True)
 
     assert answer.failed
     assert not (elsewhere / "config.json").exists()

@@ -42,18 +42,18 @@ def every_answer(box: Box) -> dict[str, Answer]:
         }
         return {name: await agent.call(tool, **arguments) for name, (tool, arguments) in calls.items()}
 
-    found: dict[str, Answer] = within(box, scenario)
-    return found
+    answer: dict[str, Answer] = within(box, scenario)
+    return answer
 
 
 @pytest.mark.parametrize("text", ORDERS, ids=range(len(ORDERS)))
-def test_hostile_texts_come_back_bounded_visible_and_labelled(kept: Box, text: str) -> None:
-    kept.put("hostile.txt", text.replace("\x00", ""))
-    kept.put(b"name\n\x1b[31m" + b"x" * 200 + b"\xff", "odd name")
+def test_hostile_texts_come_back_bounded_visible_and_labelled(saved_box: Box, text: str) -> None:
+    saved_box.put("hostile.txt", text.replace("\x00", ""))
+    saved_box.put(b"name\n\x1b[31m" + b"x" * 200 + b"\xff", "odd name")
     message = text[:50_000].replace("\x00", "") or "the"
-    call(kept, "checkpoint_save", summary="the state", description=message[:7_000], decisions=[message[:900]])
+    call(saved_box, "checkpoint_save", summary="the state", description=message[:7_000], decisions=[message[:900]])
 
-    for name, answer in every_answer(kept).items():
+    for name, answer in every_answer(saved_box).items():
         if answer.failed:
             assert name == "words"  # nothing holds the word
             continue
@@ -63,23 +63,23 @@ def test_hostile_texts_come_back_bounded_visible_and_labelled(kept: Box, text: s
         assert not any(letter in strings for letter in HIDDEN), name
 
 
-def test_secrets_are_struck_out_wherever_they_stand(kept: Box) -> None:
-    kept.put("config.py", f'before = 1\nKEY = "{KEY}"\n# after\n')
-    kept.put("server.txt", "first\n" + PEM + "last\n")
-    kept.put(".env", f"TOKEN={KEY}\n")
+def test_secrets_are_struck_out_wherever_they_stand(saved_box: Box) -> None:
+    saved_box.put("config.py", f'before = 1\nKEY = "{KEY}"\n# after\n')
+    saved_box.put("server.txt", "first\n" + PEM + "last\n")
+    saved_box.put(".env", f"TOKEN={KEY}\n")
     saved = call(
-        kept, "checkpoint_save", summary=f"uses {KEY}", decisions=[f"key is {KEY}"], next_steps=[f"rotate {KEY}"]
+        saved_box, "checkpoint_save", summary=f"uses {KEY}", decisions=[f"key is {KEY}"], next_steps=[f"rotate {KEY}"]
     )
-    kept.put(".env", "TOKEN=other\n")
+    saved_box.put(".env", "TOKEN=other\n")
 
     answers = {
         "saved": saved,
-        **every_answer(kept),
-        "config": call(kept, "recall", what="config.py"),
-        "symbol": call(kept, "recall", what="KEY"),
-        "inside": call(kept, "recall", what="server.txt:3-5"),
-        "whole": call(kept, "recall", what="server.txt"),
-        "env": call(kept, "recall", what=".env"),
+        **every_answer(saved_box),
+        "config": call(saved_box, "recall", what="config.py"),
+        "symbol": call(saved_box, "recall", what="KEY"),
+        "inside": call(saved_box, "recall", what="server.txt:3-5"),
+        "whole": call(saved_box, "recall", what="server.txt"),
+        "env": call(saved_box, "recall", what=".env"),
     }
 
     for name, answer in answers.items():
@@ -94,15 +94,15 @@ def test_secrets_are_struck_out_wherever_they_stand(kept: Box) -> None:
     assert any(".env" in text for text in answers["diff"]["left_out"])
 
 
-def test_a_secret_behind_a_byte_that_is_no_text_is_struck_out(kept: Box) -> None:
+def test_a_secret_behind_a_byte_that_is_no_text_is_struck_out(saved_box: Box) -> None:
     """As an escape, that byte would end with a letter, and the key would seem to be a part of a longer word."""
     key = "AKIA" + "QYLPMN5HFIQR7XYA"
-    kept.put("latin.py", b"name = 'caf\xe9'\nkey = '\xff" + key.encode() + b"'\n")
+    saved_box.put("latin.py", b"name = 'caf\xe9'\nkey = '\xff" + key.encode() + b"'\n")
 
     answers = {
-        "path": call(kept, "recall", what="latin.py"),
-        "words": call(kept, "recall", what="name caf"),
-        "diff": call(kept, "checkpoint_diff", old="v1"),
+        "path": call(saved_box, "recall", what="latin.py"),
+        "words": call(saved_box, "recall", what="name caf"),
+        "diff": call(saved_box, "checkpoint_diff", old="v1"),
     }
 
     for name, answer in answers.items():
@@ -110,13 +110,13 @@ def test_a_secret_behind_a_byte_that_is_no_text_is_struck_out(kept: Box) -> None
     assert "name = 'caf\\xe9'\nkey = '\\xff[redacted:" in str(answers["path"]["matches"][0]["text"])
 
 
-def test_a_copy_of_a_secret_file_is_not_told_before_or_after_it_is_saved(kept: Box) -> None:
-    kept.put(".env", "THE_BOAT=tangerine-dreams-of-may\n")
-    kept.save("-m", "secret")
-    kept.put("copy.c", "THE_BOAT=tangerine-dreams-of-may\n")
-    before = [call(kept, "recall", what=what) for what in ("copy.c", "tangerine", "THE_BOAT")]
-    kept.save("-m", "copied")
-    after = [call(kept, "recall", what=what) for what in ("copy.c", "tangerine", "THE_BOAT")]
+def test_a_copy_of_a_secret_file_is_not_told_before_or_after_it_is_saved(saved_box: Box) -> None:
+    saved_box.put(".env", "THE_BOAT=tangerine-dreams-of-may\n")
+    saved_box.save("-m", "secret")
+    saved_box.put("copy.c", "THE_BOAT=tangerine-dreams-of-may\n")
+    before = [call(saved_box, "recall", what=what) for what in ("copy.c", "tangerine", "THE_BOAT")]
+    saved_box.save("-m", "copied")
+    after = [call(saved_box, "recall", what=what) for what in ("copy.c", "tangerine", "THE_BOAT")]
 
     for answer in (*before, *after):
         assert "dreams-of-may" not in json.dumps(answer.structured) + answer.text
@@ -125,13 +125,13 @@ def test_a_copy_of_a_secret_file_is_not_told_before_or_after_it_is_saved(kept: B
 
 
 @pytest.mark.parametrize("first", range(0, 100, 25))
-def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept: Box, first: int) -> None:
+def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(saved_box: Box, first: int) -> None:
     """Saved by a hostile agent, with hostile files and names; looked at through every tool that shows them."""
 
     async def scenario(agent: Agent) -> None:
         for attack in ATTACKS[first : first + 25]:
             text = attack.text.replace("\x00", "")
-            kept.put(attack.name, attack.content().replace("\x00", ""))
+            saved_box.put(attack.name, attack.content().replace("\x00", ""))
             saved = await agent.call(
                 "checkpoint_save",
                 summary=text[:500] if text[:500].strip() else "x",
@@ -139,7 +139,7 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept
                 decisions=[text[:1_000]],
                 next_steps=[text[:1_000]],
             )
-            shown = {
+            texts_by_tool = {
                 "save": saved,
                 "list": await agent.call("checkpoint_list", limit=100),
                 "show": await agent.call("checkpoint_show"),
@@ -147,13 +147,13 @@ def test_a_hundred_hostile_checkpoints_are_told_bounded_labelled_and_fenced(kept
                 "recall": await agent.call("recall", what=attack.name[:500]),
                 "resume": await agent.call("checkpoint_resume"),
             }
-            for name, answer in shown.items():
+            for name, answer in texts_by_tool.items():
                 if answer.failed:
                     assert name == "recall", (name, answer.text[:300])  # a name of several lines is no path
                     continue
                 check_answer(name, answer)
 
-    within(kept, scenario)
+    within(saved_box, scenario)
 
 
 def check_answer(name: str, answer: Answer) -> None:

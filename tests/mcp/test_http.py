@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from keepfast.cli.root import run
-from keepfast.mcp.http import Guarded, application, listen, token_in
+from keepfast.mcp.http import TokenGuard, application, listen, token_in
 from keepfast.mcp.server import build
 from keepfast.model.errors import Failed
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 from tests.equipment.box import Box
 
-from .agent import visits
+from .agent import access
 
 
 def test_a_token_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_guard_lets_the_token_through_and_nothing_else(header: bytes, passes
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    guard = Guarded(app, "right")
+    guard = TokenGuard(app, "right")
     asyncio.run(guard({"type": "http", "headers": [(b"authorization", header)]}, None, send))
     asyncio.run(guard({"type": "lifespan"}, None, send))
 
@@ -58,12 +58,12 @@ def test_the_guard_lets_the_token_through_and_nothing_else(header: bytes, passes
     assert [message.get("status") for message in sent] == ([] if passes else [401, None])
 
 
-def test_only_loopback_listens_and_a_taken_port_is_a_sentence(kept: Box) -> None:
+def test_only_loopback_listens_and_a_taken_port_is_a_sentence(saved_box: Box) -> None:
     listening = listen(0)
     try:
         host, port = listening.getsockname()
         assert host == "127.0.0.1"
-        assert application(build(visits(kept)), port) is not None
+        assert application(build(access(saved_box)), port) is not None
         with pytest.raises(Failed, match="cannot be used"):
             listen(port)
     finally:
@@ -71,18 +71,18 @@ def test_only_loopback_listens_and_a_taken_port_is_a_sentence(kept: Box) -> None
 
 
 def test_without_the_extra_the_command_says_how_to_get_it(
-    kept: Box, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    saved_box: Box, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(kept.project)
-    around = Surroundings({name.encode(): value.encode() for name, value in kept.variables.items()})
-    asked: list[Any] = []
+    monkeypatch.chdir(saved_box.project)
+    environment = Environment({name.encode(): value.encode() for name, value in saved_box.variables.items()})
+    calls: list[Any] = []
 
     def missing(name: str, *arguments: object) -> int:
-        asked.extend([name, *arguments])
+        calls.extend([name, *arguments])
         raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
 
-    assert run(["mcp"], around, lambda: kept.now, missing) == 1
+    assert run(["mcp"], environment, lambda: saved_box.now, missing) == 1
     assert "pip install '.[mcp]'" in capsys.readouterr().err
-    assert asked[0] == "mcp"
-    assert asked[1]["cwd"] == str(kept.project).encode()
-    assert run(["mcp"], around, lambda: kept.now) == 1
+    assert calls[0] == "mcp"
+    assert calls[1].cwd == str(saved_box.project).encode()
+    assert run(["mcp"], environment, lambda: saved_box.now) == 1

@@ -28,7 +28,7 @@ CALLS = [
     [(60, 16), pytest.param(1000, 50, marks=pytest.mark.campaign)],
 )
 def test_calls_in_a_row_and_at_once_all_succeed(
-    kept: Box, in_a_row: int, at_once: int, request: pytest.FixtureRequest
+    saved_box: Box, in_a_row: int, at_once: int, request: pytest.FixtureRequest
 ) -> None:
     if in_a_row > 100 and not request.config.getoption("campaign"):
         pytest.skip("a campaign")
@@ -48,8 +48,8 @@ def test_calls_in_a_row_and_at_once_all_succeed(
         assert len(versions) == at_once
         return failed
 
-    assert outside(kept, scenario) == []
+    assert outside(saved_box, scenario) == []
 
-    messages = [row["message"] for row in kept.call("list", "--json").json()]
+    messages = [row["message"] for row in saved_box.call("list", "--json").json()]
     assert sorted(messages[:at_once]) == sorted([f"parallel {number}" for number in range(at_once)])
-    assert kept.call("verify").code == 0
+    assert saved_box.call("verify").code == 0

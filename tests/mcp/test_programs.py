@@ -58,21 +58,27 @@ def inspect(box: Box, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_inspector_lists_and_calls(kept: Box) -> None:
-    tools = inspect(kept, "--method", "tools/list")["tools"]
+def test_the_inspector_lists_and_calls(saved_box: Box) -> None:
+    tools = inspect(saved_box, "--method", "tools/list")["tools"]
     called = inspect(
-        kept, "--method", "tools/call", "--tool-name", "checkpoint_save", "--tool-arg", "summary=from the inspector"
+        saved_box,
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "checkpoint_save",
+        "--tool-arg",
+        "summary=from the inspector",
     )
 
     assert {tool["name"] for tool in tools} >= {"checkpoint_save", "recall", "checkpoint_configure"}
     assert called["structuredContent"]["checkpoint"]["version"] == "v4"
-    assert kept.call("list", "--json").json()[0]["message"] == "from the inspector"
+    assert saved_box.call("list", "--json").json()[0]["message"] == "from the inspector"
 
 
-def test_the_conformance_suite_finds_nothing_but_what_is_not_offered(kept: Box, tmp_path: Path) -> None:
-    with started(kept, str(HERE / "open_server.py"), str(kept.home), str(kept.project)) as (address, _):
+def test_the_conformance_suite_finds_nothing_but_what_is_not_offered(saved_box: Box, tmp_path: Path) -> None:
+    with started(saved_box, str(HERE / "open_server.py"), str(saved_box.home), str(saved_box.project)) as (address, _):
         baseline = ["--expected-failures", str(HERE / "expected-failures.yml")]
-        done = run("conformance", "server", "--url", address, *baseline, home=kept.home, cwd=tmp_path)
+        done = run("conformance", "server", "--url", address, *baseline, home=saved_box.home, cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     for scenario in ("server-initialize", "ping", "tools-list", "tools-call-error", "resources-read-text"):
@@ -89,57 +95,57 @@ def ask(address: str, headers: dict[str, str], message: dict[str, Any] = HELLO) 
         return error.code, error.read().decode()
 
 
-def test_over_http_only_the_token_opens_and_only_our_own_name(kept: Box) -> None:
-    token_file = kept.home / ".local/share/keepfast/mcp.token"
-    with started(kept, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, said):
+def test_over_http_only_the_token_opens_and_only_our_own_name(saved_box: Box) -> None:
+    token_file = saved_box.home / ".local/share/keepfast/mcp.token"
+    with started(saved_box, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, banner):
         token = token_file.read_text().strip()
-        known = {"Authorization": f"Bearer {token}"}
+        credentials = {"Authorization": f"Bearer {token}"}
         answers = {
-            "right": ask(address, known)[0],
+            "right": ask(address, credentials)[0],
             "none": ask(address, {})[0],
             "wrong": ask(address, {"Authorization": "Bearer " + "x" * len(token)})[0],
             "half": ask(address, {"Authorization": f"Bearer {token[:-1]}"})[0],
-            "other name": ask(address, {**known, "Host": "evil.example"})[0],
-            "other page": ask(address, {**known, "Origin": "http://evil.example"})[0],
+            "other name": ask(address, {**credentials, "Host": "evil.example"})[0],
+            "other page": ask(address, {**credentials, "Origin": "http://evil.example"})[0],
         }
-        told = ask(address, known)[1]
+        initialized = ask(address, credentials)[1]
 
-    assert said == [f"The token is in {token_file}."]
+    assert banner == [f"The token is in {token_file}."]
     assert token_file.stat().st_mode & 0o777 == 0o600
     assert answers == {"right": 200, "none": 401, "wrong": 401, "half": 401, "other name": 421, "other page": 403}
-    assert "keepfast saves checkpoints" in told
+    assert "keepfast saves checkpoints" in initialized
 
 
-def test_a_token_that_others_may_read_or_guess_is_refused(kept: Box) -> None:
-    for content, mode, said in (("x" * 40, 0o644, "Other users can read"), ("guess", 0o600, "too short")):
-        token = kept.home / "token"
+def test_a_token_that_others_may_read_or_guess_is_refused(saved_box: Box) -> None:
+    for content, mode, message in (("x" * 40, 0o644, "Other users can read"), ("guess", 0o600, "too short")):
+        token = saved_box.home / "token"
         token.write_text(content)
         token.chmod(mode)
-        refused = kept.run("mcp", "--http", "--port", "0", "--token-file", str(token))
+        refused = saved_box.run("mcp", "--http", "--port", "0", "--token-file", str(token))
         assert refused.code == 1
-        assert said in refused.err
+        assert message in refused.err
         assert content not in refused.err
 
 
 @pytest.mark.parametrize("words", [["--port", "1"], ["--token-file", "x"], ["--http", "--port", "70000"]])
-def test_flags_that_do_not_fit_are_refused(kept: Box, words: list[str]) -> None:
-    assert kept.run("mcp", *words).code == 2
+def test_flags_that_do_not_fit_are_refused(saved_box: Box, words: list[str]) -> None:
+    assert saved_box.run("mcp", *words).code == 2
 
 
-def test_a_taken_port_is_a_sentence(kept: Box) -> None:
-    with started(kept, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):
+def test_a_taken_port_is_a_sentence(saved_box: Box) -> None:
+    with started(saved_box, "-m", "keepfast", "mcp", "--http", "--port", "0") as (address, _):
         port = address.rpartition(":")[2].partition("/")[0]
-        refused = kept.run("mcp", "--http", "--port", port)
+        refused = saved_box.run("mcp", "--http", "--port", port)
 
     assert refused.code == 1
     assert "--port" in refused.err
 
 
-def test_broken_settings_stop_the_start_with_a_sentence(kept: Box) -> None:
-    kept.config.parent.mkdir(parents=True, exist_ok=True)
-    kept.config.write_text('{"capture": {"max_files": -1}}')
+def test_broken_settings_stop_the_start_with_a_sentence(saved_box: Box) -> None:
+    saved_box.config.parent.mkdir(parents=True, exist_ok=True)
+    saved_box.config.write_text('{"capture": {"max_files": -1}}')
 
-    refused = kept.run("mcp")
+    refused = saved_box.run("mcp")
 
     assert refused.code == 2
     assert "capture.max_files" in refused.err

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.resume.passages import around_words, definitions, told, visible, with_range
+from keepfast.resume.passages import around_words, definitions, quotable_lines, visible, with_range
 from tests.equipment.box import Box
 
 from .agent import Answer, call
@@ -88,8 +88,8 @@ int twice(int value) {
 
 
 def text_of(lines: str, name: str) -> list[str]:
-    found = definitions(lines.split("\n"), name)
-    return ["\n".join(lines.split("\n")[one.first - 1 : one.last]) for one in found]
+    spans = definitions(lines.split("\n"), name)
+    return ["\n".join(lines.split("\n")[one.first - 1 : one.last]) for one in spans]
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def text_of(lines: str, name: str) -> list[str]:
     ],
 )
 def test_a_definition_is_found_whole(source: str, name: str, begin: str, end: str) -> None:
-    found = text_of(source, name)
+    definition = text_of(source, name)
 
-    assert found, name
-    assert found[0].startswith(begin)
-    assert found[0].split("\n")[-1] == end
+    assert definition, name
+    assert definition[0].startswith(begin)
+    assert definition[0].split("\n")[-1] == end
 
 
 def test_a_use_is_no_definition() -> None:
@@ -138,53 +138,53 @@ def test_ranges_and_odd_characters() -> None:
     assert with_range("a/b.py:7") == ("a/b.py", 7, 7)
     assert with_range("a/b.py") == ("a/b.py", 0, 0)
     assert visible("a\u202eb\x1b[0m\u200bc\U000e0041\t한\ud800") == "a\\u202eb\\x1b[0m\\u200bc\\U000e0041\t한\\ud800"
-    assert told(["x" * 5_000_000], 1, 1)[0].endswith("x… [4,998,000 more characters in this line]")
+    assert quotable_lines(["x" * 5_000_000], 1, 1)[0].endswith("x… [4,998,000 more characters in this line]")
 
 
 def texts(answer: Answer) -> list[tuple[str, str, str, str]]:
     return [(one["path"], one["source"], one["on_disk"], one["text"]) for one in answer["matches"]]
 
 
-def test_a_path_gives_the_file_from_disk_and_both_where_they_differ(kept: Box) -> None:
-    same = call(kept, "recall", what="src/a.py")
-    kept.put("src/a.py", "one\nTWO\nthree\n")
-    changed = call(kept, "recall", what="src/a.py")
-    (kept.project / "src/a.py").unlink()
-    gone = call(kept, "recall", what="src/a.py")
+def test_a_path_gives_the_file_from_disk_and_both_where_they_differ(saved_box: Box) -> None:
+    same = call(saved_box, "recall", what="src/a.py")
+    saved_box.put("src/a.py", "one\nTWO\nthree\n")
+    changed = call(saved_box, "recall", what="src/a.py")
+    (saved_box.project / "src/a.py").unlink()
+    answer = call(saved_box, "recall", what="src/a.py")
 
     assert texts(same) == [("src/a.py", "disk", "same", "one\n2\nthree")]
     assert texts(changed) == [
         ("src/a.py", "disk", "changed", "one\nTWO\nthree"),
         ("src/a.py", "checkpoint", "changed", "one\n2\nthree"),
     ]
-    assert texts(gone) == [("src/a.py", "checkpoint", "gone", "one\n2\nthree")]
+    assert texts(answer) == [("src/a.py", "checkpoint", "gone", "one\n2\nthree")]
 
 
 @pytest.mark.parametrize("what", ["a.py", "./src/a.py", "src//a.py", "src/../src/a.py"])
-def test_a_path_may_be_given_in_other_ways(kept: Box, what: str) -> None:
-    assert call(kept, "recall", what=what)["matches"][0]["path"] == "src/a.py"
+def test_a_path_may_be_given_in_other_ways(saved_box: Box, what: str) -> None:
+    assert call(saved_box, "recall", what=what)["matches"][0]["path"] == "src/a.py"
 
 
-def test_an_absolute_path_and_a_range(kept: Box) -> None:
-    answer = call(kept, "recall", what=f"{kept.project}/src/a.py:2-9")
+def test_an_absolute_path_and_a_range(saved_box: Box) -> None:
+    answer = call(saved_box, "recall", what=f"{saved_box.project}/src/a.py:2-9")
 
     assert (answer["matches"][0]["text"], answer["matches"][0]["lines"]) == ("2\nthree", "2-3 of 3")
-    assert call(kept, "recall", what="src/a.py:50")["matches"][0]["remark"] == "it has only 3 lines"
+    assert call(saved_box, "recall", what="src/a.py:50")["matches"][0]["remark"] == "it has only 3 lines"
 
 
-def test_an_older_version_is_recalled_as_it_was(kept: Box) -> None:
-    answer = call(kept, "recall", what="src/a.py", reference="v1")
+def test_an_older_version_is_recalled_as_it_was(saved_box: Box) -> None:
+    answer = call(saved_box, "recall", what="src/a.py", reference="v1")
 
     assert texts(answer)[-1] == ("src/a.py", "checkpoint", "changed", "one\ntwo\nthree")
-    assert texts(call(kept, "recall", what="two", reference="v1"))[0][:2] == ("src/a.py", "checkpoint")
+    assert texts(call(saved_box, "recall", what="two", reference="v1"))[0][:2] == ("src/a.py", "checkpoint")
 
 
-def test_a_name_gives_its_definition_and_words_their_surroundings(kept: Box) -> None:
-    kept.put("src/new.py", "def fresh():\n    return 'not saved yet'\n")
+def test_a_name_gives_its_definition_and_words_their_surroundings(saved_box: Box) -> None:
+    saved_box.put("src/new.py", "def fresh():\n    return 'not saved yet'\n")
 
-    named = call(kept, "recall", what="Thing.act")
-    fresh = call(kept, "recall", what="fresh")
-    words = call(kept, "recall", what="READ me")
+    named = call(saved_box, "recall", what="Thing.act")
+    fresh = call(saved_box, "recall", what="fresh")
+    words = call(saved_box, "recall", what="READ me")
 
     assert (named["read_as"], named["matches"][0]["text"]) == (
         "symbol",
@@ -194,32 +194,32 @@ def test_a_name_gives_its_definition_and_words_their_surroundings(kept: Box) -> 
     assert (words["read_as"], words["matches"][0]["path"]) == ("words", "README")
 
 
-def test_binary_large_and_left_out_files_are_named_not_shown(kept: Box) -> None:
-    kept.put("picture.png", bytes(range(256)) * 10)
-    kept.put("huge.txt", "line of text\n" * 20_000)
-    kept.put("minified.js", "x" * 5_000_000)
-    kept.save("-m", "large ones")
+def test_binary_large_and_left_out_files_are_named_not_shown(saved_box: Box) -> None:
+    saved_box.put("picture.png", bytes(range(256)) * 10)
+    saved_box.put("huge.txt", "line of text\n" * 20_000)
+    saved_box.put("minified.js", "x" * 5_000_000)
+    saved_box.save("-m", "large ones")
 
-    binary = call(kept, "recall", what="picture.png")
-    huge = call(kept, "recall", what="huge.txt")
-    minified = call(kept, "recall", what="minified.js")
+    binary = call(saved_box, "recall", what="picture.png")
+    huge = call(saved_box, "recall", what="huge.txt")
+    minified = call(saved_box, "recall", what="minified.js")
 
     assert binary["matches"][0]["remark"] == "binary, 2,560 bytes"
     assert "did not fit" in huge["left_out"][0]
     assert len(huge["matches"][0]["text"]) <= 24_000
     assert len(minified["matches"][0]["text"]) < 2_100
     again = huge["left_out"][0].split(" ")[0]
-    assert call(kept, "recall", what=again)["matches"][0]["text"].startswith("line of text")
+    assert call(saved_box, "recall", what=again)["matches"][0]["text"].startswith("line of text")
 
 
-def test_what_lies_outside_or_is_never_captured_is_not_read(kept: Box) -> None:
-    kept.put("inside.txt", "inside\n")
-    secret = kept.home / "outside.txt"
+def test_what_lies_outside_or_is_never_captured_is_not_read(saved_box: Box) -> None:
+    saved_box.put("inside.txt", "inside\n")
+    secret = saved_box.home / "outside.txt"
     secret.write_text("outside\n")
-    (kept.project / "link").symlink_to(kept.home)
-    (kept.project / "direct.txt").symlink_to(secret)
-    os.mkfifo(kept.project / "pipe")
+    (saved_box.project / "link").symlink_to(saved_box.home)
+    (saved_box.project / "direct.txt").symlink_to(secret)
+    os.mkfifo(saved_box.project / "pipe")
 
     for what in ("link/outside.txt", "direct.txt", "../outside.txt", str(secret), ".keepfast/workspace.json", "pipe"):
-        answer = call(kept, "recall", what=what)
+        answer = call(saved_box, "recall", what=what)
         assert "outside\n" not in answer.text and '"id"' not in answer.text, what

@@ -26,9 +26,9 @@ def tree(box: Box) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in paths}
 
 
-def test_a_save_keeps_what_the_agent_states(kept: Box) -> None:
+def test_a_save_keeps_what_the_agent_states(saved_box: Box) -> None:
     saved = call(
-        kept,
+        saved_box,
         "checkpoint_save",
         summary="JWT middleware  done\n",
         description="Tests pass.",
@@ -36,47 +36,47 @@ def test_a_save_keeps_what_the_agent_states(kept: Box) -> None:
         next_steps=["Add token refresh", "Update docs"],
         tags=["auth", "auth"],
     )
-    shown = call(kept, "checkpoint_show")
+    answer = call(saved_box, "checkpoint_show")
 
     assert saved["checkpoint"]["version"] == "v4"
     assert (saved["checkpoint"]["message"], saved["checkpoint"]["tags"]) == (
         "JWT middleware done\n\nTests pass.",
         ["auth"],
     )
-    assert shown["summary"] == "JWT middleware done"
-    assert "current_task" not in shown["notes"]["analysis"]
-    assert shown["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
-    assert shown["notes"]["stated"]["decisions"] == shown["key_points"] == ["Use HS256 for now"]
-    listed = kept.call("list", "--json").json()[0]
+    assert answer["summary"] == "JWT middleware done"
+    assert "current_task" not in answer["notes"]["analysis"]
+    assert answer["notes"]["stated"]["next_steps"] == ["Add token refresh", "Update docs"]
+    assert answer["notes"]["stated"]["decisions"] == answer["key_points"] == ["Use HS256 for now"]
+    listed = saved_box.call("list", "--json").json()[0]
     assert (listed["version"], listed["trigger"], listed["created_by"]) == ("v4", "manual", "system")
 
 
-def test_a_save_keeps_the_task_and_what_stands_in_its_way(kept: Box) -> None:
+def test_a_save_keeps_the_task_and_what_stands_in_its_way(saved_box: Box) -> None:
     call(
-        kept,
+        saved_box,
         "checkpoint_save",
         summary="JWT middleware done",
         current_task="Token  refresh",
         blockers=["No key for staging", " "],
     )
-    shown, told = call(kept, "checkpoint_show"), call(kept, "checkpoint_resume")
-    state = kept.call("show", "--json").json()["state"]["analysis"]
+    answer, reply = call(saved_box, "checkpoint_show"), call(saved_box, "checkpoint_resume")
+    state = saved_box.call("show", "--json").json()["state"]["analysis"]
 
-    assert shown["summary"] == "JWT middleware done"
-    assert shown["notes"]["analysis"] == {"current_task": "Token refresh", "blockers": ["No key for staging"]}
+    assert answer["summary"] == "JWT middleware done"
+    assert answer["notes"]["analysis"] == {"current_task": "Token refresh", "blockers": ["No key for staging"]}
     assert (state["current_task"], state["blockers"]) == ("Token refresh", ["No key for staging"])
-    assert "## Current Task\nToken refresh\n" in told["text"] and "No key for staging" in told["text"]
+    assert "## Current Task\nToken refresh\n" in reply["text"] and "No key for staging" in reply["text"]
 
 
-def test_a_save_of_an_unchanged_tree_is_a_version_all_the_same(kept: Box) -> None:
-    assert call(kept, "checkpoint_save", summary="a decision")["checkpoint"]["changed"] == 0
+def test_a_save_of_an_unchanged_tree_is_a_version_all_the_same(saved_box: Box) -> None:
+    assert call(saved_box, "checkpoint_save", summary="a decision")["checkpoint"]["changed"] == 0
 
 
-def test_a_save_knows_its_session(kept: Box) -> None:
-    kept.variables["CLAUDE_CODE_SESSION_ID"] = "session-7"
+def test_a_save_knows_its_session(saved_box: Box) -> None:
+    saved_box.variables["CLAUDE_CODE_SESSION_ID"] = "session-7"
 
-    assert call(kept, "checkpoint_save", summary="x")["checkpoint"]["session_id"] == "session-7"
-    assert len(call(kept, "checkpoint_list", session="session-7")["checkpoints"]) == 1
+    assert call(saved_box, "checkpoint_save", summary="x")["checkpoint"]["session_id"] == "session-7"
+    assert len(call(saved_box, "checkpoint_list", session="session-7")["checkpoints"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -92,76 +92,80 @@ def test_a_save_knows_its_session(kept: Box) -> None:
         ({"summary": "x", "next_steps": ["y"] * 51}, "next_steps"),
     ],
 )
-def test_a_wrong_save_is_refused_with_its_key_and_saves_nothing(kept: Box, arguments: dict[str, Any], key: str) -> None:
-    answer = call(kept, "checkpoint_save", **arguments)
+def test_a_wrong_save_is_refused_with_its_key_and_saves_nothing(
+    saved_box: Box, arguments: dict[str, Any], key: str
+) -> None:
+    answer = call(saved_box, "checkpoint_save", **arguments)
 
     assert answer.failed
     assert key in answer.text
-    assert len(kept.call("list", "--json").json()) == 3
+    assert len(saved_box.call("list", "--json").json()) == 3
 
 
 @pytest.mark.parametrize("before", range(36, 80, 7))
-def test_a_key_in_a_summary_is_struck_out_before_the_summary_is_cut(kept: Box, before: int) -> None:
+def test_a_key_in_a_summary_is_struck_out_before_the_summary_is_cut(saved_box: Box, before: int) -> None:
     key = "ghp_" + "".join(Random(before).choices(ascii_letters + digits, k=36))
 
-    call(kept, "checkpoint_save", summary=f"{'x' * (before - 1)} {key} is the key", decisions=[f"{'y ' * 90} {key}"])
+    call(
+        saved_box, "checkpoint_save", summary=f"{'x' * (before - 1)} {key} is the key", decisions=[f"{'y ' * 90} {key}"]
+    )
 
-    told = json.dumps([kept.call("show", "latest", "--json").json(), kept.call("list", "--json").json()])
-    told += call(kept, "checkpoint_show", reference="latest").text + call(kept, "checkpoint_resume").text
-    assert not [at for at in range(len(key) - 8) if key[at : at + 8] in told]
+    answer = json.dumps([saved_box.call("show", "latest", "--json").json(), saved_box.call("list", "--json").json()])
+    answer += call(saved_box, "checkpoint_show", reference="latest").text + call(saved_box, "checkpoint_resume").text
+    assert not [at for at in range(len(key) - 8) if key[at : at + 8] in answer]
 
 
 @pytest.mark.parametrize("saved_before", [True, False])
-def test_values_of_sealed_files_are_redacted_in_all_that_is_stated(kept: Box, saved_before: bool) -> None:
+def test_values_of_sealed_files_are_redacted_in_all_that_is_stated(saved_box: Box, saved_before: bool) -> None:
     """Also of files that this very save seals: an agent writes a file and says so."""
     values = ["sunny-Meadow-41x", "w1nterHarbour-77"]
-    kept.put(".env", f"GREETING={values[0]}\n")
-    kept.put("conf/db.yaml", f"db:\n  password: {values[1]}\n")
+    saved_box.put(".env", f"GREETING={values[0]}\n")
+    saved_box.put("conf/db.yaml", f"db:\n  password: {values[1]}\n")
     if saved_before:
-        kept.save("-m", "settings")
-    said = f"set to {values[0]} and {values[1]}"
+        saved_box.save("-m", "settings")
+    statement = f"set to {values[0]} and {values[1]}"
 
     call(
-        kept,
+        saved_box,
         "checkpoint_save",
-        summary=f"{said} {'x' * 20} {said}",
-        description=said,
-        current_task=said,
-        blockers=[said],
-        decisions=[said],
-        next_steps=[said],
+        summary=f"{statement} {'x' * 20} {statement}",
+        description=statement,
+        current_task=statement,
+        blockers=[statement],
+        decisions=[statement],
+        next_steps=[statement],
         tags=[values[0]],
     )
 
-    told = json.dumps([kept.call("show", "latest", "--json").json(), kept.call("list", "--json").json()])
-    told += call(kept, "checkpoint_show", reference="latest").text
-    assert "set to [redacted:secret] and [redacted:secret]" in told
-    assert not [value for value in values if value[:8] in told]
+    answer = json.dumps([saved_box.call("show", "latest", "--json").json(), saved_box.call("list", "--json").json()])
+    answer += call(saved_box, "checkpoint_show", reference="latest").text
+    assert "set to [redacted:secret] and [redacted:secret]" in answer
+    assert not [value for value in values if value[:8] in answer]
 
 
-def test_a_list_is_newest_first_and_pages(kept: Box) -> None:
-    first = call(kept, "checkpoint_list", limit=2)
-    rest = call(kept, "checkpoint_list", limit=2, before=2)
+def test_a_list_is_newest_first_and_pages(saved_box: Box) -> None:
+    first = call(saved_box, "checkpoint_list", limit=2)
+    rest = call(saved_box, "checkpoint_list", limit=2, before=2)
 
     assert [row["version"] for row in first["checkpoints"]] == ["v3", "v2"]
     assert first["more"] and not rest["more"]
     assert [row["version"] for row in rest["checkpoints"]] == ["v1"]
     assert first["checkpoints"][1]["age"] == "1 hour ago"
-    assert [row["version"] for row in call(kept, "checkpoint_list", tag="begin")["checkpoints"]] == ["v1"]
+    assert [row["version"] for row in call(saved_box, "checkpoint_list", tag="begin")["checkpoints"]] == ["v1"]
 
 
-def test_a_resume_tells_what_was_stated_first_and_stays_within_its_tokens(kept: Box) -> None:
+def test_a_resume_tells_what_was_stated_first_and_stays_within_its_tokens(saved_box: Box) -> None:
     call(
-        kept,
+        saved_box,
         "checkpoint_save",
         summary="JWT middleware done",
         decisions=["Use HS256 for now"],
         next_steps=["Add token refresh", "Update docs"],
     )
-    kept.now += HOUR
+    saved_box.now += HOUR
 
-    resumed = call(kept, "checkpoint_resume")
-    short = call(kept, "checkpoint_resume", reference="v4", tokens=200)
+    resumed = call(saved_box, "checkpoint_resume")
+    short = call(saved_box, "checkpoint_resume", reference="v4", tokens=200)
 
     assert (resumed["version"], resumed["summary"], resumed["age"]) == ("v4", "JWT middleware done", "1 hour ago")
     assert resumed["text"].startswith("Resumed from checkpoint:")
@@ -169,7 +173,7 @@ def test_a_resume_tells_what_was_stated_first_and_stays_within_its_tokens(kept: 
         assert text in resumed["text"]
     assert 0 < short["tokens"] <= 200
     assert resumed["tokens"] <= 5_000
-    assert call(kept, "checkpoint_resume", tokens=50).failed
+    assert call(saved_box, "checkpoint_resume", tokens=50).failed
 
 
 def test_before_the_first_checkpoint_there_is_nothing_to_resume(box: Box) -> None:
@@ -181,45 +185,47 @@ def test_before_the_first_checkpoint_there_is_nothing_to_resume(box: Box) -> Non
     assert "No checkpoint found to resume from" in answer.text
 
 
-def test_a_save_belongs_to_the_session_that_its_client_is_in_now(kept: Box) -> None:
-    folder = str(kept.store / "workspaces" / json.loads((kept.project / ".keepfast/workspace.json").read_text())["id"])
-    kept.variables["CLAUDE_CODE_SESSION_ID"] = "first"
+def test_a_save_belongs_to_the_session_that_its_client_is_in_now(saved_box: Box) -> None:
+    folder = str(
+        saved_box.store / "workspaces" / json.loads((saved_box.project / ".keepfast/workspace.json").read_text())["id"]
+    )
+    saved_box.variables["CLAUDE_CODE_SESSION_ID"] = "first"
     client = str(os.getppid())
     sessions.remember(folder, "first", session="first", client=client)
-    before = call(kept, "checkpoint_save", summary="before")["checkpoint"]["session_id"]
+    before = call(saved_box, "checkpoint_save", summary="before")["checkpoint"]["session_id"]
     sessions.remember(folder, "first", ended="clear")
     sessions.remember(folder, "second", session="second", client=client)
     sessions.remember(folder, "other", session="other", client="1")
-    after = call(kept, "checkpoint_save", summary="after")["checkpoint"]["session_id"]
+    after = call(saved_box, "checkpoint_save", summary="after")["checkpoint"]["session_id"]
 
     assert (before, after) == ("first", "second")
 
 
-def test_how_many_are_listed_is_a_setting(kept: Box) -> None:
-    kept.call("config", "set", "checkpoint.max_auto_summaries", "1")
+def test_how_many_are_listed_is_a_setting(saved_box: Box) -> None:
+    saved_box.call("config", "set", "checkpoint.max_auto_summaries", "1")
 
-    assert len(call(kept, "checkpoint_list")["checkpoints"]) == 1
+    assert len(call(saved_box, "checkpoint_list")["checkpoints"]) == 1
 
-    kept.call("config", "set", "checkpoint.max_auto_summaries", "0")
-    answer = call(kept, "checkpoint_list")
+    saved_box.call("config", "set", "checkpoint.max_auto_summaries", "0")
+    answer = call(saved_box, "checkpoint_list")
 
     assert (answer["checkpoints"], answer["more"]) == ([], True)
-    assert len(call(kept, "checkpoint_list", limit=2)["checkpoints"]) == 2
+    assert len(call(saved_box, "checkpoint_list", limit=2)["checkpoints"]) == 2
 
 
-def test_a_search_finds_messages_and_paths(kept: Box) -> None:
-    by_message = call(kept, "checkpoint_search", text="셋째")["hits"]
-    by_path = call(kept, "checkpoint_search", text="b.py")["hits"]
+def test_a_search_finds_messages_and_paths(saved_box: Box) -> None:
+    by_message = call(saved_box, "checkpoint_search", text="셋째")["hits"]
+    by_path = call(saved_box, "checkpoint_search", text="b.py")["hits"]
 
     assert [(hit["where"], hit["checkpoint"]["version"]) for hit in by_message] == [("message", "v3")]
     assert [(hit["where"], hit["text"]) for hit in by_path] == [("path", "src/b.py")]
 
 
-def test_a_difference_has_counts_and_a_patch(kept: Box) -> None:
-    between = call(kept, "checkpoint_diff", old="v1", new="v2")
-    kept.put("README", "read me\nnow\n")
-    disk = call(kept, "checkpoint_diff")
-    only = call(kept, "checkpoint_diff", old="v1", paths=["src"], with_patch=False)
+def test_a_difference_has_counts_and_a_patch(saved_box: Box) -> None:
+    between = call(saved_box, "checkpoint_diff", old="v1", new="v2")
+    saved_box.put("README", "read me\nnow\n")
+    disk = call(saved_box, "checkpoint_diff")
+    only = call(saved_box, "checkpoint_diff", old="v1", paths=["src"], with_patch=False)
 
     assert between["changes"] == [{"path": "src/a.py", "change": "modified", "lines_added": 1, "lines_removed": 1}]
     assert "-two\n+2\n" in between["patch"]
@@ -229,11 +235,11 @@ def test_a_difference_has_counts_and_a_patch(kept: Box) -> None:
     assert only["patch"] == ""
 
 
-def test_a_preview_says_what_a_restore_would_do_and_changes_nothing(kept: Box) -> None:
-    kept.put("README", "unsaved work\n")
-    before = tree(kept)
+def test_a_preview_says_what_a_restore_would_do_and_changes_nothing(saved_box: Box) -> None:
+    saved_box.put("README", "unsaved work\n")
+    before = tree(saved_box)
 
-    preview = call(kept, "checkpoint_restore_preview", reference="v1", paths=["src", "README"])
+    preview = call(saved_box, "checkpoint_restore_preview", reference="v1", paths=["src", "README"])
 
     assert {(step["path"], step["action"]) for step in preview["steps"]} == {
         ("README", "write"),
@@ -241,39 +247,39 @@ def test_a_preview_says_what_a_restore_would_do_and_changes_nothing(kept: Box) -
         ("src/b.py", "delete"),
     }
     assert preview["conflicts"] == ["README"]
-    assert preview["prepared"]["command"] == f"keepfast -C {kept.project} restore v1 -- src README"
-    assert tree(kept) == before
-    assert len(kept.call("list", "--json").json()) == 3
+    assert preview["prepared"]["command"] == f"keepfast -C {saved_box.project} restore v1 -- src README"
+    assert tree(saved_box) == before
+    assert len(saved_box.call("list", "--json").json()) == 3
 
 
-def test_a_preview_names_what_was_left_out_and_is_missing(kept: Box) -> None:
-    kept.put("node_modules/a/index.js", "x")
-    kept.save("-m", "fourth")
-    there = call(kept, "checkpoint_restore_preview", reference="v4")
-    (kept.project / "node_modules/a/index.js").unlink()
-    (kept.project / "node_modules/a").rmdir()
-    (kept.project / "node_modules").rmdir()
-    missing = call(kept, "checkpoint_restore_preview", reference="v4")
+def test_a_preview_names_what_was_left_out_and_is_missing(saved_box: Box) -> None:
+    saved_box.put("node_modules/a/index.js", "x")
+    saved_box.save("-m", "fourth")
+    answer = call(saved_box, "checkpoint_restore_preview", reference="v4")
+    (saved_box.project / "node_modules/a/index.js").unlink()
+    (saved_box.project / "node_modules/a").rmdir()
+    (saved_box.project / "node_modules").rmdir()
+    missing = call(saved_box, "checkpoint_restore_preview", reference="v4")
 
-    assert there["missing"] == []
+    assert answer["missing"] == []
     assert [one.partition(":")[0] for one in missing["missing"]] == ["node_modules"]
     assert missing["steps"] == []
 
 
 @pytest.mark.parametrize("action", ["restore", "forget", "export"])
-def test_what_only_a_person_may_do_is_prepared(kept: Box, action: str) -> None:
-    prepared = call(kept, "checkpoint_prepare", action=action, references=["third"])
+def test_what_only_a_person_may_do_is_prepared(saved_box: Box, action: str) -> None:
+    prepared = call(saved_box, "checkpoint_prepare", action=action, references=["third"])
 
-    assert prepared["command"].startswith(f"keepfast -C {kept.project} {action} v3")
+    assert prepared["command"].startswith(f"keepfast -C {saved_box.project} {action} v3")
     assert "the user decides" in prepared["why"]
-    assert len(kept.call("list", "--json").json()) == 3
+    assert len(saved_box.call("list", "--json").json()) == 3
 
 
-def test_there_is_no_tool_that_restores_forgets_or_exports(kept: Box) -> None:
+def test_there_is_no_tool_that_restores_forgets_or_exports(saved_box: Box) -> None:
     async def names(agent: Agent) -> dict[str, Any]:
         return {tool.name: tool for tool in (await agent.client.list_tools()).tools}
 
-    tools = within(kept, names)
+    tools = within(saved_box, names)
 
     assert {name for name, tool in tools.items() if not tool.annotations.read_only_hint} == {
         "checkpoint_save",
@@ -288,29 +294,29 @@ def test_there_is_no_tool_that_restores_forgets_or_exports(kept: Box) -> None:
     assert always == {"checkpoint_save", "recall"}
 
 
-def test_checkpoints_are_resources(kept: Box) -> None:
+def test_checkpoints_are_resources(saved_box: Box) -> None:
     async def read(agent: Agent) -> tuple[Any, ...]:
         listed = await agent.client.read_resource("checkpoint://list")
         one = await agent.client.read_resource("checkpoint://third")
         templates = await agent.client.list_resource_templates()
         return listed.contents[0], one.contents[0], templates.resource_templates
 
-    listed, one, templates = within(kept, read)
+    listed, one, templates = within(saved_box, read)
 
     assert [row["version"] for row in json.loads(listed.text)["checkpoints"]] == ["v3", "v2", "v1"]
     assert json.loads(one.text)["checkpoint"]["version"] == "v3"
     assert [template.uri_template for template in templates] == ["checkpoint://{reference}"]
 
 
-def test_the_server_says_how_it_is_meant_to_be_used(kept: Box) -> None:
+def test_the_server_says_how_it_is_meant_to_be_used(saved_box: Box) -> None:
     async def instructions(agent: Agent) -> str:
         return agent.client.instructions or ""
 
-    said = within(kept, instructions)
+    answer = within(saved_box, instructions)
 
     for word in ("checkpoint_save", "recall", "data", "cannot restore"):
-        assert word in said
-    assert len(said) < 1_000
+        assert word in answer
+    assert len(answer) < 1_000
 
 
 @pytest.mark.parametrize(
@@ -330,8 +336,8 @@ def test_the_server_says_how_it_is_meant_to_be_used(kept: Box) -> None:
         ("checkpoint_unknown", {}),
     ],
 )
-def test_what_cannot_be_answered_is_a_sentence(kept: Box, tool: str, arguments: dict[str, Any]) -> None:
-    answer = call(kept, tool, **arguments)
+def test_what_cannot_be_answered_is_a_sentence(saved_box: Box, tool: str, arguments: dict[str, Any]) -> None:
+    answer = call(saved_box, tool, **arguments)
 
     assert answer.failed
     assert len(answer.text) > 20
@@ -341,22 +347,22 @@ def test_what_cannot_be_answered_is_a_sentence(kept: Box, tool: str, arguments: 
 def test_outside_of_a_workspace_every_tool_says_so(box: Box) -> None:
     for tool in (*READING, "checkpoint_save", "checkpoint_configure"):
         needed = {"summary": "x", "text": "x", "what": "x", "action": "forget", "references": ["v1"]}
-        wanted = {"checkpoint_save": ["summary"], "checkpoint_search": ["text"], "recall": ["what"]}
-        keys = ["action", "references"] if tool == "checkpoint_prepare" else wanted.get(tool, [])
+        required = {"checkpoint_save": ["summary"], "checkpoint_search": ["text"], "recall": ["what"]}
+        keys = ["action", "references"] if tool == "checkpoint_prepare" else required.get(tool, [])
         answer = call(box, tool, **{key: needed[key] for key in keys})
         assert answer.failed
         assert "keepfast init" in answer.text
     assert not box.store.exists()
 
 
-def test_settings_are_followed_while_the_server_runs(kept: Box) -> None:
+def test_settings_are_followed_while_the_server_runs(saved_box: Box) -> None:
     async def scenario(agent: Agent) -> tuple[int, int, bool]:
         before = len((await agent.call("checkpoint_list"))["checkpoints"])
-        kept.config.parent.mkdir(parents=True, exist_ok=True)
-        kept.config.write_text('{"checkpoint": {"max_auto_summaries": 2}}')
+        saved_box.config.parent.mkdir(parents=True, exist_ok=True)
+        saved_box.config.write_text('{"checkpoint": {"max_auto_summaries": 2}}')
         after = len((await agent.call("checkpoint_list"))["checkpoints"])
-        kept.config.write_text("{")
+        saved_box.config.write_text("{")
         broken = await agent.call("checkpoint_list")
         return before, after, len(broken["checkpoints"]) == 2
 
-    assert within(kept, scenario) == (3, 2, True)
+    assert within(saved_box, scenario) == (3, 2, True)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from keepfast.mcp.wire import mended
+from keepfast.mcp.wire import without_lone_surrogates
 from tests.equipment.box import SOURCE, Box
 
 from .test_programs import HELLO
@@ -29,10 +29,10 @@ from .test_programs import HELLO
     ],
 )
 def test_half_a_character_becomes_a_mark_and_nothing_else_changes(line: str, read: str) -> None:
-    assert json.loads(mended(line.encode())) == read
+    assert json.loads(without_lone_surrogates(line.encode())) == read
 
 
-def test_a_call_with_half_a_character_is_answered(kept: Box) -> None:
+def test_a_call_with_half_a_character_is_answered(saved_box: Box) -> None:
     """What a client in JavaScript sends where it has cut a text in the middle of an emoji; and a long text after it."""
     save = {"name": "checkpoint_save", "arguments": {"summary": "cut \ud83d", "description": "d" * 8_000}}
     messages = [
@@ -41,8 +41,8 @@ def test_a_call_with_half_a_character_is_answered(kept: Box) -> None:
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": save},
     ]
     server = subprocess.Popen(
-        [sys.executable, "-m", "keepfast", "-C", str(kept.project), "mcp"],
-        env={**kept.variables, "PYTHONPATH": str(SOURCE)},
+        [sys.executable, "-m", "keepfast", "-C", str(saved_box.project), "mcp"],
+        env={**saved_box.variables, "PYTHONPATH": str(SOURCE)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -119,11 +119,11 @@ def test_a_launcher_that_settings_of_the_former_name_lead_to_is_mended_by_init(o
     settings.write_text(settings.read_text().replace(str(data(older)), str(data(older, FORMER))))
     assert older.run("list").code == 0
     (data(older) / "bin/launch").write_text("")
-    told = older.run("status", "--json").json()["remarks"]
+    answer = older.run("status", "--json").json()["remarks"]
 
     assert older.run("init").code == 0
-    assert "damaged" in told[-1]
-    assert older.run("status", "--json").json()["remarks"] == told[:-1]
+    assert "damaged" in answer[-1]
+    assert older.run("status", "--json").json()["remarks"] == answer[:-1]
     assert os.access(data(older, FORMER) / "bin/launch", os.X_OK)
 
 

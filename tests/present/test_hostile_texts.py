@@ -62,14 +62,14 @@ def crafted(box: Box) -> None:
     saving = repository.begin(workspace)
     header, _ = repository.document(repository.ledger.checkpoint(workspace, 2))  # type: ignore[arg-type]
     ours = {"v", "workspace", "version", "parent", "keyframe", "counts", "tree"}
-    said = {
+    texts = {
         **{key: value for key, value in header.members.items() if key not in ours}, "id": "cp-" + "0" * 26, "message": EVIL,
         "name": EVIL, "tags": [EVIL], "trigger": EVIL, "created_by": EVIL, "session": EVIL, "task": EVIL, "cwd": EVIL,
         "git": {"branch": EVIL, "commit": EVIL, "in_progress": EVIL}, "agent": EVIL, "command": EVIL, "summary": EVIL,
         "notices": [EVIL], "key_points": [EVIL], "active_files": [EVIL], "tokens_used": 1, "token_budget": 2,
         "notes": {"task": EVIL, "next_steps": [EVIL], "decisions": [EVIL], "blockers": [EVIL]},
     }  # fmt: skip
-    saving.finish(said, [], ReplacedRows())
+    saving.finish(texts, [], ReplacedRows())
     engine.close()
 
 
@@ -83,14 +83,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Box:
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words).encode("unicode_escape").decode())
 def test_no_command_prints_what_a_terminal_obeys(hostile: Box, words: list[str]) -> None:
     for more in ([], ["--json"], ["--color", "always"]):
-        given = [*more, *words] if more[:1] == ["--color"] else [*words, *more]
+        arguments = [*more, *words] if more[:1] == ["--color"] else [*words, *more]
 
-        done = hostile.call(*given)
+        done = hostile.call(*arguments)
 
-        shown = OURS.sub("", done.out + done.err) if more[:1] == ["--color"] else done.out + done.err
-        assert obeyed(shown) == [], given
-        assert "Internal error" not in shown
-        assert "Traceback" not in shown
+        printed = OURS.sub("", done.out + done.err) if more[:1] == ["--color"] else done.out + done.err
+        assert obeyed(printed) == [], arguments
+        assert "Internal error" not in printed
+        assert "Traceback" not in printed
 
 
 def test_what_json_says_is_still_what_was_stored(hostile: Box) -> None:
@@ -103,9 +103,9 @@ def test_a_patch_for_a_program_is_byte_for_byte(hostile: Box) -> None:
 
 
 def test_a_patch_on_a_terminal_is_harmless(hostile: Box) -> None:
-    shown = hostile.terminal("diff", "v1", "v2").decode("utf-8", "replace").replace("\r\n", "\n")
+    result = hostile.terminal("diff", "v1", "v2").decode("utf-8", "replace").replace("\r\n", "\n")
 
-    assert obeyed(OURS.sub("", shown)) == []
+    assert obeyed(OURS.sub("", result)) == []
 
 
 def test_a_patch_in_colour_is_for_people_wherever_it_goes(hostile: Box) -> None:

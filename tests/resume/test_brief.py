@@ -134,9 +134,9 @@ def test_a_changed_file_is_marked_and_a_lost_one_named() -> None:
     lines: list[str | None] = list(module(1, 3).split("\n"))
     files = [
         WorkingFile("/x/a.py", lines, touched=2, changed=True),
-        WorkingFile("/x/b.py", [], touched=1, gone=True),
+        WorkingFile("/x/b.py", [], touched=1, is_missing=True),
     ]
-    result = brief.build(Notes(asked=["go on"], cwd="/x"), files)
+    result = brief.build(Notes(prompts=["go on"], cwd="/x"), files)
 
     assert "### a.py (changed since the checkpoint)" in result.text
     assert "b.py (no longer there)" in result.left_out
@@ -233,7 +233,7 @@ def test_notes_go_to_json_and_back() -> None:
     again = Notes.from_json(notes.to_json())
 
     assert again.to_json() == notes.to_json()
-    assert again.asked == notes.asked
+    assert again.prompts == notes.prompts
     files = conversation.files.newest_first()
     assert brief.build(again, files, now=NOW).excerpts == brief.build(notes, files, now=NOW).excerpts
     assert Notes.from_json({}).empty
@@ -308,6 +308,6 @@ def test_ages_and_cuts_read_well() -> None:
 
 
 def test_the_branch_is_the_checkpoints_where_the_conversation_names_none() -> None:
-    first = brief.build(Notes(asked=["go on"], cwd="/x"), [], facts=Facts(branch="topic"), now=NOW).parts[0]
+    first = brief.build(Notes(prompts=["go on"], cwd="/x"), [], facts=Facts(branch="topic"), now=NOW).parts[0]
 
     assert first.index("Working Directory: /x") < first.index("Git Branch: topic")

@@ -41,7 +41,7 @@ def test_a_changed_file_is_marked_and_its_places_move(tmp_path: Path) -> None:
 def test_a_lost_file_is_gone(tmp_path: Path) -> None:
     (found,) = disk.look([file(tmp_path / "a.py", "a")], str(tmp_path))
 
-    assert found.gone
+    assert found.is_missing
 
 
 def test_a_workspace_that_moved_is_followed(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_of_what_is_no_readable_file_below_the_root_nothing_is_shown(
     (found,) = disk.look([file(path, "as known")], str(root))
 
     assert (found.lines, found.unshown) == ([], why)
-    assert not found.changed and not found.gone
+    assert not found.changed and not found.is_missing
 
 
 @pytest.mark.parametrize("kind", ["outside", "dots"])

@@ -72,7 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(notes: Notes) -> dict[str, Any]:
     """What must not be lost."""
     return {
-        "asked": notes.asked,
+        "asked": notes.prompts,
         "plan": notes.plan,
         "answers": notes.answers,
         "tasks": notes.tasks,
@@ -100,7 +100,7 @@ def test_the_beginning_is_carried_on_from_checkpoint_to_checkpoint(tmp_path: Pat
 
     found = resuming.notes_of(str(path), None, str(tmp_path), "s-1")
 
-    assert found is not None and found.asked[0] == FIRST
+    assert found is not None and found.prompts[0] == FIRST
     assert told(found) == told(notes.take(transcript.read(path)))
     assert found.tasks == [("completed", "Use decimals"), ("pending", "Round half up")]
     assert found.decisions[0] == "Decimals, not floats"
@@ -153,7 +153,7 @@ def test_what_is_not_of_this_transcript_is_not_taken(tmp_path: Path, small: None
     for _ in range(8):
         found = resuming.notes_of(str(path), None, str(tmp_path), "s-1")
 
-    assert found is not None and found.asked == ["Something else entirely, please."] and not found.plan
+    assert found is not None and found.prompts == ["Something else entirely, please."] and not found.plan
 
 
 def test_a_brief_of_a_long_session_reads_its_end_alone(tmp_path: Path, small: None) -> None:
@@ -166,7 +166,7 @@ def test_a_brief_of_a_long_session_reads_its_end_alone(tmp_path: Path, small: No
 
     assert found is not None and found.calls < 60
     assert told(notes.take(found)) == told(notes.take(transcript.read(path)))
-    assert found.files.known[f"{session.cwd}/cart.py"].lines[1] == "    return exact(items)"
+    assert found.files.by_path[f"{session.cwd}/cart.py"].lines[1] == "    return exact(items)"
     assert earlier.recent(path, known, 100) is None and earlier.recent(path, Earlier(), 1 << 30) is None
     assert earlier.recent(path, Earlier(known.offset, "other", []), 1 << 30) is None
 
@@ -184,7 +184,7 @@ def test_a_rewind_in_the_end_leaves_what_was_before_it(tmp_path: Path, small: No
 
     found = earlier.recent(path, known, resuming.TAIL_BYTES + resuming.MAX_CARRIED_BYTES)
 
-    assert found is not None and notes.take(found).asked == [FIRST, "Keep the currencies."]
+    assert found is not None and notes.take(found).prompts == [FIRST, "Keep the currencies."]
 
 
 def strike(value: Any) -> Any:

@@ -14,7 +14,7 @@ from keepfast.model.errors import Failed
 from keepfast.resume import extractor as notes
 from keepfast.resume import model_client as asking
 from keepfast.resume.model_answer import Extract, checked, join, mark
-from keepfast.resume.model_prompt import MOST, shown
+from keepfast.resume.model_prompt import MOST, render_record
 from keepfast.secrets.redaction import redact
 from tests.clients.claude.endpoint import Endpoint, Reply, call, say, use
 from tests.equipment.sessions import Session
@@ -34,7 +34,7 @@ def session() -> Session:
 
 
 def record(made: Session) -> str:
-    return shown(read(made.bytes()), redact)
+    return render_record(read(made.bytes()), redact)
 
 
 def test_the_record_says_what_was_said_and_done_without_secrets_and_file_contents() -> None:
@@ -90,7 +90,7 @@ def test_what_the_agent_stated_comes_first_then_the_model_then_our_rules() -> No
     taken = notes.take(read(session().bytes()))
     inferred = list(taken.blockers)
 
-    joined = join(taken, checked(GOOD, by="a model", prompt=mark(taken.asked)))
+    joined = join(taken, checked(GOOD, by="a model", prompt=mark(taken.prompts)))
 
     assert joined.current_task == "Cart totals" and joined.next_steps == ["Round"]
     assert joined.decisions[0] == "Decimal"
@@ -102,14 +102,14 @@ def test_what_the_agent_stated_comes_first_then_the_model_then_our_rules() -> No
         {"summary": "Mine", "current_task": "Mine", "next_steps": ["Own"], "decisions": ["First"]},
     )
     stated = notes.take(read(made.bytes()))
-    joined = join(stated, checked(GOOD, prompt=mark(stated.asked)))
+    joined = join(stated, checked(GOOD, prompt=mark(stated.prompts)))
     assert (joined.current_task, joined.next_steps) == ("Mine", ["Own"])
     assert joined.decisions[0] == "First" and "Decimal" in joined.decisions
 
 
 def test_after_a_new_prompt_only_decisions_of_the_old_reading_hold() -> None:
     made = session()
-    old = mark(notes.take(read(made.bytes())).asked)
+    old = mark(notes.take(read(made.bytes())).prompts)
     made.asked("Now write the documentation of the cart.")
     taken = notes.take(read(made.bytes()))
 

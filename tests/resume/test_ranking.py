@@ -86,7 +86,7 @@ def test_what_makes_a_test_is_no_part_of_the_name(path: str) -> None:
 
 
 def test_hits_of_searches_and_words_of_open_tasks_count_where_they_stand() -> None:
-    signals = Signals(now=NOW, words={"open": {"cart_5": 1.0}}, found={"cart.py": [(4, 0.7), (999, 1.0)]})
+    signals = Signals(now=NOW, words={"open": {"cart_5": 1.0}}, hits={"cart.py": [(4, 0.7), (999, 1.0)]})
 
     found = signs([module("cart")], signals, "/w/cart.py")
 

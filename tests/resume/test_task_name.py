@@ -161,6 +161,8 @@ DEBUG = "<command-message>e2e-debug</command-message>\n<command-name>/e2e-debug<
         ([{"type": "text", "text": SKILL}], [], "Debug external agent failures"),
         ([{"type": "text", "text": SKILL}], ["recent"], "Debug external agent failures — recent"),
         ("Debug the failures of the kiro suite", [], "Debug the failures of the kiro suite"),
+        (f"---\ndescription: Fix it\nallowed-tools: Bash\n---\n\n{SKILL[66:]}", [], "Debug external agent failures"),
+        ("---\nname: fix\ndescription: 'Repair the broken payment tests'\n---\nDo it.\n", [], "Repair the broken payment tests"),
         (SKILL, ["Export the statistics as a spreadsheet"], "Export the statistics as a spreadsheet"),
         ("You are an expert code reviewer. Follow these steps:", [], "Looking at the kiro suite's failures. — /e2e-debug"),
     ],
@@ -177,6 +179,11 @@ def test_a_session_that_begins_with_a_command_is_called_by_what_the_command_says
         session.said("Done.")
 
     assert taken(session) == name
+
+
+def test_a_prompt_that_begins_with_a_path_is_no_command() -> None:
+    """Paths are named by their last part, as in the middle of a sentence."""
+    assert heading("/home/me/x.py fails with a decoding error") == "x.py fails with a decoding error"
 
 
 def test_a_command_is_no_name_for_work_that_has_one() -> None:
@@ -262,7 +269,7 @@ def test_notices_are_no_prompts(entry: dict[str, Any]) -> None:
 
     taken = notes.take(transcript.read(session.bytes()))
 
-    assert taken.asked == [PLAN]
+    assert taken.prompts == [PLAN]
     assert taken.current_task == "Rate limits for the public API"
 
 
@@ -270,7 +277,7 @@ def test_what_an_editor_tells_beside_a_prompt_is_passed_over() -> None:
     session = Session()
     session.asked("<ide_opened_file>The user opened a.py</ide_opened_file>Rename the customer's table")
 
-    assert notes.take(transcript.read(session.bytes())).asked == ["Rename the customer's table"]
+    assert notes.take(transcript.read(session.bytes())).prompts == ["Rename the customer's table"]
 
 
 def rollout(*texts: str) -> bytes:
@@ -288,7 +295,7 @@ def test_notices_of_codex_are_no_prompts() -> None:
         '<subagent_notification>\n{"agent_path": "a1", "status": "done"}\n</subagent_notification>',
     )
 
-    assert notes.take(transcript.read(rollout(*texts))).asked == ["Move the logo to the left edge"]
+    assert notes.take(transcript.read(rollout(*texts))).prompts == ["Move the logo to the left edge"]
 
 
 def test_the_tool_counts_summaries_that_say_nothing() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from keepfast.app.wiring import build
 from keepfast.runner.actions import taskfile
-from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.domain.options import Options
 from keepfast.runner.domain.records import Task
@@ -47,13 +47,13 @@ class Place:
         self.options = options
         self.variables = {"HOME": str(self.home), "PATH": os.environ["PATH"], "TZ": "UTC", "LANG": "C.UTF-8"}
         self.ahead = 0
-        self.ground = self.make_ground()
-        self.tasks = Tasks(self.ground)
+        self.runtime = self.make_runtime()
+        self.tasks = Tasks(self.runtime)
 
-    def make_ground(self) -> Ground:
+    def make_runtime(self) -> Runtime:
         settings = Settings()
         home = os.fsencode(self.home)
-        return Ground(
+        return Runtime(
             str(self.data / "supervisor"),
             self.options,
             self.now,
@@ -66,7 +66,11 @@ class Place:
         return time.time_ns() + self.ahead
 
     def close(self) -> None:
-        self.ground.close()
+        self.runtime.close()
+
+    def shown(self, task: Task) -> Any:
+        """Return everything about a task as JSON."""
+        return self.tasks.views.show(task.id)
 
     def lose_database(self) -> None:
         """The database is gone, and another is made; what lies in the workspaces stays."""
@@ -77,8 +81,8 @@ class Place:
             postgres.sweep(self.options.database)
         for path in (self.data / "supervisor").glob("*.db*"):
             path.unlink()
-        self.ground = self.make_ground()
-        self.tasks = Tasks(self.ground)
+        self.runtime = self.make_runtime()
+        self.tasks = Tasks(self.runtime)
 
     # Tasks
 
@@ -109,8 +113,8 @@ class Place:
 
     def supervise(self, until: Callable[[], bool] | None = None, seconds: float = 60) -> None:
         """Run until nothing goes on without a person, or `until` says so."""
-        workflows = Threads(self.ground)
-        supervisor = Supervisor(self.ground, workflows)
+        workflows = Threads(self.runtime)
+        supervisor = Supervisor(self.runtime, workflows)
         try:
             supervisor.reconcile()
             end = time.monotonic() + seconds
@@ -128,8 +132,8 @@ class Place:
             workflows.close()
 
     def state(self, task: Task) -> tuple[str, str]:
-        row = self.ground.tables.task(task.id)
-        return tuple(self.ground.tables.state(row))  # type: ignore[return-value]
+        row = self.runtime.tables.task(task.id)
+        return tuple(self.runtime.tables.state(row))  # type: ignore[return-value]
 
     def holds(self, task: Task, kind: str) -> Callable[[], bool]:
         return lambda: self.state(task)[1] == kind
@@ -138,10 +142,12 @@ class Place:
         return [event["type"] for event in self.tasks.views.log(task.id)]
 
     def outcomes(self, task: Task) -> list[str]:
-        return [run.outcome for run in self.ground.tables.runs("task = ?", task.id)]
+        return [run.outcome for run in self.runtime.tables.runs("task = ?", task.id)]
 
     def reasons(self, task: Task) -> list[str]:
-        rows = self.ground.tables.all("SELECT reason FROM checkpoint WHERE task = ? ORDER BY made_at, version", task.id)
+        rows = self.runtime.tables.all(
+            "SELECT reason FROM checkpoint WHERE task = ? ORDER BY made_at, version", task.id
+        )
         return [row["reason"] for row in rows]
 
     def __str__(self) -> str:
@@ -151,5 +157,5 @@ class Place:
 
     def explain(self) -> str:
         tasks = [(task["id"], task["state"], task["hold"], task["reason"]) for task in self.tasks.views.listing()]
-        rows = self.ground.tables.all("SELECT * FROM event ORDER BY sequence DESC LIMIT 15")
+        rows = self.runtime.tables.all("SELECT * FROM event ORDER BY sequence DESC LIMIT 15")
         return f"{tasks}\n" + "\n".join([f"{row['type']} {row['facts']}" for row in rows])

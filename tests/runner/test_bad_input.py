@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
-from keepfast.runner.actions import recovery as recover
-from keepfast.runner.actions import taskfile
+from keepfast.runner.actions import recovery, taskfile
 from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.lock import Lock, trouble_of
@@ -39,12 +38,12 @@ for line in (b'{"type":', b'[' * 100_000, b'{"type":"result","is_error":"maybe"}
 
 
 def reason(place: Place, task: Task) -> str:
-    return place.ground.tables.task(task.id).reason
+    return place.runtime.tables.task(task.id).reason
 
 
 def actions(place: Place, task: Task) -> list[str]:
     """The ways out that people are shown."""
-    found: list[str] = place.tasks.views.describe(place.ground.tables.task(task.id))["actions"]
+    found: list[str] = place.tasks.views.describe(place.runtime.tables.task(task.id))["actions"]
     return found
 
 
@@ -59,9 +58,9 @@ class Running:
     """A supervisor in a thread, as `supervise` runs it; `error` is what it ended with."""
 
     def __init__(self, place: Place) -> None:
-        self.workflows = Threads(place.ground)
-        self.supervisor = Supervisor(place.ground, self.workflows)
-        self.lock = Lock(place.ground.folder)
+        self.workflows = Threads(place.runtime)
+        self.supervisor = Supervisor(place.runtime, self.workflows)
+        self.lock = Lock(place.runtime.folder)
         self.supervisor.note = self.lock.note
         self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, daemon=True)
@@ -87,13 +86,13 @@ class Running:
     ("content", "said", "hint"),
     [
         ({"brief": "x", "breif": "y"}, "unknown key 'breif'", "brief"),
-        ({"brief": "x", "workspace": "nowhere"}, "there is no folder", "Make it first"),
+        ({"brief": "x", "workspace": "nowhere"}, "there is no folder", "Create it first"),
         ({"brief": "x", "agent": {"kind": "command"}}, "agent.command", ""),
-        ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Take one `after` out"),
+        ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Remove one `after`"),
         ({"tasks": [{"name": "a", "brief": "x", "after": ["b"]}, {"name": "b", "brief": "x", "after": ["a"]}]},
-         "wait for one another: a → b", "Take one `after` out"),
+         "wait for one another: a → b", "Remove one `after`"),
         ({"tasks": []}, "must be a list of tasks", ""),
-        ({"tasks": [{"brief": "x"}], "title": "y"}, "nothing else is allowed", ""),
+        ({"tasks": [{"brief": "x"}], "title": "y"}, "no other key is allowed", ""),
     ],
 )  # fmt: skip
 def test_a_task_file_that_is_wrong_makes_no_task_at_all(place: Place, content: Any, said: str, hint: str) -> None:
@@ -149,7 +148,7 @@ def test_an_agent_that_prints_garbage_waits_for_a_person(place: Place) -> None:
     assert "No progress in 3 runs" in reason(place, task)
     assert reason(place, task).isprintable()
     assert {"resume", "cancel"} <= set(actions(place, task))
-    json.dumps(place.tasks.views.show(task.id))
+    json.dumps(place.shown(task))
 
 
 def test_a_line_of_100_megabytes_is_cut_while_others_go_on(place: Place) -> None:
@@ -158,7 +157,7 @@ def test_a_line_of_100_megabytes_is_cut_while_others_go_on(place: Place) -> None
     place.supervise()
 
     assert place.state(other) == place.state(task) == ("done", "")
-    [run] = place.ground.tables.runs("task = ?", task.id)
+    [run] = place.runtime.tables.runs("task = ?", task.id)
     assert os.path.getsize(run.folder + "/out.log") < 10_000
 
 
@@ -204,10 +203,10 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path: Path) -> None:
             fill(tmp_path / "data" / "filler")
             go.touch()
             wait(lambda: place.journal("one") == ["begin 0", "end 0"], "the agent was held up")
-            wait(lambda: "no space left" in (trouble_of(place.ground.folder) or ""), place)
+            wait(lambda: "no space left" in (trouble_of(place.runtime.folder) or ""), place)
             (tmp_path / "data" / "filler").unlink()
             wait(lambda: place.state(first) == place.state(second) == ("done", ""), place)
-            wait(lambda: trouble_of(place.ground.folder) == "", "it still complains")
+            wait(lambda: trouble_of(place.runtime.folder) == "", "it still complains")
             assert running.error is None
         finally:
             running.close()
@@ -232,10 +231,10 @@ def test_a_workspace_whose_disk_is_full_waits_for_room(place: Place, kind: str, 
         assert place.state(other) == ("done", "")
         assert place.state(task) == ("active", "crashed")
         assert reason(place, task) == (
-            f"No space left on the disk of {place.base / 'one'}: make room there, then resume the task."
+            f"No space left on the disk of {place.base / 'one'}: free some space, then resume the task."
         )
         assert "resume" in actions(place, task)
-        assert place.tasks.views.describe(place.ground.tables.task(task.id))["hold"]["needs_you"]
+        assert place.shown(task)["hold"]["needs_you"]
         place.tasks.resume(task.id)
         place.supervise()
         assert place.state(task) == ("active", "crashed"), "there still is no room"
@@ -288,7 +287,7 @@ def test_a_database_that_is_gone_ends_the_supervisor_and_is_made_again(place: Pl
     assert "keepfast rebuild" in running.error.hint
     place.close()
     place.__init__(place.base)  # type: ignore[misc]
-    recover.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
     place.supervise()
     assert place.state(task) == ("active", "user_pause")
     assert "rebuilt" in reason(place, task)
@@ -306,7 +305,7 @@ def test_a_damaged_database_is_named_with_the_way_out(place: Place) -> None:
     path.write_bytes(b"no database" * 1000)
 
     with pytest.raises(Damaged) as caught:
-        place.make_ground()
+        place.make_runtime()
 
     assert "keepfast rebuild" in caught.value.hint
     path.unlink()

@@ -81,7 +81,7 @@ def test_a_task_from_flags_to_its_approval(person: Person) -> None:
     assert person.run("task", "reject", id, "Write 2.").returncode == 0
     assert person.run("supervise", "--until-idle").returncode == 0
     shown = person.run("task", "show", id[:9])
-    assert "you can: approve, reject, cancel" in shown.stdout
+    assert "Actions: approve, reject, cancel" in shown.stdout
     assert person.run("task", "approve", id).returncode == 0
 
     assert person.json("task", "show", id)["status"] == "completed"
@@ -198,7 +198,7 @@ def test_what_is_still_asked_is_named_after_an_answer(person: Person) -> None:
     asked = {one["text"]: one["id"] for one in person.json("task", "inbox")}
 
     first = person.run("task", "answer", asked["Which?"], "a")
-    assert (first.returncode, "goes on" in first.stdout) == (0, False)
+    assert (first.returncode, "continues" in first.stdout) == (0, False)
     assert "When?" in first.stdout and command in first.stdout
     second = person.run("task", "answer", asked["When?"], "b", "--json")
     assert [(one["kind"], one["name"]) for one in json.loads(second.stdout)["asks"]] == [("secret", "OPENAI_API_KEY")]
@@ -305,7 +305,7 @@ def test_rebuild_names_documents_that_are_not_ours(person: Person, form: str) ->
     [found] = person.json("rebuild")["tasks"]
     assert (found["task"], found["outcome"]) == (id, "rebuilt")
     assert [one["file"] for one in found["refused"]] == [str(forged)]
-    assert "does not carry our code" in found["refused"][0]["why"]
+    assert "has no valid signature" in found["refused"][0]["why"]
 
 
 @pytest.mark.sqlite

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from keepfast.cli.event_lines import logged, told
+from keepfast.cli.event_lines import log_line, supervisor_line
 
 from .place import DONE
 from .test_commands import Person, person
@@ -28,18 +28,18 @@ def test_supervise_tells_what_it_saves_recovers_and_waits_for(person: Person) ->
     agent = person.agent([{"write": ["a.txt", "1"]}, {"limited": 1}, {"exit": 1}], [ASK], [DONE])
     id = person.json("task", "new", "x", "--agent", agent)[0]["id"]
 
-    told = person.run("supervise", "--until-idle", "--json")
+    supervisor_line = person.run("supervise", "--until-idle", "--json")
 
-    assert told.returncode == 0, told
-    found = happenings(told.stdout)
+    assert supervisor_line.returncode == 0, supervisor_line
+    found = happenings(supervisor_line.stdout)
     assert {one["taskId"] for one in found} == {id}
     types = [one["type"] for one in found]
     assert types.index("checkpoint_created") < types.index("checkpoint_restored") < types.index("user_question")
     waits = [one["metadata"] for one in found if one["type"] == "state_transition"]
     assert [one["hold"] for one in waits if one["hold"]] == ["rate_limit", "question"]  # type: ignore[index]
     assert next(one for one in waits if one["hold"] == "rate_limit")["until"]  # type: ignore[index]
-    logged = [one["sequence"] for one in happenings(person.run("task", "log", id, "--json").stdout)]
-    assert [one["sequence"] for one in found] == [number for number in logged if number >= found[0]["sequence"]]  # type: ignore[operator]
+    log_line = [one["sequence"] for one in happenings(person.run("task", "log", id, "--json").stdout)]
+    assert [one["sequence"] for one in found] == [number for number in log_line if number >= found[0]["sequence"]]  # type: ignore[operator]
 
 
 def test_supervise_prints_one_line_for_each_and_none_with_quiet(person: Person) -> None:
@@ -69,10 +69,10 @@ def test_supervise_says_which_tasks_it_finds(person: Person) -> None:
     assert child.wait(60) == 0
     go.touch()
 
-    told = happenings(person.run("supervise", "--until-idle", "--json").stdout)
+    supervisor_line = happenings(person.run("supervise", "--until-idle", "--json").stdout)
     again = person.run("supervise", "--until-idle")
 
-    assert [(one["taskId"], one["run"]) for one in told if one["type"] == "found"] == [(id, f"{id}:1")]
+    assert [(one["taskId"], one["run"]) for one in supervisor_line if one["type"] == "found"] == [(id, f"{id}:1")]
     assert any(id in line and "question" in line for line in again.stdout.splitlines()), again
 
 
@@ -83,12 +83,14 @@ def test_the_log_is_told_in_words(person: Person) -> None:
     person.run("task", "answer", id, "a")
     person.run("supervise", "--until-idle")
 
-    told = person.run("task", "log", id)
+    supervisor_line = person.run("task", "log", id)
 
-    assert told.returncode == 0, told
-    assert not re.search(r"[{}]|\['|None|True|False", told.stdout), told.stdout
-    assert len(told.stdout.splitlines()) == len(happenings(person.run("task", "log", id, "--json").stdout))
-    waiting = [line for line in told.stdout.splitlines() if "state_transition" in line and "question" in line]
+    assert supervisor_line.returncode == 0, supervisor_line
+    assert not re.search(r"[{}]|\['|None|True|False", supervisor_line.stdout), supervisor_line.stdout
+    assert len(supervisor_line.stdout.splitlines()) == len(happenings(person.run("task", "log", id, "--json").stdout))
+    waiting = [
+        line for line in supervisor_line.stdout.splitlines() if "state_transition" in line and "question" in line
+    ]
     assert waiting and "Which one?" in waiting[0]
 
 
@@ -111,7 +113,7 @@ def test_what_has_several_lines_is_logged_on_one() -> None:
         "metadata": {"hold": "", "reason": "no disk\n/dev/sda\n  is gone"},
     }  # fmt: skip
 
-    assert len(logged(moved).splitlines()) == len(told(moved).splitlines()) == 1
+    assert len(log_line(moved).splitlines()) == len(supervisor_line(moved).splitlines()) == 1
 
 
 def test_transitions_are_told_by_the_names_of_the_source(person: Person) -> None:
@@ -121,9 +123,9 @@ def test_transitions_are_told_by_the_names_of_the_source(person: Person) -> None
     person.run("task", "answer", id, "a")
     live += happenings(person.run("supervise", "--until-idle", "--json").stdout)
 
-    logged = happenings(person.run("task", "log", id, "--json").stdout)
+    log_line = happenings(person.run("task", "log", id, "--json").stdout)
     history = happenings((person.project / ".metadata/history.jsonl").read_text())
-    moves = [one for one in logged if one["type"] == "state_transition"]
+    moves = [one for one in log_line if one["type"] == "state_transition"]
 
     assert [(one["from"], one["to"]) for one in moves] == [
         ("draft", "pending"), ("pending", "in_progress"), ("in_progress", "waiting_rate_limit"),

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import KeepfastError, Usage, WrongKey
-from keepfast.runner.actions import recovery as recover
-from keepfast.runner.actions import taskfile, vault
+from keepfast.runner.actions import recovery, taskfile, vault
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db.rows import MARKED
@@ -67,14 +66,18 @@ def written(place: Place) -> dict[str, str]:
                 data = gzip.decompress(data) if path.suffix == ".gz" else data
                 found[str(path.relative_to(place.base))] = data.decode("utf-8", "replace")
     for table in TABLES:
-        found[table] = json.dumps(place.ground.tables.all(f"SELECT * FROM {table}"), ensure_ascii=False)
+        found[table] = json.dumps(place.runtime.tables.all(f"SELECT * FROM {table}"), ensure_ascii=False)
     return found
 
 
 def shown(place: Place) -> dict[str, str]:
     """All that people are shown, by what shows it."""
-    tasks = place.ground.tables.tasks()
-    found = {"list": place.tasks.views.listing(), "inbox": place.tasks.views.inbox(), "report": report(place.ground, 0)}
+    tasks = place.runtime.tables.tasks()
+    found = {
+        "list": place.tasks.views.listing(),
+        "inbox": place.tasks.views.inbox(),
+        "report": report(place.runtime, 0),
+    }
     for task in tasks:
         found[f"show {task.id}"], found[f"log {task.id}"] = (
             place.tasks.views.show(task.id),
@@ -142,10 +145,10 @@ def test_what_people_write_is_sealed_and_the_agent_is_told_it(place: Place) -> N
     assert leaks(place, Keys(password="    " + secret, plain="    " + plain)) == []
     told = ("title", "brief", "phase", "answer", "service", "comment", "reject", "remark", "follow up")
     assert [name for name in told if not is_told(place, keys[name])] == []
-    row = place.ground.tables.task(task.id)
+    row = place.runtime.tables.task(task.id)
     assert set(row.agent["set"]) == {"CHOSEN", "PLAIN", "MODE", "COUNT"}
     assert all(value.startswith("encrypted:") for value in row.agent["set"].values())
-    opened = vault.open_agent(place.ground, row)
+    opened = vault.open_agent(place.runtime, row)
     assert opened["set"] == {"CHOSEN": keys["set"], "PLAIN": plain, "MODE": "quick", "COUNT": "3"}
     assert opened["command"][-4:] == ["--key", keys["command"], "--password", secret]
 
@@ -153,7 +156,7 @@ def test_what_people_write_is_sealed_and_the_agent_is_told_it(place: Place) -> N
 @pytest.mark.databases
 def test_what_agents_say_is_redacted_before_it_is_written(place: Place) -> None:
     keys = Keys()
-    place.ground.options = place.options.but(
+    place.runtime.options = place.options.but(
         notify_command=[
             sys.executable,
             "-c",
@@ -186,7 +189,7 @@ def test_what_agents_say_is_redacted_before_it_is_written(place: Place) -> None:
     place.tasks.resume(task.id)
     other = place.task([{"say": f"[ERROR]\ntype: fatal\nmessage: {keys['fatal']}\n[/ERROR]"}], name="work2")
     place.supervise()
-    place.supervise(until=lambda: place.ground.tables.one("SELECT 1 FROM notice WHERE sent_at = 0") is None)
+    place.supervise(until=lambda: place.runtime.tables.one("SELECT 1 FROM notice WHERE sent_at = 0") is None)
 
     assert place.state(other) == ("failed", ""), place
     assert leaks(place, keys) == []
@@ -238,11 +241,11 @@ def test_the_agent_is_told_the_true_value_after_a_restart(place: Place, how: str
     ]
     task = place.task(turn, brief=f"Use {key}.", agent=agent)
     place.close()
-    place.ground = place.make_ground()
-    place.tasks = Tasks(place.ground)
+    place.runtime = place.make_runtime()
+    place.tasks = Tasks(place.runtime)
     if how == "rebuild":
         place.lose_database()
-        recover.rebuild(place.ground, [str(place.base)])
+        recovery.rebuild(place.runtime, [str(place.base)])
         place.tasks.resume(task.id)
 
     place.supervise()
@@ -262,20 +265,20 @@ def test_another_host_that_has_the_keys_opens_it_and_one_without_does_not(place:
             place.data, base / "data", ignore=None if has_keys else shutil.ignore_patterns("keys", "*.key", "key")
         )
         other = Place(base)
-        row = other.ground.tables.task(task.id)
+        row = other.runtime.tables.task(task.id)
         if has_keys:
-            assert vault.open_agent(other.ground, row)["set"] == {"CHOSEN": key}
-            assert vault.reveal(other.ground, task.id, row.brief) == f"Use {key}."
+            assert vault.open_agent(other.runtime, row)["set"] == {"CHOSEN": key}
+            assert vault.reveal(other.runtime, task.id, row.brief) == f"Use {key}."
         else:
             with pytest.raises(WrongKey):
-                vault.open_agent(other.ground, row)
-            assert vault.agent_of(other.ground, row)["set"] == {}
+                vault.open_agent(other.runtime, row)
+            assert vault.agent_of(other.runtime, row)["set"] == {}
         other.close()
 
 
 def test_an_agent_whose_values_do_not_open_is_not_started(place: Place) -> None:
     task = place.task([DONE], brief=f"Use {made_up()}.")
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.do("UPDATE secret SET sealed = 'encrypted:AAAA' WHERE task = ? AND type = ?", task.id, MARKED)
 
     place.supervise()
@@ -292,9 +295,9 @@ def test_a_task_whose_store_is_away_when_its_back_off_ends_is_tried_again(place:
     change(place)  # what another process has opened is not known to this one
 
     with without_store(place):
-        place.supervise(until=lambda: held() and "cannot be opened" in place.ground.tables.holds()[0].reason)
-        [first] = place.ground.tables.holds()
-        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+        place.supervise(until=lambda: held() and "cannot be opened" in place.runtime.tables.holds()[0].reason)
+        [first] = place.runtime.tables.holds()
+        place.supervise(until=lambda: held() and place.runtime.tables.holds()[0].id > first.id)
         assert not first.human and first.due_at
         assert place.outcomes(task) == ["crashed"]
     place.supervise()
@@ -317,12 +320,12 @@ def test_a_task_that_was_never_started_waits_for_the_store_of_its_secrets(place:
 
 def test_a_run_whose_store_goes_away_just_before_its_agent_starts_is_started_later(place: Place) -> None:
     task = place.task([DONE], brief=f"Use {made_up()}.")
-    run = Turns(place.ground, "").begin(task)
+    run = Turns(place.runtime, "").begin(task)
     assert run is not None
     change(place)
 
     with without_store(place), pytest.raises(KeepfastError):
-        runs.spawn(place.ground, run.id)
+        runs.spawn(place.runtime, run.id)
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
@@ -336,8 +339,8 @@ def test_a_fork_knows_the_values_of_its_task(place: Place) -> None:
 
     fork = place.tasks.fork(task.id, str(place.base / "work-fork"))
 
-    assert vault.open_agent(place.ground, fork)["set"] == {"CHOSEN": chosen}
-    assert vault.reveal(place.ground, fork.id, fork.brief) == f"Use {key}."
+    assert vault.open_agent(place.runtime, fork)["set"] == {"CHOSEN": chosen}
+    assert vault.reveal(place.runtime, fork.id, fork.brief) == f"Use {key}."
     assert leaks(place, Keys(brief=key, chosen=chosen)) == []
 
 
@@ -345,19 +348,19 @@ def test_rows_of_an_older_version_are_sealed_when_the_supervisor_starts(place: P
     key, chosen = made_up(), made_up()
     task = place.task([DONE], start=False)
     old = json.dumps({**task.agent, "set": {"CHOSEN": chosen}})
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.do("UPDATE task SET brief = ?, agent = ? WHERE id = ?", f"Use {key}.", old, task.id)
 
-    recover.catch_up(place.ground)
+    recovery.finish_interrupted(place.runtime)
 
-    row = place.ground.tables.task(task.id)
+    row = place.runtime.tables.task(task.id)
     assert key not in row.brief
-    assert vault.reveal(place.ground, task.id, row.brief) == f"Use {key}."
+    assert vault.reveal(place.runtime, task.id, row.brief) == f"Use {key}."
     assert row.agent["set"]["CHOSEN"].startswith("encrypted:")
-    assert vault.open_agent(place.ground, row)["set"] == {"CHOSEN": chosen}
-    again = place.ground.tables.task(task.id)
-    recover.catch_up(place.ground)
-    assert place.ground.tables.task(task.id) == again
+    assert vault.open_agent(place.runtime, row)["set"] == {"CHOSEN": chosen}
+    again = place.runtime.tables.task(task.id)
+    recovery.finish_interrupted(place.runtime)
+    assert place.runtime.tables.task(task.id) == again
 
 
 def test_the_prompt_is_on_no_disk_and_its_file_can_be_read_by_name(place: Place) -> None:
@@ -426,7 +429,7 @@ def test_what_only_the_whole_prompt_shows_to_be_a_secret_reaches_the_agent(place
     """Title and brief are looked at by themselves; beside each other they may show more."""
     word = "sunflower" + secrets.token_hex(2)
     task = place.task([DONE], title="The shop has password =", brief=word)
-    assert place.ground.tables.task(task.id).brief == word, "by itself it is a word"
+    assert place.runtime.tables.task(task.id).brief == word, "by itself it is a word"
 
     place.supervise()
 
@@ -443,19 +446,19 @@ def test_what_only_its_place_shows_to_be_a_secret_reaches_the_agent(place: Place
 
     assert place.state(task) == ("review", "approval"), place
     assert is_told(place, f"password: {word}")
-    assert word not in place.ground.tables.task(task.id).next_prompt
+    assert word not in place.runtime.tables.task(task.id).next_prompt
 
 
 def test_a_row_of_an_older_version_makes_no_prompt_in_the_clear(place: Place) -> None:
     key, task = made_up(), place.task([DONE])
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.do("UPDATE task SET brief = ? WHERE id = ?", f"Use {key}.", task.id)
 
-    run = Turns(place.ground, "").begin(place.ground.tables.task(task.id))
+    run = Turns(place.runtime, "").begin(place.runtime.tables.task(task.id))
 
     assert run is not None
     assert key not in run.prompt
-    assert key in vault.reveal(place.ground, task.id, run.prompt)
+    assert key in vault.reveal(place.runtime, task.id, run.prompt)
 
 
 def test_a_command_that_is_run_has_a_title_without_its_secrets(tmp_path: Path) -> None:
@@ -615,7 +618,7 @@ def test_an_ordinary_value_that_is_set_does_not_disturb_the_output(place: Place)
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
-    [run] = place.ground.tables.runs("task = ?", task.id)
+    [run] = place.runtime.tables.runs("task = ?", task.id)
     assert "quick: 1" in Path(run.folder, "out.log").read_text()
 
 
@@ -624,13 +627,13 @@ def test_what_stops_a_step_is_not_told_to_the_engine_of_workflows(place: Place) 
 
     key, task = made_up(), place.task([DONE])
     place.supervise()
-    [run] = place.ground.tables.runs("task = ?", task.id)
-    workflows._Here.ground = place.ground
+    [run] = place.runtime.tables.runs("task = ?", task.id)
+    workflows._Here.runtime = place.runtime
     try:
         with pytest.raises(workflows.Stopped) as stopped, workflows._logged(run.id):
             raise OSError(f"cannot open {key}")
     finally:
-        workflows._Here.ground = None
+        workflows._Here.runtime = None
 
     assert key not in str(stopped.value)
     assert stopped.value.__cause__ is None
@@ -641,7 +644,7 @@ def test_what_stops_a_step_is_not_told_to_the_engine_of_workflows(place: Place) 
 
 def test_what_stops_the_supervisor_is_noted_without_secrets(place: Place) -> None:
     key, noted = made_up(), list[str]()
-    supervisor = Supervisor(place.ground, Threads(place.ground))
+    supervisor = Supervisor(place.runtime, Threads(place.runtime))
     supervisor.note = noted.append
 
     supervisor._say(f"cannot reach {key}")

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from keepfast.agents.turns import INPUT, OUTPUT_HEAD, OUTPUT_TAIL, clip, clip_input, clip_output
-from keepfast.mcp.answer_forms import told
+from keepfast.mcp.answer_forms import safe_text
 from keepfast.resume import brief_notes, notes
 from keepfast.secrets.cuts import head, tail
 from keepfast.secrets.redaction import redact
@@ -63,7 +63,7 @@ def test_a_cut_within_a_private_key_leaves_none_of_its_lines() -> None:
         (lambda text: brief_notes.clip(text, 400), 280),
         (lambda text: brief_notes.clip(text, 60), 59),
         (lambda text: notes.shortened(text, 80), 79),
-        (lambda text: told(text, 1000), 1000),
+        (lambda text: safe_text(text, 1000), 1000),
     ],
 )
 def test_every_text_of_a_conversation_is_cut_so(cut: Callable[[str], str], place: int | str) -> None:

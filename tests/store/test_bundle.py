@@ -488,7 +488,7 @@ def test_a_manifest_larger_than_any_need_be_is_refused(craft: Crafting, other: B
 
 def test_a_header_with_all_that_ours_have_is_taken(craft: Crafting, other: Box) -> None:
     notes = Notes(
-        current_task="this", next_steps=["a"], asked=["please"], tasks=[("open", "b")], answers=[("q", "a")],
+        current_task="this", next_steps=["a"], prompts=["please"], tasks=[("open", "b")], answers=[("q", "a")],
         files=[FileNote("x.py", True, 3, [(1, 2)], [(3, 4)])], last_run=Run("make", True), session="s",
         signals=Signals(1, 2, {"last": {"word": 0.5}}, {"x.py": [(1, 0.5)]}, {}, {"asked": ["x.py"]}, 0.25),
     )  # fmt: skip
@@ -707,10 +707,10 @@ def test_a_bundle_whose_reading_unpacks_too_much_is_refused(
 
     file = craft.write([craft.file(b"a", b"x" * 5000)])
     monkeypatch.setattr(bundle, "MOST_UNPACKED", 1)
-    monkeypatch.setattr(bundle, "MOST_TIMES", 0)
+    monkeypatch.setattr(bundle, "UNPACKED_FACTOR", 0)
 
     assert refused(other, file)
-    monkeypatch.setattr(bundle, "MOST_TIMES", 16)
+    monkeypatch.setattr(bundle, "UNPACKED_FACTOR", 16)
     assert not refused(other, file)
 
 

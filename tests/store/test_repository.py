@@ -30,7 +30,7 @@ from keepfast.store.factory import create_store, open_store
 from keepfast.store.maintenance.space import forget
 from keepfast.store.packs import END, MAGIC, RAW, ZLIB, ZSTD, PackWriter, compress, decompress, read_index
 from keepfast.store.ports import Blobs, Ledger, Records, Transaction
-from keepfast.store.records import Chain, line
+from keepfast.store.records import Chain, format_line
 from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, CheckpointRow, Location, Query, WorkspaceRow
 from keepfast.store.save import CHUNK_MAX, SYNC_IN_BACKGROUND_ROWS, CheckpointWriter, SaveConflict
@@ -813,7 +813,7 @@ def append_records(store: Store, *crafted: dict[str, Any]) -> None:
     """Append lines whose digests are right, whatever they say."""
     head = Chain(store.records.read("ws")).head
     for record in crafted:
-        text, head = line(head, record)
+        text, head = format_line(head, record)
         store.records.append("ws", text)
 
 
@@ -897,7 +897,7 @@ def test_a_log_under_another_workspaces_name_is_damage(store: Store, repository:
 
 
 def test_a_log_that_does_not_begin_with_its_workspace_is_damage(store: Store) -> None:
-    store.records.append("ws", line(ZERO, {"r": "pin", "v": 1})[0])
+    store.records.append("ws", format_line(ZERO, {"r": "pin", "v": 1})[0])
 
     with pytest.raises(Damaged):
         store.open().workspace("ws")
@@ -908,7 +908,7 @@ def test_a_log_that_does_not_begin_with_its_workspace_is_damage(store: Store) ->
 def test_a_flipped_bit_anywhere_in_a_log_ends_the_chain_there(at: int, flip: int) -> None:
     data, head, ends = b"", ZERO, [0]
     for number in range(20):
-        text, head = line(head, {"r": "pin", "v": number, "text": "가\n나 다"})
+        text, head = format_line(head, {"r": "pin", "v": number, "text": "가\n나 다"})
         data += text
         ends.append(len(data))
     at %= len(data)

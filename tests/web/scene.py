@@ -9,7 +9,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.tasks import Tasks
 from tests.app.restore.child import command
 from tests.web.served import Served
@@ -30,7 +30,7 @@ class Scene:
         self.served, self.numbers = served, count(1)
         self.workspace = served.saver.workspace
 
-    def task(self, *steps: Callable[[Ground, str], None]) -> str:
+    def task(self, *steps: Callable[[Runtime, str], None]) -> str:
         """A new task, brought into its state by these steps; its id."""
         number = next(self.numbers)
         folder = self.served.base / f"task{number}"
@@ -52,7 +52,7 @@ class Scene:
         """A new task that waits for a person's answer; the prompt's id."""
         id = f"{kind[0]}_{next(self.numbers):06d}"
 
-        def ask(ground: Ground, task: str) -> None:
+        def ask(ground: Runtime, task: str) -> None:
             with ground.tables.write():
                 ground.tables.insert(
                     "prompt", id=id, task=task, run="", kind=kind, key="KEY", text="Which?", status="pending",
@@ -74,36 +74,36 @@ class Scene:
         self.served.ask("POST", f"/api/workspaces/{workspace}/checkpoints", {})
 
 
-def unsaved(ground: Ground, task: str) -> None:
+def unsaved(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         ground.tables.move(task, "unsaved", ground.now(), trigger="test", human=1, why="No room")
 
 
-def submit(ground: Ground, task: str) -> None:
+def submit(ground: Runtime, task: str) -> None:
     Tasks(ground).start(task)
 
 
-def begin(ground: Ground, task: str) -> None:
+def begin(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         ground.tables.move(task, "start", ground.now(), trigger="test")
 
 
-def pause(ground: Ground, task: str) -> None:
+def pause(ground: Runtime, task: str) -> None:
     Tasks(ground).pause(task)
 
 
-def fail(ground: Ground, task: str) -> None:
+def fail(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         ground.tables.move(task, "fail", ground.now(), trigger="test", why="it broke")
 
 
-def limit(ground: Ground, task: str) -> None:
+def limit(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         due = ground.now() + 3600 * 10**9
         ground.tables.move(task, "hold", ground.now(), trigger="test", hold="rate_limit", due_at=due, why="limit")
 
 
-def live(ground: Ground, task: str) -> None:
+def live(ground: Runtime, task: str) -> None:
     """A run that a supervisor would look after."""
     with ground.tables.write():
         ground.tables.insert(
@@ -114,7 +114,7 @@ def live(ground: Ground, task: str) -> None:
 
 
 def in_task(
-    *steps: Callable[[Ground, str], None], body: dict[str, Any] | None = None, **query: str
+    *steps: Callable[[Runtime, str], None], body: dict[str, Any] | None = None, **query: str
 ) -> Callable[[Scene], Request]:
     return lambda scene: Request({"task": scene.task(*steps)}, query, body)
 

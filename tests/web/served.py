@@ -19,8 +19,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from keepfast.runner.actions.environment import Ground
-from keepfast.runner.scheduler.service import make_ground
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.scheduler.service import make_runtime
 from keepfast.web import access as gate
 from keepfast.web import app, server
 from keepfast.web import sessions as book
@@ -77,8 +77,8 @@ class Served:
             time.sleep(0.01)
         self.session = self.book.enter("operator", "a test")
 
-    def ground(self) -> Ground:
-        return make_ground(
+    def ground(self) -> Runtime:
+        return make_runtime(
             self.saver.settings(), str(self.base), self.saver.home, time.time_ns, {"PATH": os.environ["PATH"]}
         )
 

@@ -80,7 +80,7 @@ def test_a_comment_on_a_review_is_shown_as_it_was_said_and_an_empty_one_refused(
     feedback = f"/api/reviews/{prompt}/feedback"
     remarks = [{"path": "<b>.py", "line": 3, "text": "<script>x</script>"}]
     with nothing_changes(served):
-        says_so(served.ask("POST", feedback, {"comments": " "}), 400, "nothing in this comment")
+        says_so(served.ask("POST", feedback, {"comments": " "}), 400, "comment is empty")
     assert served.ask("POST", feedback, {"comments": "Too long.", "remarks": remarks}).status == 200
 
     page = served.ask("GET", f"/p/{prompt}").body.decode()
@@ -125,7 +125,7 @@ def test_an_answer_that_is_none_of_the_options_is_taken_word_for_word(served: Se
 def test_what_a_state_does_not_allow(served: Served) -> None:
     task = Scene(served).task(submit, begin, fail)
     with nothing_changes(served):
-        says_so(post(served, f"/t/{task}/act", action="pause"), 409, "cannot be paused")
+        says_so(post(served, f"/t/{task}/act", action="pause"), 409, "Cannot pause")
         says_so(post(served, f"/t/{task}/act", action="explode"), 400)
         says_so(post(served, f"/t/{task}/budget", tokens="many"), 400, "number")
         says_so(served.ask("POST", f"/api/tasks/{task}/restore", {"checkpointId": "v99"}), 404)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.runtime import Runtime
 from tests.web.scene import Scene, begin, submit, unsaved
 from tests.web.served import Served
 from tests.web.test_bad_input import post
 
 
-def needs_someone(ground: Ground, task: str) -> None:
+def needs_someone(ground: Runtime, task: str) -> None:
     """A limit that no waiting ends."""
     with ground.tables.write():
         ground.tables.move(
@@ -20,7 +20,7 @@ def needs_someone(ground: Ground, task: str) -> None:
             trigger="test",
             hold="rate_limit",
             human=1,
-            why="3 limits were waited for already",
+            why="usage limits already waited for: 3",
         )
 
 
@@ -44,7 +44,7 @@ def test_everything_that_waits_is_there_oldest_first_with_what_answers_it(served
     assert '<input name="value" type="password"' in shown
     assert 'name="kind" value="approve"' in shown
     assert '<button name="action" value="try-now"' in shown
-    assert "3 limits were waited for already" in shown
+    assert "Usage limits already waited for: 3" in shown
 
 
 def test_a_viewer_sees_what_waits_and_an_approver_may_answer_it(served: Served) -> None:
@@ -103,7 +103,7 @@ def test_a_task_whose_last_state_is_not_saved_can_be_saved_or_accepted_from_the_
     assert f'id="prompt-{task}"' not in inbox(served)
 
 
-def frozen(ground: Ground, task: str) -> None:
+def frozen(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         ground.tables.change(task, ground.now(), wanted="freeze")
 
@@ -135,7 +135,7 @@ def test_a_choice_takes_words_of_ones_own_on_the_page_and_by_the_api(served: Ser
     assert served.ask("POST", f"/api/questions/{near}/answer", {"answer": "blu", "exactly": True}).status == 200
 
 
-def used_up(ground: Ground, task: str) -> None:
+def used_up(ground: Runtime, task: str) -> None:
     with ground.tables.write():
         now = ground.now()
         ground.tables.change(task, now, tokens=1200, seconds=30.0, budget={"tokens": 1000, "money": 0, "seconds": 600})

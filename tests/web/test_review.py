@@ -6,7 +6,7 @@ import re
 from html import unescape
 from pathlib import Path
 
-from keepfast.runner.actions.environment import Ground
+from keepfast.runner.actions.runtime import Runtime
 from tests.web.scene import Scene, begin, submit
 from tests.web.served import Served
 
@@ -24,7 +24,7 @@ def keep(served: Served, task: str, reason: str, phase: int) -> None:
     workspace = served.ask("GET", f"/api/tasks/{task}").json()["data"]["workspace_id"]
     made = served.ask("POST", f"/api/workspaces/{workspace}/checkpoints", {"message": reason}).json()["data"]
     version = int(made["version"][1:])
-    ground: Ground = served.ground()
+    ground: Runtime = served.ground()
     with ground.tables.write() as tables:
         tables.do(
             "INSERT INTO checkpoint VALUES (?, ?, '', ?, ?, ?, ?, '', '', ?)",

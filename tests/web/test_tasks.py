@@ -145,7 +145,7 @@ def test_a_phase_whose_verification_fails_passes_only_for_somebody_who_says_so(v
     page.wait_for_selector("#board >> .badge:has-text('completed')", timeout=90_000)
 
     assert held_back == 1
-    assert (unasked["success"], unasked["error"]) == (False, "The verification of this phase fails.")
+    assert (unasked["success"], unasked["error"]) == (False, "The verification of this phase failed.")
 
 
 def test_a_secret_is_taken_and_never_shown(visit: Visit) -> None:

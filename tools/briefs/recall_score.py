@@ -111,7 +111,7 @@ def _cut(full: Conversation, before: Conversation, number: int, calls: int) -> C
             searches += 1
         if call.failed or not call.path or is_generated(call.path, before.cwd):
             continue
-        file = before.files.known.get(call.path)
+        file = before.files.by_path.get(call.path)
         known = file is not None and bool(file.lines) and call.path in opened
         if call.act == EDIT and call.old:
             if file is None or not known:
@@ -125,10 +125,10 @@ def _cut(full: Conversation, before: Conversation, number: int, calls: int) -> C
             changed.add(call.path)
         elif call.act == WRITE:
             changed.add(call.path)
-        elif call.act == READ and call.shown is not None:
+        elif call.act == READ and call.shown_lines is not None:
             if known:
-                reads.append(Need(call.path, call.number - number, lines=call.shown))
-                again += sum([len(line) + 8 for line in call.shown])
+                reads.append(Need(call.path, call.number - number, lines=call.shown_lines))
+                again += sum([len(line) + 8 for line in call.shown_lines])
             else:
                 unseen += 1
     if seen < 5 or not (edits or reads):

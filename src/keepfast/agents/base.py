@@ -1,4 +1,4 @@
-"""The Agent port: what is known of a client's payloads and of the answers that it accepts."""
+"""The ports to a client: its hook payloads and answers (`Agent`), and its stored conversations (`Sessions`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Agent(Protocol):
-        """One client. A module with these two functions is one."""
+        """A client's hooks. Any module with these two functions implements it."""
 
         NAME: str
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
             """Return what the client accepts on standard output for this event, and an exit code that blocks nothing."""
 
     class Sessions(Protocol):
-        """Where a client keeps its conversations, and how one goes on. A module with these functions is one."""
+        """A client's stored conversations. Any module with these functions implements it."""
 
         def last_message(self, lines: bytes) -> str:
             """Return the id of the last message of the main conversation in these lines; empty if there is none."""
 
         def has_message(self, lines: bytes) -> bool:
-            """Return whether somebody says something of the main conversation in these lines."""
+            """Return whether these lines have a message of the main conversation."""
 
         def folder(self, home: str, variables: Mapping[str, str], cwd: str) -> str:
             """Return the folder in which the client looks for the sessions of the folder `cwd`."""
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Reply:
-    """What the agent and its user are to be told. Empty: nothing."""
+    """A hook's reply: texts for the agent and its user, and what becomes of the tool call. Empty: no reply."""
 
     __slots__ = ("ask", "budget", "checkpoint", "deny", "failed", "told_agent", "told_user", "warning")
 
@@ -74,7 +74,7 @@ class Reply:
         """What went wrong, in one line for standard error."""
 
     def beside(self, other: Reply) -> Reply:
-        """The same, and what the other says."""
+        """Add the other reply's texts and decisions to this one, and return it."""
         self.told_agent = "\n".join([text for text in (self.told_agent, other.told_agent) if text])
         self.told_user = "\n".join([text for text in (self.told_user, other.told_user) if text])
         self.ask, self.deny = self.ask or other.ask, self.deny or other.deny

@@ -136,14 +136,14 @@ def is_current(text: str, path: str) -> bool:
 
 def named(text: str) -> tuple[str, str]:
     """The Python and the program that a launcher runs; empty where the text is not one."""
-    found = _values(text)
-    return found.get("python", ""), found.get("launch", "")
+    values = _values(text)
+    return values.get("python", ""), values.get("launch", "")
 
 
 def folders(text: str) -> tuple[str, str, str] | None:
     """Home, configuration and data that a launcher hands to hooks; None for one that an earlier version has written."""
-    found = _values(text)
-    home, config, data = [found.get(name, "") for name in ("home", "config", "data")]
+    values = _values(text)
+    home, config, data = [values.get(name, "") for name in ("home", "config", "data")]
     return (home, config, data) if home and config and data else None
 
 
@@ -179,5 +179,5 @@ def status_line(path: str, own: str = "") -> str:
 
 def place_of(command: str) -> str:
     """The launcher that a command runs; empty if it starts Python by itself."""
-    found = _PLACE.match(command)
-    return "".join(shlex.split(found[1])) if found else ""
+    match = _PLACE.match(command)
+    return "".join(shlex.split(match[1])) if match else ""

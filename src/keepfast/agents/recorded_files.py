@@ -26,13 +26,13 @@ class Change:
 
 @dataclass(slots=True)
 class Files:
-    """What a session knows about files, in the order of its calls."""
+    """The files of a session, rebuilt call by call."""
 
-    known: dict[str, WorkingFile] = field(default_factory=dict)
+    by_path: dict[str, WorkingFile] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
 
     def read(self, number: int, path: str, start: int, lines: list[str], total: int) -> None:
-        """A range was shown. Text already known around it stays where the count of lines allows it."""
+        """Record a read range. Known text around it stays if the number of lines allows it."""
         file = self._touch(path, number)
         start = max(start, 1)
         total = max(total, start - 1 + len(lines))
@@ -45,7 +45,7 @@ class Files:
     def edit(
         self, number: int, path: str, original: str | None, pairs: list[tuple[str, str, bool]], patch: list[Any]
     ) -> None:
-        """Text was replaced. The recorded original is the truth; without one the known lines are changed."""
+        """Record replaced text, in the recorded original if there is one, else in the known lines."""
         file = self._touch(path, number)
         hunks = _hunks(number, patch)
         if isinstance(original, str):
@@ -54,11 +54,11 @@ class Files:
                 text = text.replace(old, new, -1 if everywhere else 1) if old else new + text
             file.lines = list(text.split("\n"))
         else:
-            found = [_replace(file.lines, old, new) for old, new, _ in pairs]
+            starts = [_replace(file.lines, old, new) for old, new, _ in pairs]
             if not hunks:
                 hunks = [
                     Span(number, start + 1, new.count("\n") + 1)
-                    for start, (_, new, _) in zip(found, pairs, strict=True)
+                    for start, (_, new, _) in zip(starts, pairs, strict=True)
                     if start >= 0
                 ]
         for index, hunk in enumerate(hunks):
@@ -72,7 +72,7 @@ class Files:
             self._remember(Change(number, path, old[:LONGEST_CHANGE], new[:LONGEST_CHANGE]))
 
     def write(self, number: int, path: str, content: str, patch: list[Any]) -> None:
-        """The whole file was written."""
+        """Record that the whole file was written."""
         file = self._touch(path, number)
         file.lines = list(content[:LONGEST_FILE].split("\n"))
         hunks = _hunks(number, patch)
@@ -83,31 +83,31 @@ class Files:
         self._remember(Change(number, path, "", content[:LONGEST_CHANGE]))
 
     def touch(self, number: int, path: str, edited: bool = False) -> None:
-        """The file was named by a call whose text is not recorded."""
+        """Record that a call named the file, without its text."""
         file = self._touch(path, number)
         if edited:
             file.hunks.append(Span(number, 1, 0))
 
     def drop(self, path: str) -> None:
-        self.known.pop(path, None)
+        self.by_path.pop(path, None)
 
     def rename(self, number: int, old: str, new: str) -> None:
-        file = self.known.pop(old, None)
+        file = self.by_path.pop(old, None)
         if file is not None:
             file.path = new
-            self.known[new] = file
+            self.by_path[new] = file
         self._touch(new, number)
 
     def newest_first(self) -> list[WorkingFile]:
-        return sorted(self.known.values(), key=lambda file: (-file.touched, file.path))
+        return sorted(self.by_path.values(), key=lambda file: (-file.touched, file.path))
 
     def _touch(self, path: str, number: int) -> WorkingFile:
-        file = self.known.get(path)
+        file = self.by_path.get(path)
         if file is None:
-            if len(self.known) >= MOST_FILES:
-                oldest = min(self.known.values(), key=lambda file: (file.touched, file.path))
-                del self.known[oldest.path]
-            file = self.known[path] = WorkingFile(path)
+            if len(self.by_path) >= MOST_FILES:
+                oldest = min(self.by_path.values(), key=lambda file: (file.touched, file.path))
+                del self.by_path[oldest.path]
+            file = self.by_path[path] = WorkingFile(path)
         file.touched = max(file.touched, number)
         return file
 
@@ -117,34 +117,34 @@ class Files:
             del self.changes[:-KEPT_CHANGES]
 
 
-def _placed(known: list[str | None], at: int, lines: list[str], total: int) -> list[str | None]:
-    """`lines` at their place in a file of `total` lines; what is known before and after stays, aligned to its own end."""
+def _placed(old_lines: list[str | None], at: int, lines: list[str], total: int) -> list[str | None]:
+    """Return a file of `total` lines with `lines` at `at`; known lines before and after stay, aligned to the file's ends."""
     end = at + len(lines)
-    before = known[:at] + [None] * max(0, at - len(known))
+    before = old_lines[:at] + [None] * max(0, at - len(old_lines))
     after = total - end
     rest: list[str | None]
-    if not known or after <= 0:
+    if not old_lines or after <= 0:
         rest = [None] * max(after, 0)
-    elif len(known) <= total:
-        rest = known[end:] + [None] * max(0, after - len(known[end:]))
+    elif len(old_lines) <= total:
+        rest = old_lines[end:] + [None] * max(0, after - len(old_lines[end:]))
         # A file that has grown keeps its tail at the end.
-        if len(known) < total and None not in known:
-            rest = [*[None] * max(0, after - len(known)), *known[-after:]]
+        if len(old_lines) < total and None not in old_lines:
+            rest = [*[None] * max(0, after - len(old_lines)), *old_lines[-after:]]
     else:
-        rest = known[-after:]
+        rest = old_lines[-after:]
     return [*before, *lines, *rest][: max(total, end)]
 
 
 def _replace(lines: list[str | None], old: str, new: str) -> int:
     """Change the first place where `old` is known; return its line, or -1."""
-    wanted: list[str | None] = list(old.split("\n"))
-    for start in range(len(lines) - len(wanted) + 1):
-        window = lines[start : start + len(wanted)]
+    old_lines: list[str | None] = list(old.split("\n"))
+    for start in range(len(lines) - len(old_lines) + 1):
+        window = lines[start : start + len(old_lines)]
         if None in window:
             continue
         text = "\n".join([line or "" for line in window])
         if old in text:
-            lines[start : start + len(wanted)] = text.replace(old, new, 1).split("\n")
+            lines[start : start + len(old_lines)] = text.replace(old, new, 1).split("\n")
             return start
     return -1
 
@@ -154,7 +154,7 @@ def _number(value: object, default: int) -> int:
 
 
 def _hunks(number: int, patch: list[Any]) -> list[Span]:
-    """The lines that a recorded patch really changed: a hunk's unchanged first and last lines are left out."""
+    """Return the lines that a recorded patch changed, without the unchanged lines around them."""
     spans = []
     for hunk in patch:
         if not isinstance(hunk, dict):
@@ -162,22 +162,22 @@ def _hunks(number: int, patch: list[Any]) -> list[Span]:
         start, count = _number(hunk.get("newStart"), 1), _number(hunk.get("newLines"), 0)
         lines = hunk.get("lines")
         if isinstance(lines, list) and lines and all(isinstance(line, str) for line in lines):
-            shown = [line for line in lines if not line.startswith("\\")]
-            lead = _context(shown)
-            tail = _context(shown[::-1])
-            if lead + tail < len(shown):
+            body = [line for line in lines if not line.startswith("\\")]
+            lead = _context(body)
+            tail = _context(body[::-1])
+            if lead + tail < len(body):
                 start, count = start + lead, max(count - lead - tail, 0)
         spans.append(Span(number, start, count))
     return spans
 
 
 def _context(lines: list[str]) -> int:
-    kept = 0
+    count = 0
     for line in lines:
         if not line.startswith(" "):
             break
-        kept += 1
-    return kept
+        count += 1
+    return count
 
 
 def _grown(patch: list[Any], index: int) -> int:
@@ -188,7 +188,7 @@ def _grown(patch: list[Any], index: int) -> int:
 
 
 def _shift(spans: list[Span], at: int, by: int) -> None:
-    """Move what lies below line `at`, and stretch what holds it."""
+    """Move spans below line `at` by so many lines, and extend those that contain it."""
     if not by:
         return
     for span in spans:

@@ -1,4 +1,4 @@
-"""What a shell command showed of a file (`cat`, `sed -n`, `head`, `nl`), and the programs that it runs."""
+"""Which lines of a file a shell command printed (`cat`, `sed -n`, `head`, `nl`), and which programs it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNNERS = frozenset(
 )
 """Programs that run another one, which is named somewhere among their arguments."""
 KEEPERS = frozenset("add install i remove rm uninstall update upgrade up why list ls info show pull push build".split())
-"""Words by which these only keep, fetch or show it."""
+"""Subcommands that only manage, fetch or show packages, and run none."""
 MODULES = ("python", "pypy", "coverage")
 """Programs that run the module behind `-m`."""
 MOST_TRIED = 32
@@ -35,24 +35,26 @@ MOST_BEHIND = 8
 OPENING = frozenset(("if", "while", "until", "for", "case", "select"))
 CLOSING = frozenset(("fi", "done", "esac"))
 """Words between which a command may run never, or often, and whose exit code is that of the last one."""
+END_SIGNALS = frozenset(("EXIT", "0", "ERR"))
+"""What a trap names whose handler runs at the end of a shell, or when a command fails."""
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 
 
 def take(files: Files, call: Call, output: str, cwd: str, keep: bool = False) -> None:
-    """Learn from one command that ran without failing."""
-    found = shown(call.command, output, cwd)
-    if found is None:
+    """Record the lines of a file that a successful command printed."""
+    printed = printed_lines(call.command, output, cwd)
+    if printed is None:
         return
-    path, start, lines = found
+    path, start, lines = printed
     call.path = path
     call.start = start
     if keep:
-        call.shown = lines
+        call.shown_lines = lines
     files.read(call.number, path, start, lines, 0)
 
 
-def shown(command: str, output: str, cwd: str) -> tuple[str, int, list[str]] | None:
-    """The file, first line and lines that a plain command printed, or None where the output is anything else."""
+def printed_lines(command: str, output: str, cwd: str) -> tuple[str, int, list[str]] | None:
+    """Return file, first line and lines that a plain command printed; None if its output is anything else."""
     if not output or len(output) > LONGEST or "\n[…]\n" in output or len(command) > 400:
         return None
     try:
@@ -75,13 +77,13 @@ def shown(command: str, output: str, cwd: str) -> tuple[str, int, list[str]] | N
 
 
 class Strictness(NamedTuple):
-    """What `set` has switched on."""
+    """Options of `set` that are on."""
 
     errexit: bool = False
     pipefail: bool = False
 
     def after(self, words: list[str]) -> Strictness:
-        """The same once these options of `set` or of a shell are given."""
+        """Return the options after these words of `set` or of a shell."""
         errexit, pipefail = self
         for word in words:
             sign, letters = word[:1], word[1:]
@@ -96,12 +98,12 @@ PLAIN = Strictness()
 
 
 class Part(NamedTuple):
-    """One of the commands that a command is made of."""
+    """One simple command of a compound command."""
 
     programs: list[str]
-    """The program that it runs and those that this one runs, each with its words on one line. What is quoted is no word."""
+    """The program that it runs and those that this one runs, each with its unquoted words on one line."""
     is_told: bool
-    """Does the exit code 0 of the whole say that this one ran and did not fail?"""
+    """Whether exit code 0 of the whole means that this one ran and succeeded."""
     into: frozenset[str]
     """The programs that its output goes through."""
 
@@ -121,16 +123,16 @@ class _Node:
         return self.words[0].text.rpartition("/")[2] if self.words else ""
 
     def leading(self) -> list[str]:
-        """The words of the shell that it begins with."""
-        found = []
+        """Return the shell keywords that it begins with."""
+        keywords = []
         for word in self.words:
             if word.is_quoted or word.text not in SHELL_KEYWORDS | OPENING:
                 break
-            found.append(word.text)
-        return found
+            keywords.append(word.text)
+        return keywords
 
     def ends_failing(self, follows_failure: bool = True) -> bool:
-        """Does it end the shell with another exit code than 0?"""
+        """Return whether it ends the shell with an exit code other than 0."""
         if self.group:
             return self.group[-1].ends_failing(False)
         if self.name() not in ("exit", "return"):
@@ -141,7 +143,7 @@ class _Node:
 
 
 def programs(command: str) -> Iterator[str]:
-    """The programs that a command runs, each with its words on one line. What is quoted, or in a here-document, is no word."""
+    """Yield the programs that a command runs, each with its unquoted words on one line."""
     for part in parts(command):
         yield from part.programs
 
@@ -153,23 +155,23 @@ def parts(
     strictness: Strictness = PLAIN,
     into: frozenset[str] = frozenset(),
 ) -> Iterator[Part]:
-    """The commands that a command is made of, also those in scripts and substitutions. Where in doubt, none is told of."""
+    """Yield the simple commands of a command, also those in scripts and substitutions; `is_told` only where it is certain."""
     if depth > MAX_DEPTH:
         return
-    for node, told, behind in _judged(_nodes(iter(tokenize(command))), is_told, strictness, into):
+    for node, is_covered, behind in _judged(_nodes(iter(tokenize(command))), is_told, strictness, into):
         for inner in node.commands:
             yield from parts(inner, depth + 1, False)
         scripts: list[tuple[str, list[str]]] = []
         lines = list(_run(node.words, node.bodies, depth, scripts))
         if lines:
-            yield Part(lines, told, behind)
+            yield Part(lines, is_covered, behind)
         for script, options in scripts:
-            yield from parts(script, depth + 1, told, Strictness().after(options), behind)
+            yield from parts(script, depth + 1, is_covered, Strictness().after(options), behind)
 
 
 def _nodes(tokens: Iterator[Word | Redirection | str], depth: int = 0) -> list[_Node]:
-    """The nodes up to the end, or of a group up to what closes it."""
-    found: list[_Node] = []
+    """Return the nodes up to the end, or of a group up to its closing bracket."""
+    nodes: list[_Node] = []
     node = _Node()
     for token in tokens:
         if isinstance(token, Word):
@@ -190,15 +192,15 @@ def _nodes(tokens: Iterator[Word | Redirection | str], depth: int = 0) -> list[_
             break
         else:
             node.after = token
-            found.append(node)
+            nodes.append(node)
             node = _Node()
-    return [one for one in [*found, node] if one.words or one.group or one.commands]
+    return [one for one in [*nodes, node] if one.words or one.group or one.commands]
 
 
 def _judged(
     nodes: list[_Node], is_told: bool, strictness: Strictness, into: frozenset[str]
 ) -> Iterator[tuple[_Node, bool, frozenset[str]]]:
-    """Each simple command, whether the exit code tells of it, and the programs behind it in its pipes."""
+    """Yield each simple command, whether the exit code covers it, and the programs behind it in its pipes."""
     pipelines = _pipelines(nodes)
     passed_over = _passed_over(pipelines)
     depth, before = 0, ""
@@ -209,47 +211,51 @@ def _judged(
         depth = max(0, depth + opened - sum([word in CLOSING for word in leading]))
         if pipeline[0].name() == "set":
             strictness = strictness.after([word.text for word in pipeline[0].words[1:]])
+        if pipeline[0].name() == "trap" and not END_SIGNALS.isdisjoint([word.text for word in pipeline[0].words[2:]]):
+            is_told = False  # the handler may exit with 0
         is_seen = passed_over[at] or (strictness.errexit and pipeline[-1].after in (";", "\n"))
         is_seen = is_seen and is_told and is_plain and before != "||"
         for node, behind in zip(pipeline, _behind(pipeline, into), strict=True):
-            told = is_seen and (node is pipeline[-1] or strictness.pipefail)
+            is_covered = is_seen and (node is pipeline[-1] or strictness.pipefail)
             if node.words or node.commands:
-                yield node, told, behind
-            yield from _judged(node.group, told, strictness, behind)
+                yield node, is_covered, behind
+            yield from _judged(node.group, is_covered, strictness, behind)
         before = pipeline[-1].after
 
 
 def _pipelines(nodes: list[_Node]) -> list[list[_Node]]:
-    found: list[list[_Node]] = [[]]
+    pipelines: list[list[_Node]] = [[]]
     for node in nodes:
-        found[-1].append(node)
+        pipelines[-1].append(node)
         if node.after not in PIPES:
-            found.append([])
-    return [pipeline for pipeline in found if pipeline]
+            pipelines.append([])
+    return [pipeline for pipeline in pipelines if pipeline]
 
 
 def _passed_over(pipelines: list[list[_Node]]) -> list[bool]:
-    """Of each: if it fails, is that the exit code of the whole, because all that is behind it is passed over?"""
-    found: list[bool] = []
+    """Return for each whether its failure is the exit code of the whole, because everything behind it is skipped."""
+    verdicts: list[bool] = []
     following: list[_Node] = []
     for pipeline in reversed(pipelines):
         operator = pipeline[-1].after
         if not following:
-            found.append(operator != "&")
+            verdicts.append(operator != "&")
         elif operator == "||":
-            found.append(len(following) == 1 and following[0].ends_failing())
+            verdicts.append(len(following) == 1 and following[0].ends_failing())
         else:
-            found.append(operator == "&&" and found[-1])
+            verdicts.append(operator == "&&" and verdicts[-1])
         following = pipeline
-    return found[::-1]
+    return verdicts[::-1]
 
 
 def _behind(pipeline: list[_Node], into: frozenset[str]) -> list[frozenset[str]]:
-    """Of each, the programs that its output goes through; of very many, some."""
-    found = [into]
+    """Return for each the programs that its output goes through (at most `MOST_BEHIND`)."""
+    programs_behind = [into]
     for node in pipeline[:0:-1]:
-        found.append(found[-1] | {node.name()} if len(found[-1]) < MOST_BEHIND else found[-1])
-    return found[::-1]
+        programs_behind.append(
+            programs_behind[-1] | {node.name()} if len(programs_behind[-1]) < MOST_BEHIND else programs_behind[-1]
+        )
+    return programs_behind[::-1]
 
 
 def _run(
@@ -279,7 +285,7 @@ def _run(
 
 
 def _scripts(words: list[Word], bodies: list[str]) -> list[str]:
-    """What a shell is given to run: behind `-c`, else as its input."""
+    """Return the scripts that a shell runs: the one behind `-c`, else its input."""
     for word, following in pairwise(words):
         if word.text[:1] == "-" and word.text[-1:] == "c":
             return [following.text]
@@ -287,7 +293,7 @@ def _scripts(words: list[Word], bodies: list[str]) -> list[str]:
 
 
 def _carried(name: str, words: list[Word]) -> list[Word]:
-    """What such a program runs, without its own options."""
+    """Return the command that a wrapper runs, without the wrapper's own options."""
     valued = VALUE_OPTIONS.get(name, ())
     while words and (words[0].text[:1] == "-" or words[0].is_assignment or DURATION.fullmatch(words[0].text)):
         words = words[2 if words[0].text in valued else 1 :]

@@ -1,4 +1,4 @@
-"""Agent-neutral turns: asked, commanded, said, thought, called, compacted."""
+"""The turns of a conversation, whatever its client: prompts, answers, thoughts, tool calls, compactions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ READ, EDIT, WRITE, SEARCH, RUN, PLAN, ASK, TODO, TASK, AGENT, OTHER = (
 )
 
 
-# What stands beside the person's words: of the client, and of our own supervisor.
+# Text that the client and our own supervisor put into a prompt.
 BESIDE = re.compile(rf"<(system-reminder|keepfast|{FORMER_TAG}|user-prompt-submit-hook|ide_[a-z_]+)>.*?</\1>", re.S)
-# What the client writes as the result of a call that somebody or a rule did not allow.
+# Results that the client writes for a call that a person or a rule denied.
 REFUSED = re.compile(
     r"\s*(?:<tool_use_error>|Error:)?\s*(?:The user doesn't want to (?:proceed with|take) this|User rejected tool use"
     r"|\[Request interrupted by user for tool use|Permission to use .{1,2000}?\bdenied\b|Claude requested permissions to "
@@ -47,7 +47,7 @@ class Call:
     failed: bool = False
     done: bool = False
     # Lines shown by a read, or (old, new) of an edit; kept only when the reader was asked to.
-    shown: list[str] | None = None
+    shown_lines: list[str] | None = None
     start: int = 0
     total: int = 0
     old: str = ""
@@ -65,21 +65,21 @@ class Call:
 
     @property
     def refused(self) -> bool:
-        """Was it never carried out, because it was not allowed?"""
+        """Whether it was denied and so never ran."""
         return self.failed and REFUSED.match(self.output) is not None
 
 
 @dataclass(slots=True)
 class MessageSize:
-    """Tokens of a message by the client's own counts, and how much tool output was shown since.
+    """Tokens of a message as the client counted them, and the tool output since.
 
-    `filled`: of all that was sent with it. `shown`: characters of so many `outputs`.
+    `filled`: of all that was sent with it. `output_characters`: of so many `outputs`.
     """
 
     message: object = None
     filled: int = 0
     wrote: int = 0
-    shown: int = 0
+    output_characters: int = 0
     outputs: int = 0
 
 

@@ -34,7 +34,7 @@ class WorkingFile:
     hunks: list[Span] = field(default_factory=list)
     reads: list[Span] = field(default_factory=list)
     changed: bool = False  # the disk differs from what the session knew
-    gone: bool = False  # the file is no longer there
+    is_missing: bool = False  # from the disk
     sealed: bool = False  # a checkpoint seals it: it is named, and its text is not shown
     remark: str = ""  # what is said beside its name, instead of that it changed
     unshown: str = ""  # why nothing of it can be shown: it is a link, binary, …

@@ -326,15 +326,30 @@ class HookCall:
         failure = unsaved(self.folder)
         if failure is None and not _file_size(self.folder + "/cache"):
             # Nothing was saved here yet, and the first save may still be running: tell now if it is bound to fail.
-            try:
-                at_start = self.event.kind == SESSION_STARTS
-                seconds = NAME_COUNT_SECONDS_AT_START if at_start else NAME_COUNT_SECONDS_AT_TURN_END
-                self.engine.refuse_too_many(self.root, seconds)
-            except TooMany as error:
-                failure = FailedSave(0, error.kind, f"{error} {error.hint}")
+            at_start = self.event.kind == SESSION_STARTS
+            reason = self._too_many(NAME_COUNT_SECONDS_AT_START if at_start else NAME_COUNT_SECONDS_AT_TURN_END)
+            failure = FailedSave(0, TooMany.kind, reason) if reason else None
         if failure is None or not self._claim_report(f"unsaved {self.event.kind} {failure.kind}"):
             return ""
         return self._text("not_saved", why=failure.text)
+
+    def _too_many(self, seconds: float) -> str:
+        """Return why the folder has more files than a save takes; empty if it has not, or that is not known in time.
+
+        A child process counts: finding out which names count takes many seconds in a large tree.
+        """
+
+        def count() -> bytes:
+            try:
+                self.engine.refuse_too_many(self.root, seconds)
+            except TooMany as error:
+                return f"{error} {error.hint}".encode("utf-8", "replace")
+            return b""
+
+        try:
+            return (self.background.attempt(count, seconds) or b"").decode("utf-8", "replace")
+        except OSError:
+            return ""
 
     def _never_saved_warning(self) -> str:
         """Return why no save of this folder ever succeeded, where not even the failure could be recorded in the store."""

@@ -47,11 +47,11 @@ def ask(settings: Settings, transcript: str, home: str, folder: str = "", sessio
     """Return what the model read; None if there is nothing to read. Raises `Failed`. Request and answer are redacted."""
     from keepfast.app.resume import conversation_of, redacted
     from keepfast.resume import model_client as asking
-    from keepfast.resume.model_prompt import shown
+    from keepfast.resume.model_prompt import render_record
     from keepfast.secrets.redaction import redact
 
     conversation = conversation_of(transcript, folder, session)
-    record = shown(conversation, redact) if conversation is not None else ""
+    record = render_record(conversation, redact) if conversation is not None else ""
     if conversation is None or not record:
         return None
     seconds = float(settings["analysis.timeout"])

@@ -133,7 +133,7 @@ def _file_at(repository: Repository, row: CheckpointRow, file: WorkingFile, inne
     if entry is None:
         above = [repository.at(row.workspace, row.version, folder) for folder in parents([path])]
         is_left_out = any(folder is not None and folder.kind in LEFT_OUT for folder in above)
-        return disk.unshown(file, NOT_SAVED) if is_left_out else replace(file, lines=[], gone=True)
+        return disk.unshown(file, NOT_SAVED) if is_left_out else replace(file, lines=[], is_missing=True)
     if entry.kind != FILE:
         return disk.unshown(file, KINDS.get(entry.kind, NOT_SAVED))
     if entry.size > disk.LARGEST:

@@ -17,13 +17,13 @@ from keepfast.resume.passages import (
     around_words,
     definitions,
     is_name,
-    told,
+    quotable_lines,
     with_range,
 )
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
-from keepfast.workspace.capture import NEVER
+from keepfast.workspace.capture import NEVER_ENTERED
 from keepfast.workspace.diff import is_binary
 from keepfast.workspace.marker import show
 from keepfast.workspace.secret_check import is_secret
@@ -252,7 +252,7 @@ class _Query:
         lines_shown: list[str] = []
         # In a file sealed for its content, all of it is searched to know which parts are secret.
         around = len(lines) if is_secret(path, "\n".join(lines).encode("utf-8", "replace")) else STRUCK_AROUND
-        for line in told(lines, passage.first, passage.first + len(fitting) - 1, around):
+        for line in quotable_lines(lines, passage.first, passage.first + len(fitting) - 1, around):
             if len(line) + 1 > self.room:
                 break
             self.room -= len(line) + 1
@@ -320,7 +320,7 @@ class _Query:
         below = path[len(self.root.rstrip(b"/")) + 1 :]
         if not path.startswith(self.root.rstrip(b"/") + b"/") or not below:
             return None
-        return None if NEVER.intersection(below.split(b"/")) else below
+        return None if NEVER_ENTERED.intersection(below.split(b"/")) else below
 
 
 def _lines_that_fit(lines: list[str], room: int) -> int:

@@ -243,7 +243,7 @@ def _with_changed(
 
 def _marked(repository: Repository, row: CheckpointRow, root: str, file: WorkingFile, name: str) -> WorkingFile:
     """Return the file with `changed` set if the disk differs from the checkpoint."""
-    file.changed = bool(name) and not file.gone and bool(file.lines) and _differs(repository, row, root, name)
+    file.changed = bool(name) and not file.is_missing and bool(file.lines) and _differs(repository, row, root, name)
     return file
 
 

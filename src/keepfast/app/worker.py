@@ -322,7 +322,7 @@ def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tup
     if not settings["checkpoint.capture_files"]:
         notes["files"] = []
     _drop_excluded(notes, settings["checkpoint.exclude_patterns"])
-    return notes, secrets.strike(first_line(session_notes.said, MAX_LINE_CHARS))
+    return notes, secrets.strike(first_line(session_notes.last_answer, MAX_LINE_CHARS))
 
 
 def _quick_notes(folder: str, event: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:

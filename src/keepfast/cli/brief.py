@@ -1,4 +1,4 @@
-"""`keepfast brief`: what an agent must know to go on, from a transcript alone."""
+"""`keepfast brief`: a resume brief from a transcript."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common, write_json
 
-READ = (
+TRANSCRIPT_HINT = (
     "Give a transcript of Claude Code (~/.claude/projects/…/SESSION.jsonl) or Codex "
     "(~/.codex/sessions/…/rollout-….jsonl)."
 )
@@ -44,15 +44,15 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     except OSError as error:
         raise Failed(f"The transcript {transcript} cannot be read: {error.strerror or error}.") from None
     if not conversation.client and not is_empty:
-        raise Failed(f"{transcript} is not a transcript that keepfast can read.", READ)
-    known = conversation.files.newest_first()
+        raise Failed(f"{transcript} is not a transcript that keepfast can read.", TRANSCRIPT_HINT)
+    files = conversation.files.newest_first()
     if root is not None:
-        known = disk.look(known, root, conversation.cwd)
-    taken, known = without_excluded(
-        notes.take(conversation), known, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
+        files = disk.look(files, root, conversation.cwd)
+    session_notes, files = without_excluded(
+        notes.take(conversation), files, session.settings["checkpoint.exclude_patterns"], root or conversation.cwd
     )
-    known = without_sealed(known, root or conversation.cwd, conversation.cwd)
-    built = briefs.build(taken, known, now=session.now(), tokens=tokens, redact=redact)
+    files = without_sealed(files, root or conversation.cwd, conversation.cwd)
+    built = briefs.build(session_notes, files, now=session.now(), tokens=tokens, redact=redact)
     if session.json:
         write_json({"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out})
     elif built.text:

@@ -1,4 +1,4 @@
-"""`keepfast export` and `keepfast import`: checkpoints in one checked file, to take along."""
+"""`keepfast export` and `keepfast import`: checkpoints in a bundle file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from keepfast.store.bundle import Bundle
     from keepfast.store.bundle_export import LeftOut
     from keepfast.store.bundle_import import ImportResult
-    from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-SHOWN = 10
+MOST_SHOWN = 10
 
 
 @click.command()
@@ -55,10 +54,12 @@ def export(
     from keepfast.workspace.marker import show
 
     if not words:
-        raise Usage("No output file given. It is the last argument.", "keepfast export v5 v6 project.keepfast")
+        raise Usage(
+            "No output file given. It is the last argument.", "For example: keepfast export v5 v6 project.keepfast"
+        )
     root, row = session.workspace()
     *references, name = words
-    chosen = _chosen(session, row, references, everything, since)
+    chosen = _select(session, row, references, everything, since)
     path = os.path.join(os.fsdecode(session.cwd), name)
     sealer = session.repository.contents.sealer()
     keys = (
@@ -72,19 +73,21 @@ def export(
     if session.json:
         from keepfast.present.json_forms import of_checkpoint, of_path
 
-        listed = [of_checkpoint(one) for one in chosen]
+        listed = [of_checkpoint(checkpoint) for checkpoint in chosen]
         write_json(
             {
                 "file": show(os.fsencode(path)),
                 "bytes": length,
                 "checkpoints": listed,
                 "left_out": left_out.contents,
-                "left_out_files": [of_path(one) for one in left_out.files],
+                "left_out_files": [of_path(checkpoint) for checkpoint in left_out.files],
                 "left_out_conversations": left_out.conversations,
             }
         )
         return
-    versions = ", ".join([f"v{one.version}" for one in chosen[:SHOWN]]) + (" …" if len(chosen) > SHOWN else "")
+    versions = ", ".join([f"v{checkpoint.version}" for checkpoint in chosen[:MOST_SHOWN]]) + (
+        " …" if len(chosen) > MOST_SHOWN else ""
+    )
     took = f"({size(length)}, {session.milliseconds()}ms)"
     session.say(f"Wrote {plural(len(chosen), 'checkpoint')} ({versions}) to {show(os.fsencode(path))} {took}")
     if left_out.contents:
@@ -94,7 +97,7 @@ def export(
 
 
 def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
-    """Name what is missing in the file: who takes it elsewhere must not learn that there."""
+    """List what the bundle lacks now, not only when it is imported elsewhere."""
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
@@ -108,18 +111,25 @@ def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
         session.warn(f"  {show(path)}")
 
 
-def _chosen(
+def _select(
     session: Session, row: WorkspaceRow, references: Sequence[str], everything: bool, since: str | None
 ) -> list[CheckpointRow]:
     from keepfast.store.rows import Query
 
     if sum((bool(references), everything, since is not None)) != 1:
-        raise Usage("Give exactly one of: references, --all, --since REF.", "keepfast export v5 v6 project.keepfast")
+        raise Usage(
+            "Give exactly one of: references, --all, --since REF.",
+            "For example: keepfast export v5 v6 project.keepfast",
+        )
     if references:
-        found = {one.version: one for one in [session.resolve(row, text) for text in references]}
-        return [found[version] for version in sorted(found)]
+        rows = {checkpoint.version: checkpoint for checkpoint in [session.resolve(row, text) for text in references]}
+        return [rows[version] for version in sorted(rows)]
     oldest = session.resolve(row, since).version if since is not None else 0
-    chosen = [one for one in session.repository.find(Query(workspace=row.id))[::-1] if one.version > oldest]
+    chosen = [
+        checkpoint
+        for checkpoint in session.repository.find(Query(workspace=row.id))[::-1]
+        if checkpoint.version > oldest
+    ]
     if not chosen:
         raise NotFound("No checkpoint matches; nothing to export.")
     return chosen
@@ -145,21 +155,21 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     if into is not None and here:
         raise Usage("--into and --here cannot be combined.")
     engine = session.engine
-    around = session.workspace()[1] if here else None
+    current = session.workspace()[1] if here else None
     bundle = Bundle(os.path.join(os.fsdecode(session.cwd), file))
     try:
         folder = os.path.realpath(os.path.join(session.cwd, os.fsencode(into))) if into is not None else b""
-        target = around.id if around is not None else _target(engine, bundle, folder)
+        target = current.id if current is not None else _target(engine, bundle, folder)
         checked = CheckedBundle(bundle)
         words = _passphrase(session, bundle, source)
-        repository = engine.repository() if around is not None else _create(engine)
+        repository = engine.repository() if current is not None else engine.create()
         with session.progress("Importing") as progress:
             done = import_bundle(
                 repository, engine.place, checked, target, path=folder, now=session.now(),
                 new_id=lambda: checkpoint_id(session.now(), os.urandom(10)), progress=progress,
             )  # fmt: skip
         if folder and done.is_new and done.versions:
-            _adopt(engine, folder, target)
+            _create_folder(engine, folder, target)
         if words:
             repository.contents.sealer().keys.import_backup(bundle.keys, words)
     finally:
@@ -168,7 +178,7 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
 
 
 def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
-    """The passphrase of the bundle's keys, tried before anything is taken over; empty if nobody gives one."""
+    """Return the passphrase of the bundle's keys, checked before anything is imported; empty if none was given."""
     from keepfast.store.keys import open_backup
 
     if bundle.keys is None:
@@ -183,12 +193,8 @@ def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
     return words
 
 
-def _create(engine: Engine) -> Repository:
-    return engine.create()
-
-
 def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
-    """The workspace that gets the checkpoints: that of the folder if it is one, else the one they come from."""
+    """Return the id of the workspace to import into: the folder's own, else the one that the bundle comes from."""
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import show
 
@@ -200,9 +206,9 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     own = engine.find_workspace(folder, adopting=True)
     if own is not None and own[0] == folder:
         return own[1]
-    known = _known(engine, bundle.workspace)
-    if known is not None:
-        where = f"at {show(known.path)}" if known.path else "without a folder"
+    workspace_row = _workspace_row(engine, bundle.workspace)
+    if workspace_row is not None:
+        where = f"at {show(workspace_row.path)}" if workspace_row.path else "without a folder"
         raise Conflict(
             f"This workspace is already in the store, {where}.",
             "Import without --into, then run `keepfast fork` to create a folder from a checkpoint.",
@@ -210,23 +216,23 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     return bundle.workspace
 
 
-def _known(engine: Engine, workspace: str) -> WorkspaceRow | None:
+def _workspace_row(engine: Engine, workspace: str) -> WorkspaceRow | None:
     from keepfast.model.errors import NoWorkspace
 
     try:
         return engine.repository().workspace(workspace)
     except NoWorkspace:
-        return None  # there is no store yet
+        return None  # no store yet
 
 
-def _adopt(engine: Engine, folder: bytes, workspace: str) -> None:
-    """The checkpoints are in the store; now the folder says whose it is."""
+def _create_folder(engine: Engine, folder: bytes, workspace: str) -> None:
+    """Create the folder and its marker, after its checkpoints are in the store."""
     from keepfast.workspace.marker import show
 
     try:
         os.makedirs(folder, exist_ok=True)
         engine.mark(folder, workspace)
-        engine.place.list_paths([(known.id, known.path) for known in engine.repository().workspaces()])
+        engine.place.list_paths([(row.id, row.path) for row in engine.repository().workspaces()])
     except OSError as error:
         raise Failed(
             f"The checkpoints are imported, but {show(folder)} cannot be created: {error.strerror}.",
@@ -240,7 +246,10 @@ def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
     from keepfast.workspace.marker import show
 
     repository = session.repository
-    rows = [(there, repository.checkpoint(done.workspace, here)) for there, here, _ in done.versions]
+    rows = [
+        (exported_version, repository.checkpoint(done.workspace, version))
+        for exported_version, version, _ in done.versions
+    ]
     row = repository.workspace(done.workspace)
     path = row.path if row is not None else b""
     if session.json:
@@ -249,19 +258,27 @@ def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
                 "workspace": done.workspace,
                 "root": show(path) if path else None,
                 "new_workspace": done.is_new and bool(rows),
-                "imported": [{"was": f"v{there}", "checkpoint": of_checkpoint(one)} for there, one in rows if one],
+                "imported": [
+                    {"was": f"v{exported_version}", "checkpoint": of_checkpoint(one)}
+                    for exported_version, one in rows
+                    if one
+                ],
                 "skipped": done.skipped,
             }
         )
         return
     where = show(path) if path else "a workspace without a folder"
     if rows:
-        session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
-    for there, one in rows[:SHOWN]:
+        session.say(f"ImportResult {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
+    for exported_version, one in rows[:MOST_SHOWN]:
         if one is not None:
-            session.say(f"  {title(one)}" + (f", was v{there}" if there != one.version else "") + f"  {one.id}")
-    if len(rows) > SHOWN:
-        session.say(f"  … and {len(rows) - SHOWN} more")
+            session.say(
+                f"  {title(one)}"
+                + (f", was v{exported_version}" if exported_version != one.version else "")
+                + f"  {one.id}"
+            )
+    if len(rows) > MOST_SHOWN:
+        session.say(f"  … and {len(rows) - MOST_SHOWN} more")
     if bundle.left_out:
         session.remark(f"Excluded when the file was exported: {plural(bundle.left_out, 'sealed content')}.")
     if done.skipped:

@@ -1,4 +1,4 @@
-"""`keepfast cat`: a file as it was."""
+"""`keepfast cat`: print a file from a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
-OFFERED = 200
+MOST_COMPLETIONS = 200
 
 
 def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Files of the checkpoint below the current folder, also those that are gone from the disk."""
+    """Complete to files of the checkpoint below the current folder, whether they are on disk or not."""
     session = ctx.find_object(Session)
     if session is None:
         return []
@@ -39,7 +39,7 @@ def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
             for entry in entries
             if entry.kind in (FILE, LINK) and entry.path.startswith(start)
         )
-        return list(islice((path for path in paths if path.startswith(incomplete)), OFFERED))
+        return list(islice((path for path in paths if path.startswith(incomplete)), MOST_COMPLETIONS))
     except (KeepfastError, OSError):
         return []
 

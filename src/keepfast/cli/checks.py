@@ -1,4 +1,4 @@
-"""What `doctor` looks at, one small check after another."""
+"""The checks of `keepfast doctor`."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ if TYPE_CHECKING:
 FINE, NOTE, PROBLEM = "fine", "note", "problem"
 MISSING, STALE = "missing", "stale"
 WEEK = 7 * 86_400_000_000_000
-POWERFUL = frozenset(
+UNSAFE_VARIABLES = frozenset(
     ("HOME", "PATH", "CLAUDE_CONFIG_DIR", "TMPDIR", "SHELLOPTS", "BASH_ENV", "ENV", "PS4", "NODE_OPTIONS", *OBEYED)
 )
-POWERFUL_STARTS = ("KEEPFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
-PATIENCE = 60
-MEND = "Run `keepfast verify --repair`, forget the versions that are lost, then run `keepfast verify` again."
-OLDEST_SQLITE, TRIGRAM = (3, 31), (3, 34)
-LITTLE, TOO_LITTLE = 1 << 30, 64 << 20
-HOOK = (
+UNSAFE_PREFIXES = ("KEEPFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
+TEST_COMMAND_SECONDS = 60
+REPAIR_ADVICE = "Run `keepfast verify --repair`, forget the versions that are lost, then run `keepfast verify` again."
+OLDEST_SQLITE, SQLITE_WITH_TRIGRAM = (3, 31), (3, 34)
+LOW_SPACE, CRITICAL_SPACE = 1 << 30, 64 << 20
+HOOK_MODULES = (
     "app.checkpoint", "app.wiring", "app.workspace_lock", "hook.autosave", "hook.main", "hook.start", "model.errors",
     "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
     "store.small_files", "workspace.capture", "workspace.marker", "workspace.stat_cache",
 )  # fmt: skip
-"""What a hook loads before it knows whether there is anything to save."""
-COMPILED = ("workspace._check", "workspace._marks")
-COMPILED_ON_LINUX = ("workspace._place", "store._unpack")
-"""What is built where there is a compiler."""
+"""Modules that a hook loads before it knows whether there is anything to save."""
+COMPILED_MODULES = ("workspace._check", "workspace._marks")
+COMPILED_MODULES_ON_LINUX = ("workspace._place", "store._unpack")
+"""Modules that installation builds if there is a C compiler."""
 
 
 class Check(NamedTuple):
+    """The result of a check: its level, what it found, and what to do."""
+
     name: str
     level: str
     text: str
@@ -48,13 +50,13 @@ class Check(NamedTuple):
 
 
 def run(session: Session) -> list[Check]:
-    """Run all checks. One that cannot even be made says so, and the others go on."""
+    """Run all checks. One that fails with an error is reported as a problem, and the others continue."""
     results: list[Check] = []
     for name, check in CHECKS.items():
         try:
-            results += [Check(name, *found) for found in check(session)]
+            results += [Check(name, *finding) for finding in check(session)]
         except KeepfastError as error:
-            # What stops one check stops others: it is one problem, and said once.
+            # One error may stop several checks; report it once.
             if all(result.text != str(error) for result in results):
                 results.append(Check(name, PROBLEM, str(error), error.hint))
         except OSError as error:
@@ -64,15 +66,15 @@ def run(session: Session) -> list[Check]:
     return results
 
 
-Found = Iterator[tuple[str, str] | tuple[str, str, str]]
+Findings = Iterator[tuple[str, str] | tuple[str, str, str]]
 
 
-def _python(session: Session) -> Found:
+def _python(session: Session) -> Findings:
     version = ".".join(map(str, sys.version_info[:3]))
     yield FINE, f"{version}, {sys.executable}"
 
 
-def _libraries(session: Session) -> Found:
+def _libraries(session: Session) -> Findings:
     for name in ("click", "blake3", "pyfastcdc"):
         if find_spec(name) is None:
             yield PROBLEM, f"{name} is missing.", "Reinstall keepfast."
@@ -86,23 +88,23 @@ def _libraries(session: Session) -> Found:
     yield FINE, "blake3, Zstandard and the chunker are installed"
 
 
-def _sqlite(session: Session) -> Found:
+def _sqlite(session: Session) -> Findings:
     import sqlite3
 
     version = sqlite3.sqlite_version
     numbers = sqlite3.sqlite_version_info
     if numbers < OLDEST_SQLITE:
         yield PROBLEM, f"SQLite {version} is too old.", "Use a Python with SQLite 3.31 or newer."
-    elif numbers < TRIGRAM:
+    elif numbers < SQLITE_WITH_TRIGRAM:
         yield NOTE, f"SQLite {version} has no trigram index; search reads row by row and is slower."
     else:
         yield FINE, f"SQLite {version}"
 
 
-def _accelerator(session: Session) -> Found:
-    wanted = COMPILED + COMPILED_ON_LINUX if sys.platform == "linux" else COMPILED
-    found = {name: _compiled(name) for name in wanted}
-    stale = [name for name, state in found.items() if state == STALE]
+def _accelerator(session: Session) -> Findings:
+    modules = COMPILED_MODULES + COMPILED_MODULES_ON_LINUX if sys.platform == "linux" else COMPILED_MODULES
+    states = {name: _compiled_state(name) for name in modules}
+    stale = [name for name, state in states.items() if state == STALE]
     if stale:
         yield (
             PROBLEM,
@@ -110,7 +112,7 @@ def _accelerator(session: Session) -> Found:
             "takes up to five times as long.",
             "Reinstall keepfast.",
         )
-    missing = [name for name, state in found.items() if state == MISSING]
+    missing = [name for name, state in states.items() if state == MISSING]
     if missing:
         yield (
             NOTE,
@@ -122,7 +124,7 @@ def _accelerator(session: Session) -> Found:
         yield FINE, "the compiled modules are installed"
 
 
-def _compiled(name: str) -> str:
+def _compiled_state(name: str) -> str:
     from keepfast.model.compiled import demand
 
     try:
@@ -136,10 +138,8 @@ def _compiled(name: str) -> str:
     return ""
 
 
-def _saving(session: Session) -> Found:
-    """Whatever stops a save, and if it were a crash, is seen here: in processes of their own, in a folder of their
-    own.
-    """
+def _test_save(session: Session) -> Findings:
+    """Run `init` and `save` in a temporary folder, each in its own process, so that even a crash is reported."""
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="keepfast-doctor-") as scratch:
@@ -148,15 +148,15 @@ def _saving(session: Session) -> Found:
         with open(os.path.join(folder, "file.txt"), "w", encoding="utf-8") as file:
             file.write("tried\n")
         for words in (["init"], ["save", "-m", "tried"]):
-            said = _tried(scratch, folder, words)
-            if said:
-                yield PROBLEM, f"A test save in an empty folder failed: {said}", "Reinstall keepfast."
+            failure = _failure_of(scratch, folder, words)
+            if failure:
+                yield PROBLEM, f"A test save in an empty folder failed: {failure}", "Reinstall keepfast."
                 return
     yield FINE, "a test save succeeded"
 
 
-def _tried(home: str, folder: str, words: list[str]) -> str:
-    """Run one of our commands by this Python with these modules; return what went wrong."""
+def _failure_of(home: str, folder: str, words: list[str]) -> str:
+    """Run a keepfast command with this Python and these modules; return its error, empty if it succeeded."""
     import subprocess
     from signal import Signals
 
@@ -165,7 +165,7 @@ def _tried(home: str, folder: str, words: list[str]) -> str:
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-c", begin, *words], cwd=folder, env={"HOME": home}, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=PATIENCE, check=False,
+            capture_output=True, timeout=TEST_COMMAND_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"`keepfast {words[0]}` did not finish."
@@ -175,7 +175,7 @@ def _tried(home: str, folder: str, words: list[str]) -> str:
     return next((line for line in reversed(lines) if line), "no reason given.") if done.returncode else ""
 
 
-def _keys(session: Session) -> Found:
+def _keys(session: Session) -> Findings:
     try:
         sealer = session.repository.contents.sealer()
     except NoWorkspace:
@@ -183,16 +183,16 @@ def _keys(session: Session) -> Found:
     if find_spec("cryptography") is None:
         yield PROBLEM, "The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
     from keepfast.present.terminal import plural
-    from keepfast.store.key_use import use_of_keys
+    from keepfast.store.key_use import count_key_use
 
-    listed = [one for one, _ in sealer.keys.sets()]
-    closed = [one for one in use_of_keys(session.repository) if not one.opens]
+    store_sets = [key_set for key_set, _ in sealer.keys.sets()]
+    unreadable = [key_set for key_set in count_key_use(session.repository) if not key_set.opens]
     if sealer.keys.problem():
         yield PROBLEM, f"{sealer.keys.problem()}.", "Run `keepfast verify --repair`."
-    for one in closed:
+    for key_set in unreadable:
         yield (
-            PROBLEM if one.id in listed else NOTE,  # without: a bundle's, whose passphrase was not given
-            f"The key of the key set {one.id} is missing: {plural(one.contents, 'content')} cannot be decrypted.",
+            PROBLEM if key_set.id in store_sets else NOTE,  # else it belongs to a bundle imported without passphrase
+            f"The key of the key set {key_set.id} is missing: {plural(key_set.contents, 'content')} cannot be decrypted.",
             "Run `keepfast key import` with the backup of the key.",
         )
     if not sealer.keys.is_in_use():
@@ -203,13 +203,13 @@ def _keys(session: Session) -> Found:
             "There is no backup of the encryption key.",
             "Run `keepfast key export FILE` and store FILE on another machine or disk.",
         )
-    elif not closed:
-        yield FINE, f"the key opens all of {plural(len(listed), 'key set')}, and there is a backup"
+    elif not unreadable:
+        yield FINE, f"the key opens all of {plural(len(store_sets), 'key set')}, and there is a backup"
 
 
-def _bytecode(session: Session) -> Found:
+def _bytecode(session: Session) -> Findings:
     missing = []
-    for name in HOOK:
+    for name in HOOK_MODULES:
         source = import_module("keepfast." + name).__file__
         if source is not None and not os.path.exists(cache_from_source(source)):
             missing.append(name)
@@ -224,22 +224,22 @@ def _bytecode(session: Session) -> Found:
     )
 
 
-def _settings(session: Session) -> Found:
+def _settings(session: Session) -> Findings:
     warnings = session.settings.warnings
     for warning in warnings:
         yield NOTE, warning
     if not warnings:
-        there = os.path.exists(session.config_path)
-        yield FINE, session.config_path if there else f"defaults; {session.config_path} does not exist"
+        is_written = os.path.exists(session.config_path)
+        yield FINE, session.config_path if is_written else f"defaults; {session.config_path} does not exist"
 
 
-def _store(session: Session) -> Found:
+def _store(session: Session) -> Findings:
     path = session.engine.place.path
     try:
         session.engine.place.id()
     except NoWorkspace:
         session.engine.refuse_strange(session.cwd)
-        above = _first_there(path)
+        above = _nearest_existing(path)
         if not os.access(above, os.W_OK | os.X_OK):
             yield PROBLEM, f"No store can be created at {path}: no write permission for {above}.", "Set `store.url`."
         else:
@@ -258,15 +258,15 @@ def _store(session: Session) -> Found:
         yield FINE, f"{path}, format 1, {workspaces} workspace{'' if workspaces == 1 else 's'}"
 
 
-def _first_there(path: str) -> str:
-    """The path, or the nearest folder above it that there is."""
+def _nearest_existing(path: str) -> str:
+    """Return the path, or the nearest folder above it that exists."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
 
 
-def _ground(session: Session) -> Found:
-    """Kernel locks and fsync do not keep their promises everywhere."""
+def _file_system(session: Session) -> Findings:
+    """Check where the store is: locks and fsync are not reliable on network file systems and in synced folders."""
     path = session.engine.place.path
     kind, synced = file_system(os.path.realpath(path), mounts()), synced_folder(path)
     if is_remote(kind):
@@ -285,21 +285,21 @@ def _ground(session: Session) -> Found:
         yield FINE, f"on {kind or 'a file system of unknown kind'}"
 
 
-def _space(session: Session) -> Found:
+def _space(session: Session) -> Findings:
     from keepfast.present.terminal import size
 
-    about = os.statvfs(_first_there(session.engine.place.path))
+    about = os.statvfs(_nearest_existing(session.engine.place.path))
     free = about.f_bavail * about.f_frsize
     try:
         session.engine.place.id()
-    except KeepfastError:  # said already
-        level = PROBLEM if free < TOO_LITTLE else NOTE if free < LITTLE else FINE
+    except KeepfastError:  # `_store` reports it
+        level = PROBLEM if free < CRITICAL_SPACE else NOTE if free < LOW_SPACE else FINE
         yield level, f"{size(free)} free on the disk where the store would be; there is no store"
         return
-    if free < TOO_LITTLE:
+    if free < CRITICAL_SPACE:
         yield PROBLEM, f"Only {size(free)} free on the disk of the store.", "Free some space, or run `keepfast forget`."
     else:
-        yield NOTE if free < LITTLE else FINE, f"{size(free)} free on the disk of the store"
+        yield NOTE if free < LOW_SPACE else FINE, f"{size(free)} free on the disk of the store"
     from keepfast.store.maintenance.space import store_size
 
     used, most = store_size(session.repository), session.settings["retention.max_size"]
@@ -312,8 +312,8 @@ def _space(session: Session) -> Found:
         )
 
 
-def _verified(session: Session) -> Found:
-    """What was found damaged stays so until it is looked at again."""
+def _last_verify(session: Session) -> Findings:
+    """Report the damage that the last `keepfast verify` found."""
     from keepfast.present.terminal import age_in_words
     from keepfast.store.maintenance.last_verify import read_last_verify
 
@@ -324,21 +324,21 @@ def _verified(session: Session) -> Found:
     if not verified.problems:
         yield FINE, f"no damage found by the last verify, {age}"
         return
-    for one in verified.findings:
-        named = f" ({', '.join(one.checkpoints)})" if one.checkpoints else ""
-        yield PROBLEM, f"Found {age} by `keepfast verify`: {one.text}{named}.", MEND
+    for problem in verified.findings:
+        versions = f" ({', '.join(problem.checkpoints)})" if problem.checkpoints else ""
+        yield PROBLEM, f"Found {age} by `keepfast verify`: {problem.text}{versions}.", REPAIR_ADVICE
     if verified.problems > len(verified.findings):
-        yield PROBLEM, f"… and {verified.problems - len(verified.findings):,} more.", MEND
+        yield PROBLEM, f"… and {verified.problems - len(verified.findings):,} more.", REPAIR_ADVICE
 
 
-def _workspace(session: Session) -> Found:
+def _workspace(session: Session) -> Findings:
     from keepfast.app.scan import count
     from keepfast.present.terminal import age_in_words
     from keepfast.state.notices import unsaved
     from keepfast.workspace.marker import show
 
-    found = session.engine.nearest(session.cwd)
-    if found is None:
+    location = session.engine.nearest(session.cwd)
+    if location is None:
         session.engine.refuse_strange(session.cwd)
         yield (
             NOTE,
@@ -346,7 +346,7 @@ def _workspace(session: Session) -> Found:
             "Run `keepfast init` in the folder to protect.",
         )
         return
-    root, workspace = found
+    root, workspace = location
     other = session.engine.other_store(root)
     if other:
         named = "a store that does not exist here" if other == "?" else f"the store {other}"
@@ -385,48 +385,48 @@ def _workspace(session: Session) -> Found:
         yield FINE, f"{show(root)}, {f'newest version v{row.version}' if row.version else 'no checkpoint yet'}"
 
 
-def _ignoring(session: Session) -> Found:
-    """Our marker must never end up in a commit."""
+def _git(session: Session) -> Findings:
+    """Check that git ignores the marker, so that it is never committed."""
     from keepfast.workspace.marker import MARKER, obstacle, show
 
-    found = session.engine.nearest(session.cwd)
-    if found is None:
+    location = session.engine.nearest(session.cwd)
+    if location is None:
         return
-    there = obstacle(found[0])
-    if there:
-        is_all = there.endswith(b"/" + MARKER)
+    path_in_the_way = obstacle(location[0])
+    if path_in_the_way:
+        is_all = path_in_the_way.endswith(b"/" + MARKER)
         why = "is not a folder: restores cannot work" if is_all else "is a folder, but must be a file"
-        yield PROBLEM, f"{show(there)} {why}.", "Move it elsewhere, then run `keepfast init`."
+        yield PROBLEM, f"{show(path_in_the_way)} {why}.", "Move it elsewhere, then run `keepfast init`."
         return
-    path = found[0] + b"/.keepfast/.gitignore"
+    path = location[0] + b"/.keepfast/.gitignore"
     try:
         with open(path, "rb") as file:
-            kept = b"*" in file.read(4096).split(b"\n")
+            is_ignored = b"*" in file.read(4096).split(b"\n")
     except FileNotFoundError:
-        kept = False
-    if kept:
+        is_ignored = False
+    if is_ignored:
         yield FINE, "git ignores .keepfast"
     else:
-        yield PROBLEM, f"{show(path)} does not make git ignore the folder.", f"Run `keepfast init {show(found[0])}`."
+        yield PROBLEM, f"{show(path)} does not make git ignore the folder.", f"Run `keepfast init {show(location[0])}`."
 
 
-def _claude(session: Session) -> Found:
-    """Hooks that find nothing to start are silent, and nobody looks."""
+def _claude(session: Session) -> Findings:
+    """Check the hooks in the client's settings files: those that cannot start fail silently."""
     from keepfast.agents.claude.installer import look
     from keepfast.agents.launcher import place_of
-    from keepfast.cli.client_files import SCOPES, gone, launcher_path, read, settings_path
+    from keepfast.cli.client_files import SCOPES, launcher_path, missing_files, read, settings_path
 
     launchers: set[str] = set()
-    at_home = session.around.folders == default_folders()
+    at_home = session.environment.folders == default_folders()
     for path in dict.fromkeys(settings_path(session, scope) for scope in SCOPES):
-        found = look(read(path).text, path)
-        commands = [*found.commands, *([found.statusline] if found.statusline else [])]
+        hooks = look(read(path).text, path)
+        commands = [*hooks.commands, *([hooks.statusline] if hooks.statusline else [])]
         places = [place_of(command) for command in commands]
         launchers.update(filter(None, places))
-        lost = [word for command in commands for word in gone(command)]
-        if lost:
-            yield PROBLEM, f"{path} names {lost[0]}, which no longer exists.", "Run `keepfast install claude`."
-        elif found.disabled and commands:
+        missing = [word for command in commands for word in missing_files(command)]
+        if missing:
+            yield PROBLEM, f"{path} names {missing[0]}, which no longer exists.", "Run `keepfast install claude`."
+        elif hooks.disabled and commands:
             yield PROBLEM, f"`disableAllHooks` is set in {path}: no hook runs.", "Remove that setting."
         elif not all(places) and not at_home:
             text = (
@@ -441,25 +441,25 @@ def _claude(session: Session) -> Found:
     if os.path.exists(launcher_path(session)):
         launchers.add(launcher_path(session))  # the plugin's hooks
     for path in sorted(launchers):
-        yield from _launcher(path, session.around.folders)
+        yield from _launcher(path, session.environment.folders)
 
 
-def _supervision(session: Session) -> Found:
-    """Hooks that stand down are silent: whether they did, why, and who only said that they should."""
+def _supervision(session: Session) -> Findings:
+    """Report whether hooks were suspended for a supervisor, or ignored a false claim that they should be."""
     from keepfast.present import supervision
     from keepfast.present.terminal import age_in_words
     from keepfast.state.notices import read
 
-    found = session.engine.nearest(session.cwd)
-    notices = read(session.engine.notice_folders(*found)) if found is not None else []
+    location = session.engine.nearest(session.cwd)
+    notices = read(session.engine.notice_folders(*location)) if location is not None else []
     recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
-    told = [next((one for one in reversed(recent) if one.kind == kind), None) for kind in kinds]
-    for notice in filter(None, told):
+    latest = [next((notice for notice in reversed(recent) if notice.kind == kind), None) for kind in kinds]
+    for notice in filter(None, latest):
         yield NOTE, f"{age_in_words(notice.at, session.now())}: {notice.text}"
-    if not any(told):
+    if not any(latest):
         yield FINE, "hooks were not suspended for a supervisor"
-    if session.around.text(supervision.SUPERVISED) and not supervision.run_above(session.around):
+    if session.environment.text(supervision.SUPERVISED) and not supervision.run_above(session.environment):
         yield (
             NOTE,
             f"{supervision.SUPERVISED} is set, but no supervisor runs this process: hooks ignore it.",
@@ -467,8 +467,8 @@ def _supervision(session: Session) -> Found:
         )
 
 
-def _variables(session: Session) -> Found:
-    """What a project's own client settings would put into our hooks. They do not believe it; the user ought to know."""
+def _variables(session: Session) -> Findings:
+    """Report variables that a project's client settings set for hooks; hooks ignore them."""
     from json import loads
 
     from keepfast.cli.client_files import read, settings_path
@@ -477,9 +477,9 @@ def _variables(session: Session) -> Found:
         try:
             settings = loads(read(path).text or "{}")
         except (KeepfastError, ValueError, RecursionError):
-            continue  # said of its hooks
-        given = settings.get("env") if isinstance(settings, dict) else None
-        names = sorted(name for name in given if _is_powerful(name)) if isinstance(given, dict) else []
+            continue  # `_claude` reports it
+        variables = settings.get("env") if isinstance(settings, dict) else None
+        names = sorted(name for name in variables if _is_unsafe(name)) if isinstance(variables, dict) else []
         if names:
             yield (
                 NOTE,
@@ -488,42 +488,44 @@ def _variables(session: Session) -> Found:
             )
 
 
-def _is_powerful(name: str) -> bool:
-    return name in POWERFUL or name.startswith(POWERFUL_STARTS)
+def _is_unsafe(name: str) -> bool:
+    return name in UNSAFE_VARIABLES or name.startswith(UNSAFE_PREFIXES)
 
 
-def _launcher(path: str, own: Folders) -> Found:
-    """The launcher says nothing where it finds no keepfast: whether it does, is asked here."""
+def _launcher(path: str, own_folders: Folders) -> Findings:
+    """Check that a launcher is intact and starts the hook: it is silent if it does not find keepfast."""
     from keepfast.agents.launcher import folders, named
-    from keepfast.cli.client_files import harm, last_failure, read, start_of
+    from keepfast.cli.client_files import last_failure, launcher_problem, read, start_problem
 
     if not os.path.exists(path):
-        return  # said of the settings that name it
-    again = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
-    wrong = harm(path)
+        return  # `_claude` reports the settings that name it
+    advice = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
+    wrong = launcher_problem(path)
     if wrong:
-        yield PROBLEM, f"{wrong}: hooks do nothing.", again
+        yield PROBLEM, f"{wrong}: hooks do nothing.", advice
         return
     missing = [file for file in named(read(path).text) if not os.access(file, os.R_OK)]
-    problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_of([path])
+    problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_problem([path])
     failed = last_failure(path)
     if problem:
-        yield PROBLEM, problem, again
+        yield PROBLEM, problem, advice
     elif folders(read(path).text) is None:
         text = (
             f"{path} was written by an earlier version: hooks use the home folder of your passwd entry and ignore HOME."
         )
-        yield (NOTE if own == default_folders() else PROBLEM), text, again
-    elif (theirs := folders(read(path).text)) is not None and not _same(theirs, own):
+        yield (NOTE if own_folders == default_folders() else PROBLEM), text, advice
+    elif (their_folders := folders(read(path).text)) is not None and not _are_same_paths(their_folders, own_folders):
         differing = [
-            f"{one} (here {other})" for one, other in zip(theirs, own, strict=True) if not _same([one], [other])
+            f"{their_path} (here {our_path})"
+            for their_path, our_path in zip(their_folders, own_folders, strict=True)
+            if not _are_same_paths([their_path], [our_path])
         ]
-        text = f"The hooks of {path} use other folders than this command: {', '.join(differing)}."
+        text = f"The hooks started by {path} use different folders than this command: {', '.join(differing)}."
         yield (
             PROBLEM,
             text,
             "Set HOME, XDG_CONFIG_HOME and XDG_DATA_HOME as they were at its installation. If the current "
-            f"values are right: {again}",
+            f"values are right: {advice}",
         )
     elif failed is not None:
         yield NOTE, f"Hooks start now, but one failed to start: {failed.text}", "This is normal during an upgrade."
@@ -531,12 +533,12 @@ def _launcher(path: str, own: Folders) -> Found:
         yield FINE, f"{path} works"
 
 
-def _same(some: Sequence[str], others: Sequence[str]) -> bool:
-    return [os.path.realpath(path) for path in some] == [os.path.realpath(path) for path in others]
+def _are_same_paths(one_list: Sequence[str], other_list: Sequence[str]) -> bool:
+    return [os.path.realpath(path) for path in one_list] == [os.path.realpath(path) for path in other_list]
 
 
-def _analysis(session: Session) -> Found:
-    """Notes by a model: is there what it takes, and what came of the last attempt?"""
+def _model_notes(session: Session) -> Findings:
+    """Check the settings for notes by a model, and the result of the last attempt."""
     settings = session.settings
     how = settings["analysis.llm"]
     if how == "off":
@@ -551,8 +553,8 @@ def _analysis(session: Session) -> Found:
         return
     from keepfast.state import sessions
 
-    found = session.engine.nearest(session.cwd)
-    folder = session.engine.place.folder(found[1]) if found is not None else ""
+    location = session.engine.nearest(session.cwd)
+    folder = session.engine.place.folder(location[1]) if location is not None else ""
     last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):
         yield (
@@ -564,23 +566,23 @@ def _analysis(session: Session) -> Found:
         yield FINE, f"notes by a model ({how}){', the last one was used' if last else ''}"
 
 
-CHECKS: dict[str, Callable[[Session], Found]] = {
+CHECKS: dict[str, Callable[[Session], Findings]] = {
     "python": _python,
     "libraries": _libraries,
     "sqlite": _sqlite,
     "accelerator": _accelerator,
-    "saving": _saving,
+    "saving": _test_save,
     "bytecode": _bytecode,
     "settings": _settings,
     "store": _store,
     "keys": _keys,
-    "ground": _ground,
+    "ground": _file_system,
     "space": _space,
-    "verified": _verified,
+    "verified": _last_verify,
     "workspace": _workspace,
-    "git": _ignoring,
+    "git": _git,
     "claude": _claude,
     "supervision": _supervision,
     "variables": _variables,
-    "analysis": _analysis,
+    "analysis": _model_notes,
 }

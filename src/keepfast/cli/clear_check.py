@@ -1,4 +1,4 @@
-"""`keepfast clear-check`: is anything unsaved, before the conversation is cleared?"""
+"""`keepfast clear-check`: show and save unsaved changes before the conversation is cleared."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ ANSWERS = {"y": SAVED, "n": NOT_SAVED, "c": CANCELLED}
 
 
 class Unsaved(NamedTuple):
-    """What a checkpoint made now would have and the last one has not."""
+    """What changed since the last checkpoint."""
 
     files: int
     added: int
     removed: int
     last: CheckpointRow | None
     folders: int
-    """Folders that came, went or changed; told only where no file did."""
+    """Folders created, deleted or changed; shown only if no file changed."""
+    changed_folders: int
+    """Those of them whose permissions changed."""
     talk: bool
-    """Did the conversation of another session continue since its last checkpoint?"""
+    """Whether the conversation of another session continued since its last checkpoint."""
 
     def __bool__(self) -> bool:
         return bool(self.files or self.folders or self.talk)
@@ -58,9 +60,9 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
     """
     mode, verify = (session.settings[f"hooks.{key}"] for key in ("auto_checkpoint_on_clear", "verify_before_clear"))
     root, row = session.workspace()
-    live = live_session(session.engine.place.folder(row.id), session.around)
+    live = live_session(session.engine.place.folder(row.id), session.environment)
     _name_others(session, live)
-    unsaved = _unsaved(session, root, row, live)
+    unsaved = _find_unsaved(session, root, row, live)
     save = partial(_save, session, root, row, live, message, unsaved)
     if not unsaved and answer == "y":
         return _save_the_rest(session, live, unsaved, save())
@@ -82,7 +84,7 @@ def clear_check(session: Session, message: str, answer: str | None) -> int:
 
 
 def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, save: Callable[[], Outcome]) -> int:
-    """Do as was answered. Raises `Failed` if something was to be saved and was not."""
+    """Carry out the chosen action. Raises `Failed` if it is to save and no checkpoint was made."""
     if action != SAVED:
         return _answer(session, live, unsaved, action)
     outcome = save()
@@ -92,51 +94,55 @@ def _act(session: Session, live: LiveSession, unsaved: Unsaved, action: str, sav
 
 
 def _save_the_rest(session: Session, live: LiveSession, unsaved: Unsaved, outcome: Outcome) -> int:
-    """Nothing has changed, but the session may have said more since: that is saved, or was already."""
+    """Report a save without changed files: it contains the new part of the conversation, if any."""
     if outcome.checkpoint is None and unsaved.last is not None:
-        _say_saved(session, unsaved.last)
+        _report_already_saved(session, unsaved.last)
     return _answer(session, live, unsaved, SAVED if outcome.checkpoint else NOTHING, outcome)
 
 
 def _name_others(session: Session, live: LiveSession) -> None:
-    if live.others:
+    if live.other_sessions:
         session.remark(
-            f"There are {live.others + 1} open sessions; this is about the most recently active one, {live.name}."
+            f"There are {live.other_sessions + 1} open sessions; this is about the most recently active one, {live.name}."
         )
 
 
-def _unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
+def _find_unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
     from keepfast.app.inspect import compare, pending
     from keepfast.app.worker import moved_on
-    from keepfast.present.patches import counted
+    from keepfast.present.patches import count_lines
 
-    last = _last_known(session, row, live)
+    last = _checkpoint_before_prompt(session, row, live)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         if last is None or last.version != row.version:
-            found = compare(session.engine, root, row, last, None)
+            changes = compare(session.engine, root, row, last, None)
         else:
-            found, _ = pending(session.engine, root, row)
-    # A folder that is left out, such as node_modules, is nothing that a checkpoint would keep.
-    kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in found]
+            changes, _ = pending(session.engine, root, row)
+    # Excluded folders, such as node_modules, do not count: a checkpoint would not save them.
+    kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in changes]
     files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
-    diffs = [diff for change in found if (diff := counted(change)) is not None]
+    changed_folders = sum(
+        change.old is not None and change.new is not None and change.old.kind == change.new.kind == FOLDER
+        for change in changes
+    )
+    diffs = [diff for change in changes if (diff := count_lines(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
-    talk = not live.is_around and moved_on(session.engine, root, folder, event)
-    added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
-    return Unsaved(files, added, removed, last, folders, talk)
+    talk = not live.is_parent and moved_on(session.engine, root, folder, event)
+    added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
+    return Unsaved(files, added, removed, last, folders, changed_folders, talk)
 
 
-def _last_known(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
-    """The newest checkpoint that is not the one made by the very prompt that runs us."""
+def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
+    """Return the newest checkpoint, except the one made by the prompt that runs this command."""
     from keepfast.store.rows import Query
 
     repository = session.repository
     newest = repository.checkpoint(row.id, row.version) if row.version else None
-    if newest is None or not live.is_around or (newest.trigger, newest.session) != ("prompt", live.name):
+    if newest is None or not live.is_parent or (newest.trigger, newest.session) != ("prompt", live.name):
         return newest
-    if newest.created_at < live.prompted:
+    if newest.created_at < live.prompted_at:
         return newest
     before = repository.find(Query(workspace=row.id, before=row.version, limit=1))
     return before[0] if before else None
@@ -153,24 +159,29 @@ def _show(session: Session, unsaved: Unsaved) -> None:
         session.print("Work changed since last checkpoint:")
         session.print(f"  - {plural(unsaved.files, 'file')} modified")
     session.print(f"  - {plural(unsaved.added, 'line')} added")
-    if unsaved.folders and not unsaved.files:
-        session.print(f"  - {plural(unsaved.folders, 'folder')} made or removed")
+    if not unsaved.files:
+        for count, words in (
+            (unsaved.folders - unsaved.changed_folders, "made or removed"),
+            (unsaved.changed_folders, "with changed permissions"),
+        ):
+            if count:
+                session.print(f"  - {plural(count, 'folder')} {words}")
     if unsaved.talk:
         session.print("  - the conversation has new messages")
     session.print(f"  - Last checkpoint: {last}")
 
 
 def _name_choices(session: Session, live: LiveSession) -> int:
-    """Nobody can answer here: what changed was shown, and either answer is a command of its own."""
-    shell = "! " if live.is_around else ""
+    """Print the commands to choose from, because nobody can answer here."""
+    shell = "! " if live.is_parent else ""
     session.print("Save checkpoint before clearing?")
     session.print(f"  {shell}keepfast clear-check -y    save, then clear")
     session.print(f"  {shell}keepfast clear-check --no  clear without saving")
     return 1
 
 
-def _say_saved(session: Session, row: CheckpointRow) -> None:
-    """There is nothing left to save: a hook may have been quicker."""
+def _report_already_saved(session: Session, row: CheckpointRow) -> None:
+    """Report the checkpoint that already has everything: a hook may have saved first."""
     from keepfast.present.terminal import one_line
 
     session.say(f'Checkpoint saved: "{one_line(row.message)}" (v{row.version})')
@@ -186,7 +197,7 @@ def _ask(session: Session) -> str:
 def _save(
     session: Session, root: bytes, row: WorkspaceRow, live: LiveSession, message: str, unsaved: Unsaved
 ) -> Outcome:
-    """Save as the session's own end would: with its conversation, and its work as the summary."""
+    """Save as at the end of the session: with its conversation, and its work as the summary."""
     from keepfast.app.worker import event_of, moved_on
 
     folder = session.engine.place.folder(row.id)

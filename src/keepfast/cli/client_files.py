@@ -1,4 +1,4 @@
-"""Files that `install` writes: a client's settings, copies of them as they were, and the launcher that they name."""
+"""Files that `install` writes: a client's settings, backups of them, and the launcher that they name."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import NamedTuple
 from keepfast.agents import launcher
 from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, KeepfastError, Unreachable
-from keepfast.present.environment import Surroundings, default_folders, now_ns
+from keepfast.present.environment import Environment, default_folders, now_ns
 from keepfast.state.notices import Notice
 
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
-BACKUP = ".before-keepfast"
+BACKUP_SUFFIX = ".before-keepfast"
 PLUGIN = "plugin"
-MOST = 1 << 16
-USERS = ".users"
-"""Beside the launcher: the settings files that name it, a line each, and `plugin` where the plugin does."""
-INTERPRETER = "interpreter"
-"""Beside our settings: where Python, our program and the launcher are, for the plugin, which cannot know."""
+MOST_LOG_BYTES = 1 << 16
+USERS_SUFFIX = ".users"
+"""Suffix of the file next to the launcher that lists the settings files that name it, and `plugin` for the plugin."""
+INTERPRETER_FILE = "interpreter"
+"""File next to our settings with the paths of Python, our program and the launcher; the plugin reads it."""
 
 
 class File(NamedTuple):
-    """A settings file of the client, as it is."""
+    """A settings file of the client: path and current text."""
 
     path: str
     text: str
@@ -35,13 +35,13 @@ class File(NamedTuple):
 
 def settings_path(session: Session, scope: str) -> str:
     if scope == "user":
-        folder = session.around.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.around.home) + "/.claude"
+        folder = session.environment.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.environment.home) + "/.claude"
     else:
         try:
-            found = session.engine.locate(session.cwd)
+            location = session.engine.locate(session.cwd)
         except KeepfastError:
-            found = None  # whoever needs the store is told
-        folder = os.fsdecode(found[0] if found else session.cwd) + "/.claude"
+            location = None  # commands that need the store report the error
+        folder = os.fsdecode(location[0] if location else session.cwd) + "/.claude"
     # A link into a folder of dotfiles stays a link.
     return os.path.realpath(os.path.join(folder, SCOPES[scope]))
 
@@ -61,9 +61,9 @@ def read(path: str) -> File:
 
 
 def backup_path(settings: File, is_pristine: bool) -> str:
-    """Where the file as it is now is kept: the first copy is one without hooks of ours, all others have numbers."""
+    """Return where to back the file up. The first backup is of a file without our hooks; later ones have numbers."""
     number = 1 if is_pristine else 2
-    while os.path.lexists(path := settings.path + BACKUP + (f".{number}" if number > 1 else "")):
+    while os.path.lexists(path := settings.path + BACKUP_SUFFIX + (f".{number}" if number > 1 else "")):
         if _holds(path, settings.text):
             return path
         number += 1
@@ -79,7 +79,7 @@ def _holds(path: str, text: str) -> bool:
 
 
 def write(settings: File, text: str, backup: str | None) -> None:
-    """The file as it was beside it first, then the new one in its place at once."""
+    """Back the file up, then replace it atomically. Raises `Failed`."""
     try:
         os.makedirs(os.path.dirname(settings.path), exist_ok=True)
         mode = os.stat(settings.path).st_mode & 0o777 if settings.exists else 0o600
@@ -91,12 +91,12 @@ def write(settings: File, text: str, backup: str | None) -> None:
 
 
 def has_first_copy(settings: File) -> bool:
-    """Is there a copy of the file as it was before it had anything of ours?"""
-    return os.path.lexists(settings.path + BACKUP)
+    """Return whether there is a backup of the file from before the first installation."""
+    return os.path.lexists(settings.path + BACKUP_SUFFIX)
 
 
 def is_empty(text: str) -> bool:
-    """Is there no setting in a settings file?"""
+    """Return whether a settings file contains no settings."""
     return not text.strip() or json.loads(text) == {}
 
 
@@ -108,17 +108,17 @@ def remove(settings: File) -> None:
 
 
 def _replace(path: str, text: str, mode: int) -> None:
-    beside = f"{path}.{os.getpid()}"
+    temporary = f"{path}.{os.getpid()}"
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(text.encode("utf-8"))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     finally:
-        if os.path.lexists(beside):
-            os.unlink(beside)
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
 
 
 def hook_command() -> list[str]:
@@ -128,7 +128,7 @@ def hook_command() -> list[str]:
 
 
 def interpreter() -> str:
-    """The Python that runs us, as a program and by its absolute path; never a script that picks one by folder."""
+    """Return the absolute path of the running Python; never a shim script that picks one by folder."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for path in (
         sys.executable,
@@ -142,7 +142,7 @@ def interpreter() -> str:
 
 
 def _is_script(path: str) -> bool:
-    """A shim of pyenv, asdf or the like: it may choose another Python in another folder, and costs its own start."""
+    """Return whether this is a script, such as a shim of pyenv or asdf, which may choose another Python elsewhere."""
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"
@@ -151,20 +151,20 @@ def _is_script(path: str) -> bool:
 
 
 def launcher_path(session: Session) -> str:
-    return f"{session.around.data}/bin/{launcher.NAME}"
+    return f"{session.environment.data}/bin/{launcher.NAME}"
 
 
 def write_launcher(session: Session, user: str = "") -> str:
-    """Write the launcher, and who names it; return its path. Raises `Failed`.
+    """Write the launcher, and record `user` as one that names it; return its path. Raises `Failed`.
 
-    It is exchanged in one step: a hook that starts meanwhile finds the old one or the new one.
+    The file is replaced atomically: a hook that starts meanwhile finds the old one or the new one.
     """
     path = launcher_path(session)
     command = hook_command()
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if user:
-            _replace(path + USERS, "".join(f"{one}\n" for one in sorted({*users(session), user})), 0o644)
+            _replace(path + USERS_SUFFIX, "".join(f"{name}\n" for name in sorted({*users(session), user})), 0o644)
         _replace(path, launcher.script(command[0], command[-1], path, _folders(session, path)), 0o755)
         _remove(path + launcher.LOG, path + launcher.FAILING)
     except OSError as error:
@@ -172,22 +172,20 @@ def write_launcher(session: Session, user: str = "") -> str:
     return path
 
 
-def renew_launcher(session: Session) -> bool:
-    """Write the launcher of an earlier version anew. Was there one?"""
+def upgrade_launcher(session: Session) -> bool:
+    """Rewrite a launcher of an earlier version; return whether there was one."""
     path = launcher_path(session)
     text = _text_of(path)
-    if session.around.is_agents() or not launcher.is_whole(text) or launcher.is_current(text, path):
+    if session.environment.is_agents() or not launcher.is_whole(text) or launcher.is_current(text, path):
         return False
     write_launcher(session)
     return True
 
 
-def renew_for_new_name(around: Surroundings, line: str) -> None:
-    """Say what was taken over, and let launcher and plugin start this version where an earlier one wrote what they go
-    by.
-    """
+def update_for_new_name(environment: Environment, line: str) -> None:
+    """Print what was taken over from the former name, and update launcher and plugin file to start this version."""
     print(f"keepfast: {line}", file=sys.stderr)
-    session = Session(around, now_ns, 0.0)
+    session = Session(environment, now_ns, 0.0)
     try:
         if os.path.exists(launcher_path(session)):
             write_launcher(session)
@@ -198,41 +196,39 @@ def renew_for_new_name(around: Surroundings, line: str) -> None:
 
 
 def _folders(session: Session, path: str) -> Sequence[str]:
-    """What hooks are told of the user's folders. An agent, whose variables may be a repository's, changes nothing of
-    it.
-    """
+    """Return the user's folders for the launcher. An agent cannot change them: its variables may be a repository's."""
     written = launcher.folders(_text_of(path))
-    return written if written and session.around.is_agents() else session.around.folders
+    return written if written and session.environment.is_agents() else session.environment.folders
 
 
 def is_hooked(session: Session) -> bool:
-    """Are our hooks in the user's settings, or where he has put them for this project?"""
+    """Return whether the user has installed our hooks, for all projects or for this one."""
     from keepfast.agents.claude.installer import look
 
     return any(look(read(path).text, path).events for path in _own_settings(session))
 
 
 def _own_settings(session: Session) -> list[str]:
-    """The client's settings in which the user has our hooks, or may have them.
+    """Return the client's settings files whose hooks the user has installed.
 
-    What only looks like them in a project's file may have come with a repository, and counts for nothing.
+    Hooks in other files of a project may have come with its repository and do not count.
     """
-    own, known = settings_path(session, "user"), users(session)
-    return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in known]
+    own, recorded = settings_path(session, "user"), users(session)
+    return [path for path in (settings_path(session, scope) for scope in SCOPES) if path == own or path in recorded]
 
 
-def mend_launcher(session: Session) -> tuple[str, str]:
-    """Write the launcher again that hooks of the user name and cannot run: it is gone, or harmed.
+def repair_launcher(session: Session) -> tuple[str, str]:
+    """Rewrite the launcher if the user's hooks name it and it is missing or damaged.
 
-    Return who names it and what was wrong with it; two empty texts if nothing was to be done.
+    Return who names it and what was wrong with it; two empty texts if nothing was done.
     """
     path = launcher_path(session)
-    wrong = harm(path)
-    if not wrong or session.around.is_agents():
+    wrong = launcher_problem(path)
+    if not wrong or session.environment.is_agents():
         return "", ""
     own = settings_path(session, "user")
     places = [launcher.place_of(command) for command in _commands(own)]
-    # Settings of the former name lead here by a link.
+    # Settings of the former name reach it through a link.
     if os.path.realpath(path) in [os.path.realpath(place) for place in places if place]:
         write_launcher(session, own)
         return own, wrong
@@ -242,32 +238,32 @@ def mend_launcher(session: Session) -> tuple[str, str]:
     return "", ""
 
 
-def not_starting(session: Session) -> str:
-    """Why hooks of the user do not start, as a sentence with the way out; nothing if they do, or if there are none."""
+def hooks_problem(session: Session) -> str:
+    """Return why the user's hooks do not start and what to do; empty if they start, or if there are none."""
     from keepfast.agents.claude.installer import look
 
     for path in _own_settings(session):
         try:
-            found = look(read(path).text, path)
+            hooks = look(read(path).text, path)
         except Failed as error:
             return f"The client's hooks could not be checked: {error}"
-        if found.disabled and found.commands:
+        if hooks.disabled and hooks.commands:
             return f"Hooks in {path} do not start, so nothing is saved automatically: `disableAllHooks` is set there."
-        for command in found.commands:
-            wrong = _obstacle(command)
+        for command in hooks.commands:
+            wrong = _hook_problem(command)
             if wrong:
                 text = f"Hooks in {path} do not start, so nothing is saved automatically: {wrong}."
                 return f"{text} Run `keepfast install claude` to fix it."
-    wrong = _obstacle(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
+    wrong = _hook_problem(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
     if wrong:
         text = f"The plugin's hooks do not start, so nothing is saved automatically: {wrong}."
         return f"{text} Run `keepfast install claude --plugin` to fix it."
     return ""
 
 
-def about_hooks(session: Session) -> str:
-    """Say that the user's hooks do not start, or that there are none, with the way out; nothing if they start."""
-    if text := not_starting(session):
+def hooks_summary(session: Session) -> str:
+    """Return that the user's hooks do not start or are not installed, and what to do; empty if they start."""
+    if text := hooks_problem(session):
         return text
     if PLUGIN in users(session) or any(_commands(path) for path in _own_settings(session)):
         return ""
@@ -276,21 +272,21 @@ def about_hooks(session: Session) -> str:
 
 
 @contextmanager
-def hooks_in_hint(session: Session) -> Iterator[None]:
-    """Let an error about a store that is not there say what becomes of the hooks, too: they themselves are silent."""
+def hint_about_hooks(session: Session) -> Iterator[None]:
+    """Add the state of the hooks to the hint of an `Unreachable` error: hooks themselves fail silently."""
     try:
         yield
     except Unreachable as error:
         try:
-            more = about_hooks(session) or "Until then the client's hooks save nothing."
+            more = hooks_summary(session) or "Until then the client's hooks save nothing."
         except Failed:
-            more = ""  # what cannot be read tells nothing
+            more = ""  # a settings file cannot be read
         error.hint = f"{error.hint} {more}".strip()
         raise
 
 
 def _commands(path: str) -> list[str]:
-    """Our hooks in a settings file of the client; none where it cannot be read, which `doctor` says."""
+    """Return the commands of our hooks in a settings file; none if it cannot be read, which `doctor` reports."""
     from keepfast.agents.claude.installer import look
 
     try:
@@ -299,16 +295,18 @@ def _commands(path: str) -> list[str]:
         return []
 
 
-def _obstacle(command: str) -> str:
-    """Why this hook's command starts nothing; empty if it does."""
+def _hook_problem(command: str) -> str:
+    """Return why a hook's command cannot start; empty if it can."""
     place = launcher.place_of(command)
     if place:
-        return harm(place) or "".join(f"{file} no longer exists" for file in _lacking(place)[:1])
-    return "".join(f"{file} no longer exists" for file in gone(command)[:1])
+        return launcher_problem(place) or "".join(
+            f"{file} no longer exists" for file in _missing_files_of_launcher(place)[:1]
+        )
+    return "".join(f"{file} no longer exists" for file in missing_files(command)[:1])
 
 
-def harm(path: str) -> str:
-    """What is wrong with the launcher itself; empty if it is whole and can be run."""
+def launcher_problem(path: str) -> str:
+    """Return what is wrong with the launcher file; empty if it is intact and executable."""
     if not os.path.exists(path):
         return f"{path} no longer exists"
     if not os.access(path, os.X_OK):
@@ -317,15 +315,15 @@ def harm(path: str) -> str:
 
 
 def _text_of(path: str) -> str:
-    """What a launcher says; nothing where it cannot be read."""
+    """Return the text of a launcher; empty if it cannot be read."""
     try:
         return read(path).text
     except Failed:
         return ""
 
 
-def gone(command: str) -> list[str]:
-    """Files that a hook's command starts and that are not there."""
+def missing_files(command: str) -> list[str]:
+    """Return the missing files that a hook's command needs."""
     import shlex
 
     place = launcher.place_of(command)
@@ -333,27 +331,27 @@ def gone(command: str) -> list[str]:
     return [word for word in words if not os.path.exists(word)]
 
 
-def _lacking(place: str) -> list[str]:
-    """What the launcher at this place would start and does not find."""
+def _missing_files_of_launcher(place: str) -> list[str]:
+    """Return the missing files that the launcher at `place` needs."""
     return [file for file in launcher.named(_text_of(place)) if file and not os.access(file, os.R_OK)]
 
 
-def drop_launcher(session: Session, user: str) -> bool:
-    """Take one away from those who name the launcher, and the launcher when he was the last. Is it gone?"""
+def release_launcher(session: Session, user: str) -> bool:
+    """Remove `user` from those that name the launcher, and the launcher after the last one; return whether it is gone."""
     path = launcher_path(session)
-    rest = sorted(one for one in users(session) if one != user and (one == PLUGIN or _names(one, path)))
+    rest = sorted(name for name in users(session) if name != user and (name == PLUGIN or _names(name, path)))
     try:
         if rest:
-            _replace(path + USERS, "".join(f"{one}\n" for one in rest), 0o644)
+            _replace(path + USERS_SUFFIX, "".join(f"{name}\n" for name in rest), 0o644)
             return False
-        _remove(path, path + USERS, path + launcher.LOG, path + launcher.FAILING)
+        _remove(path, path + USERS_SUFFIX, path + launcher.LOG, path + launcher.FAILING)
     except OSError as error:
         raise Failed(f"{path} cannot be removed: {error.strerror}.") from None
     return True
 
 
-def start_of(command: list[str]) -> str:
-    """Run the hook once, with an event that means nothing; return why it does not start, or nothing."""
+def start_problem(command: list[str]) -> str:
+    """Run the hook once with an event that has no effect; return why it does not start, empty if it does."""
     import subprocess
 
     payload = b'{"hook_event_name":"Setup","cwd":"/"}'
@@ -362,36 +360,36 @@ def start_of(command: list[str]) -> str:
     except OSError as error:
         return f"The hook does not start: {error.strerror}: {command[0]}."
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        return f"The hook does not start: {said}"
+        reason = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
+        return f"The hook does not start: {reason}"
     failed = last_failure(command[0])
-    # The launcher is silent where Python fails, and remembers it until a hook starts again.
+    # The launcher is silent if Python fails, and records it until a hook starts again.
     if failed is not None and os.path.exists(command[0] + launcher.FAILING):
         return f"The hook does not start: {failed.text}"
     return ""
 
 
 def last_failure(path: str) -> Notice | None:
-    """The last hook that the launcher at `path` could not start, as a notice; None if it could start all."""
+    """Return the last failure of the launcher at `path` to start a hook, as a notice; None if there was none."""
     try:
         at = os.stat(path + launcher.LOG).st_mtime_ns
         with open(path + launcher.LOG, encoding="utf-8", errors="replace") as file:
-            lines = file.read(MOST).strip().splitlines()
+            lines = file.read(MOST_LOG_BYTES).strip().splitlines()
     except OSError:
         return None
     return Notice(at, "failed", "hook", f"A hook did not start: {lines[-1] if lines else ''}")
 
 
 def users(session: Session) -> list[str]:
-    """Settings files that were given the launcher, and `plugin`."""
-    return read(launcher_path(session) + USERS).text.splitlines()
+    """Return the recorded settings files that name the launcher, and `plugin`."""
+    return read(launcher_path(session) + USERS_SUFFIX).text.splitlines()
 
 
 def _names(settings: str, path: str) -> bool:
     try:
         return path in read(settings).text
     except Failed:
-        return True  # it may be mended, and then it counts on the launcher
+        return True  # once fixed, it may need the launcher
 
 
 def _remove(*paths: str) -> None:
@@ -403,7 +401,7 @@ def _remove(*paths: str) -> None:
 
 
 def record(session: Session) -> str:
-    """Write down where Python and the launcher are, for the plugin. Return the file."""
+    """Write the paths of Python and the launcher for the plugin; return the file."""
     path = interpreter_file(session)
     command = hook_command()
     try:
@@ -415,16 +413,16 @@ def record(session: Session) -> str:
 
 
 def interpreter_file(session: Session) -> str:
-    """Where the plugin looks: in the home folder of the passwd entry, whatever variables say."""
+    """Return the file that the plugin reads: in the home folder of the passwd entry, whatever HOME is."""
     if is_at_home(session):
-        return f"{default_folders()[1]}/keepfast/{INTERPRETER}"
-    return os.path.join(os.path.dirname(session.config_path), INTERPRETER)
+        return f"{default_folders()[1]}/keepfast/{INTERPRETER_FILE}"
+    return os.path.join(os.path.dirname(session.config_path), INTERPRETER_FILE)
 
 
 def is_at_home(session: Session) -> bool:
-    """Is the home folder that we are given the one of the passwd entry? Nothing is written into another one."""
-    return session.around.folders[0] == default_folders()[0]
+    """Return whether HOME is the home folder of the passwd entry."""
+    return session.environment.folders[0] == default_folders()[0]
 
 
-def forget_interpreter(session: Session) -> None:
+def remove_interpreter_file(session: Session) -> None:
     _remove(interpreter_file(session))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keepfast.cli.lazy import Listed
+from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import NotFound, Usage
 
@@ -20,8 +20,8 @@ PROJECT = click.option(
     is_flag=True,
     help="Use the settings file of the current workspace, which can only tighten the user's settings.",
 )
-WIDEST = 60
-HOOKS = "hooks."
+MOST_COLUMNS = 60
+HOOKS_SECTION = "hooks."
 DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Show what would change in the file, and change nothing.")
 
 
@@ -31,7 +31,7 @@ def _keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
     return [key for key in TABLE if key.startswith(incomplete)]
 
 
-@click.group(cls=Listed)
+@click.group(cls=OrderedGroup)
 def config() -> None:
     """Show and change settings. `config path` prints where the user's file is."""
 
@@ -44,11 +44,11 @@ def list_(session: Session) -> None:
     from keepfast.settings import TABLE
 
     settings = session.settings
-    found = {key: (_in_force(session, key)[key], _origin(session, key)) for key in TABLE}
+    values = {key: (_settings_for(session, key)[key], _origin(session, key)) for key in TABLE}
     if session.json:
-        write_json({key: {"value": value, "origin": origin} for key, (value, origin) in found.items()})
+        write_json({key: {"value": value, "origin": origin} for key, (value, origin) in values.items()})
         return
-    rows = [[key, _cut(shown(key, value)), origin] for key, (value, origin) in found.items()]
+    rows = [[key, _cut(shown(key, value)), origin] for key, (value, origin) in values.items()]
     for line in session.paint.table(["SETTING", "VALUE", "FROM"], rows, give=1):
         session.print(line)
     for warning in settings.warnings:
@@ -62,9 +62,9 @@ def get(session: Session, key: str) -> None:
     """Print the value of a setting."""
     from keepfast.model.setting_values import shown
 
-    _known(key)
+    _check_key(key)
     _refuse_broken(session)
-    value = _in_force(session, key)[key]
+    value = _settings_for(session, key)[key]
     if session.json:
         write_json({"key": key, "value": value, "origin": _origin(session, key)})
         return
@@ -76,30 +76,30 @@ def get(session: Session, key: str) -> None:
 @common
 def explain(session: Session, key: str) -> None:
     """Explain a setting: meaning, allowed values, current value and its origin."""
-    _known(key)
+    _check_key(key)
     _refuse_broken(session)
     from keepfast.model.schema import CHOICE, TABLE
     from keepfast.model.setting_values import choices, limits, shown
 
-    setting, settings = TABLE[key], _in_force(session, key)
+    setting, settings = TABLE[key], _settings_for(session, key)
     if session.json:
-        write_json(_explained(session, key))
+        write_json(_explanation(session, key))
         return
     session.print(f"{key}: {setting.meaning}")
     allowed = f" {choices(key)}" if setting.kind == CHOICE else f", {limits(key)}" if setting.allowed else ""
     session.print(f"Expects {setting.kind}{allowed}; the default is {shown(key, setting.default) or 'empty'}.")
-    session.print(_who(key))
+    session.print(_where_to_set(key))
     session.print(f"Now {shown(key, settings[key]) or 'empty'}, from {_origin(session, key)}.")
     for who, other in (("Hooks", session.hook_settings), ("Commands", session.settings)):
         if other[key] != settings[key]:
             session.print(f"{who} have {shown(key, other[key]) or 'empty'}, from {other.origins.get(key, 'default')}.")
-    for said_by, value, why in _considered(session, key):
+    for source, value, why in _considered_values(session, key):
         text = value if isinstance(value, str) else shown(key, value)
-        session.print(f"  {said_by} says {text or 'empty'}{f': ignored, {why}' if why else ''}")
+        session.print(f"  {source} says {text or 'empty'}{f': ignored, {why}' if why else ''}")
 
 
-class Negative(click.Command):
-    """A command whose arguments may be numbers below zero: `-1` is no option."""
+class NegativeNumbersCommand(click.Command):
+    """A command whose arguments may be negative numbers, such as `-1`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         numbers = [word for word in args if word[:1] == "-" and word[1:].replace(".", "", 1).isdecimal()]
@@ -107,7 +107,7 @@ class Negative(click.Command):
         return super().parse_args(ctx, args)
 
 
-@config.command("set", cls=Negative)
+@config.command("set", cls=NegativeNumbersCommand)
 @click.argument("key", shell_complete=_keys)
 @click.argument("value")
 @PROJECT
@@ -115,14 +115,14 @@ class Negative(click.Command):
 @common
 def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -> None:
     """Set a setting in the user's file. Give a list as JSON or separated by commas."""
-    _known(key)
+    _check_key(key)
     from keepfast.model.setting_values import shown
 
-    kept = _proposed(session, key, value)
-    written = _write(session, {key: kept}, project, dry_run)
-    if _told(session, written, dry_run, {"key": key, "value": kept}):
-        session.say(f"{key} = {shown(key, kept)} in {written.path}.")
-        _overruled(session, key)
+    checked = _check_value(session, key, value)
+    written = _write(session, {key: checked}, project, dry_run)
+    if _report_write(session, written, dry_run, {"key": key, "value": checked}):
+        session.say(f"{key} = {shown(key, checked)} in {written.path}.")
+        _remark_override(session, key)
 
 
 @config.command("unset")
@@ -135,10 +135,10 @@ def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
     from keepfast.settings.file import REMOVED
 
     written = _write(session, {key: REMOVED}, project, dry_run)
-    if _told(session, written, dry_run, {"key": key}):
+    if _report_write(session, written, dry_run, {"key": key}):
         session.say(f"{key} removed from {written.path}.")
         if key in session.settings.values:
-            _overruled(session, key)
+            _remark_override(session, key)
 
 
 @config.command("path")
@@ -154,59 +154,59 @@ def path(session: Session, project: bool) -> None:
 
 
 def _cut(text: str) -> str:
-    """A long list would push the last column out of sight; `config get` shows all of it."""
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    """Shorten a long value, which would push the last column off the screen; `config get` prints all of it."""
+    return text if len(text) <= MOST_COLUMNS else text[: MOST_COLUMNS - 1] + "…"
 
 
-def _known(key: str) -> None:
+def _check_key(key: str) -> None:
     from keepfast.settings import TABLE, similar
 
     if key not in TABLE:
-        near = similar(key)
+        similar_key = similar(key)
         raise NotFound(
             f"There is no setting {key!r}.",
-            f"Did you mean {near}?" if near else ("Run `keepfast config list` to see all settings."),
+            f"Did you mean {similar_key}?" if similar_key else ("Run `keepfast config list` to see all settings."),
         )
 
 
 def _refuse_broken(session: Session) -> None:
-    """Raise what a command raises of a file that is wrong; a hook goes on without it."""
+    """Raise `Usage` if a settings file is broken; hook settings would silently ignore it."""
     _ = session.settings
 
 
-def _in_force(session: Session, key: str) -> Settings:
-    """What is about hooks counts as hooks have it; commands have the environment's last word besides."""
-    return session.hook_settings if key.startswith(HOOKS) else session.settings
+def _settings_for(session: Session, key: str) -> Settings:
+    """Return the settings that apply to the key: settings of hooks as hooks see them."""
+    return session.hook_settings if key.startswith(HOOKS_SECTION) else session.settings
 
 
 def _origin(session: Session, key: str) -> str:
-    return _in_force(session, key).origins.get(key, "default")
+    return _settings_for(session, key).origins.get(key, "default")
 
 
-def _considered(session: Session, key: str) -> list[tuple[str, Any, str]]:
-    """Who said what about it, and why that was not taken."""
+def _considered_values(session: Session, key: str) -> list[tuple[str, Any, str]]:
+    """Return each source's value for the key, and why it was ignored, empty if it was not."""
     from keepfast.model.schema import ALIASES, variable
 
-    said = list(_in_force(session, key).considered.get(key, []))
-    long, variables = variable(key), session.around.keepfast_variables()
-    if key.startswith(HOOKS) and long in variables and long not in ALIASES:
-        said.append((long, variables[long], "hooks ignore it"))
-    return said
+    entries = list(_settings_for(session, key).considered.get(key, []))
+    long, variables = variable(key), session.environment.keepfast_variables()
+    if key.startswith(HOOKS_SECTION) and long in variables and long not in ALIASES:
+        entries.append((long, variables[long], "hooks ignore it"))
+    return entries
 
 
-def _explained(session: Session, key: str) -> dict[str, Any]:
+def _explanation(session: Session, key: str) -> dict[str, Any]:
     from keepfast.model.schema import ALIASES, CHOICE, TABLE, variable
 
     setting = TABLE[key]
     limits = {"choices" if setting.kind == CHOICE else "range": list(setting.allowed)} if setting.allowed else {}
     tighter = list(setting.tighter) if isinstance(setting.tighter, tuple) else setting.tighter
-    names = [variable(key), *[name for name, meant in ALIASES.items() if meant == key and name != variable(key)]]
+    names = [variable(key), *[name for name, target in ALIASES.items() if target == key and name != variable(key)]]
     return {
         "key": key,
-        "value": _in_force(session, key)[key],
+        "value": _settings_for(session, key)[key],
         "origin": _origin(session, key),
-        "in_hooks": _said(session.hook_settings, key),
-        "in_commands": _said(session.settings, key),
+        "in_hooks": _value_and_origin(session.hook_settings, key),
+        "in_commands": _value_and_origin(session.settings, key),
         "default": setting.default,
         "type": setting.kind,
         "meaning": setting.meaning,
@@ -214,22 +214,22 @@ def _explained(session: Session, key: str) -> dict[str, Any]:
         "tighter": tighter,
         "variables": names if setting.from_environment else [],
         "considered": [
-            {"origin": said_by, "value": value, "taken": not why, "reason": why or None}
-            for said_by, value, why in _considered(session, key)
+            {"origin": source, "value": value, "taken": not why, "reason": why or None}
+            for source, value, why in _considered_values(session, key)
         ],
     }
 
 
-def _said(settings: Settings, key: str) -> dict[str, Any]:
+def _value_and_origin(settings: Settings, key: str) -> dict[str, Any]:
     return {"value": settings[key], "origin": settings.origins.get(key, "default")}
 
 
-def _who(key: str) -> str:
+def _where_to_set(key: str) -> str:
     from keepfast.model.schema import ALIASES, TABLE, variable
     from keepfast.model.setting_values import shown
 
     setting = TABLE[key]
-    names = [name for name, meant in ALIASES.items() if meant == key] or [variable(key)]
+    names = [name for name, target in ALIASES.items() if target == key] or [variable(key)]
     by = f"Set in your file, {names[0]} and --project" if setting.from_environment else "Set in your file and --project"
     if setting.tighter is None:
         return f"Set in your file or {names[0]}." if setting.from_environment else "Set in your file only."
@@ -241,7 +241,7 @@ def _who(key: str) -> str:
     return f"{by}; --project can only tighten it: {setting.tighter}."
 
 
-def _proposed(session: Session, key: str, value: str) -> Any:
+def _check_value(session: Session, key: str, value: str) -> Any:
     from keepfast.app.wiring import store_path
     from keepfast.settings import Settings
     from keepfast.settings.file import proposed
@@ -250,7 +250,7 @@ def _proposed(session: Session, key: str, value: str) -> Any:
     if key == "store.url":
         trial = Settings()
         trial.put(key, result, "the command line")
-        store_path(trial, session.around.data)
+        store_path(trial, session.environment.data)
     return result
 
 
@@ -260,11 +260,11 @@ def _write(session: Session, values: dict[str, Any], project: bool, dry_run: boo
 
     if not project:
         return change(session.config_path, values, dry_run=dry_run)
-    given = {key: value for key, value in values.items() if value is not REMOVED}
-    loose = tightens_project(_without_project(session), given, "the command line")
+    new_values = {key: value for key, value in values.items() if value is not REMOVED}
+    loose = tightens_project(_without_project(session), new_values, "the command line")
     if loose:
         raise Usage(
-            f"{loose[0]} = {shown(loose[0], given[loose[0]])} is looser than your own setting; a project's "
+            f"{loose[0]} = {shown(loose[0], new_values[loose[0]])} is looser than your own setting; a project's "
             "file can only tighten it.",
             f"Run `keepfast config explain {loose[0]}` to see what is tighter, or omit --project to change "
             "your own setting.",
@@ -284,8 +284,8 @@ def _project_path(session: Session) -> str:
     return os.fsdecode(session.workspace()[0] + PROJECT_FILE)
 
 
-def _told(session: Session, written: FileChange, dry_run: bool, facts: dict[str, Any]) -> bool:
-    """Answer in JSON or with a patch; False if there is nothing more to say."""
+def _report_write(session: Session, written: FileChange, dry_run: bool, facts: dict[str, Any]) -> bool:
+    """Report a changed file as JSON or, for a dry run, as a patch; return whether a message should follow."""
     if session.json:
         write_json({**facts, "path": written.path, "changed": written.old != written.new, "written": not dry_run})
         return False
@@ -299,10 +299,10 @@ def _told(session: Session, written: FileChange, dry_run: bool, facts: dict[str,
     return False
 
 
-def _overruled(session: Session, key: str) -> None:
-    """Say so if another source has the last word."""
+def _remark_override(session: Session, key: str) -> None:
+    """Print a remark if another source overrides the setting."""
     session.forget_settings()
-    origin = _in_force(session, key).origins.get(key, "")
+    origin = _settings_for(session, key).origins.get(key, "")
     if origin.startswith("KEEPFAST_"):
         session.remark(f"{origin} is also set, and overrides it.")
     elif origin and origin not in (session.config_path, os.path.realpath(session.config_path)):

@@ -1,11 +1,11 @@
-"""What `restore --conversation` and `--both` do: the conversation as a new session, and the command to go on with it."""
+"""What `restore --conversation` and `--both` do: restore the conversation as a new session, and print how to open it."""
 
 from __future__ import annotations
 
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
-from keepfast.cli import restore_flow as bring
+from keepfast.cli import restore_flow
 from keepfast.cli.session import Session, write_json
 from keepfast.model.errors import Failed, Usage
 from keepfast.present.terminal import size
@@ -16,92 +16,98 @@ if TYPE_CHECKING:
 
 
 def restore(session: Session, reference: str | None, *, files: bool, launch: bool, dry_run: bool, **how: Any) -> int:
-    """Bring the conversation of a checkpoint back, after its files if `files`; return the exit code."""
+    """Restore the conversation of a checkpoint, after its files if `files`; return the exit code."""
     if reference is None:
         raise Usage("No checkpoint given. Give a reference such as v5.", "Run `keepfast list` to see all checkpoints.")
     if how["go_on"] or how["abort"] or how["patch"]:
         raise Usage("--continue, --abort and --patch apply to files only.")
     if launch and session.json:
         raise Usage("--launch and --json cannot be combined.")
-    conversing = _conversing(session, reference)
+    restorer = _open_conversation(session, reference)
     if dry_run:
-        return _dry_run(session, conversing, reference, files, how)
-    conversing.read()  # now: what cannot be read must not leave the files without their conversation
+        return _dry_run(session, restorer, reference, files, how)
+    restorer.read()  # before the files change: the conversation may be unreadable
     if not files:
-        return _report(session, conversing, launch)
-    made: list[Resumable] = []
+        return _report(session, restorer, launch)
+    resumables: list[Resumable] = []
 
     def also() -> dict[str, Any]:
-        made.append(conversing.bring_back())
-        return {"conversation": _facts(made[0])}
+        resumables.append(restorer.bring_back())
+        return {"conversation": _facts(resumables[0])}
 
-    code = bring.restore(session, reference, (), also=also, **how)
-    if made and not session.json:
-        _tell(session, made[0])
+    code = restore_flow.restore(session, reference, (), also=also, **how)
+    if resumables and not session.json:
+        _tell(session, resumables[0])
         if launch and code == 0:
-            _launch(session, made[0])
+            _launch(session, resumables[0])
     return code
 
 
-def _conversing(session: Session, reference: str) -> ConversationRestorer:
+def _open_conversation(session: Session, reference: str) -> ConversationRestorer:
     from keepfast.app.conversation import ConversationRestorer
 
     root, row = session.workspace()
-    variables = {"CLAUDE_CONFIG_DIR": session.around.text("CLAUDE_CONFIG_DIR")}
+    variables = {"CLAUDE_CONFIG_DIR": session.environment.text("CLAUDE_CONFIG_DIR")}
     return ConversationRestorer(
-        session.repository, session.resolve(row, reference), root, session.around.home, variables
+        session.repository, session.resolve(row, reference), root, session.environment.home, variables
     )
 
 
-def _dry_run(
-    session: Session, conversing: ConversationRestorer, reference: str, files: bool, how: dict[str, Any]
-) -> int:
-    kept = conversing.conversation
-    facts = {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size}
+def _dry_run(session: Session, restorer: ConversationRestorer, reference: str, files: bool, how: dict[str, Any]) -> int:
+    conversation = restorer.conversation
+    facts = {"agent": conversation.agent, "session": conversation.session, "bytes": conversation.transcript.size}
     if not files:
         if session.json:
             write_json({"dry_run": True, "conversation": facts})
         else:
-            session.print(f"Would restore {size(kept.transcript.size)} of session {kept.session} as a new session.")
+            session.print(
+                f"Would restore {size(conversation.transcript.size)} of session {conversation.session} as a new session."
+            )
         return 0
     if not session.json:
-        session.print(f"Would restore {size(kept.transcript.size)} of session {kept.session} as a new session.")
-    return bring.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
+        session.print(
+            f"Would restore {size(conversation.transcript.size)} of session {conversation.session} as a new session."
+        )
+    return restore_flow.restore(session, reference, (), dry_run=True, also=lambda: {"conversation": facts}, **how)
 
 
-def _report(session: Session, conversing: ConversationRestorer, launch: bool) -> int:
-    made = conversing.bring_back()
+def _report(session: Session, restorer: ConversationRestorer, launch: bool) -> int:
+    resumable = restorer.bring_back()
     if session.json:
-        write_json({"conversation": _facts(made)})
+        write_json({"conversation": _facts(resumable)})
         return 0
-    _tell(session, made)
+    _tell(session, resumable)
     if launch:
-        _launch(session, made)
+        _launch(session, resumable)
     return 0
 
 
-def _facts(made: Resumable) -> dict[str, Any]:
+def _facts(resumable: Resumable) -> dict[str, Any]:
     return {
-        "agent": made.agent, "session": made.id, "path": made.path, "folder": made.folder, "command": made.command,
-    }  # fmt: skip
+        "agent": resumable.agent,
+        "session": resumable.id,
+        "path": resumable.path,
+        "folder": resumable.folder,
+        "command": resumable.command,
+    }
 
 
-def _tell(session: Session, made: Resumable) -> None:
-    session.say(f"Restored the conversation as session {made.id}. To continue it, run:")
-    session.say(f"  cd {join([made.folder])} && {join(made.command)}")
+def _tell(session: Session, resumable: Resumable) -> None:
+    session.say(f"Restored the conversation as session {resumable.id}. To continue it, run:")
+    session.say(f"  cd {join([resumable.folder])} && {join(resumable.command)}")
 
 
-def _launch(session: Session, made: Resumable) -> None:
-    """Become the client. Returns only by raising."""
+def _launch(session: Session, resumable: Resumable) -> None:
+    """Replace this process by the client. Raises `Failed` if it cannot be started."""
     import os
     import sys
 
     session.close()
     sys.stdout.flush()
     try:
-        os.chdir(made.folder)
-        os.execvp(made.command[0], made.command)
+        os.chdir(resumable.folder)
+        os.execvp(resumable.command[0], resumable.command)
     except OSError as error:
         raise Failed(
-            f"{made.command[0]} cannot be started: {error.strerror}.", "Run the command above yourself."
+            f"{resumable.command[0]} cannot be started: {error.strerror}.", "Run the command above yourself."
         ) from None

@@ -1,4 +1,4 @@
-"""`keepfast diff`: what differs between two checkpoints, or between one and the disk now."""
+"""`keepfast diff`: changes between two checkpoints, or between a checkpoint and the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATHS = "keepfast.paths"
 
 
 class WithPaths(click.Command):
-    """Takes what follows `--` for paths, so that a reference is never taken for one."""
+    """A command that takes the words after `--` as paths, and those before it as references."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -62,7 +62,7 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
         changes = compare(session.engine, root, workspace, old, new, paths)
     for name, path in zip(typed, paths, strict=True):
         if not any(lies_below(change.path, [path]) for change in changes):
-            _tell_unknown(session, root, name, path, [one for one in (old, new) if one is not None])
+            _tell_unknown(session, root, name, path, [row for row in (old, new) if row is not None])
     if session.json:
         _as_json(changes, old, new, with_lines=not name_only)
     elif name_only:
@@ -75,14 +75,14 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
 
 
 def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, versions: list[CheckpointRow]) -> None:
-    """Say of a path in which nothing differs that it is nowhere, if so: it may be meant from another folder."""
-    if not path or any(session.repository.at(one.workspace, one.version, path) is not None for one in versions):
+    """Print a remark if a path without changes exists on neither side: it may be relative to another folder."""
+    if not path or any(session.repository.at(row.workspace, row.version, path) is not None for row in versions):
         return
     if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
         return
     from keepfast.workspace.marker import show
 
-    states = " nor ".join([f"in v{one.version}" for one in versions] + ["here"] * (len(versions) == 1))
+    states = " nor ".join([f"in v{row.version}" for row in versions] + ["here"] * (len(versions) == 1))
     session.remark(f"{name} is neither {states}. Paths are relative to the current folder; this one is {show(path)}.")
 
 
@@ -99,23 +99,23 @@ def _table(session: Session, changes: list[Change]) -> None:
     from keepfast.present.terminal import plural
     from keepfast.workspace.diff import stat_table
 
-    stats = [found for found in (_count(change) for change in changes) if found is not None]
+    stats = [stat for stat in (_stat_of(change) for change in changes) if stat is not None]
     for label, added, removed in stat_table(stats, session.paint.columns or 80):
         session.print(label + session.paint("green", added) + session.paint("red", removed))
     if stats:
-        lines = f"{sum(one.added for one in stats):,} added, {sum(one.removed for one in stats):,} removed"
+        lines = f"{sum(stat.added for stat in stats):,} added, {sum(stat.removed for stat in stats):,} removed"
         session.print(f" {plural(len(stats), 'file')} changed, lines: {lines}")
 
 
-def _count(change: Change) -> Stat | None:
-    from keepfast.present.patches import counted
+def _stat_of(change: Change) -> Stat | None:
+    from keepfast.present.patches import count_lines
     from keepfast.workspace.diff import Stat
 
-    found = counted(change)
-    if found is None:
+    file_diff = count_lines(change)
+    if file_diff is None:
         return None
     sizes = (change.old.size if change.old else 0, change.new.size if change.new else 0)
-    return Stat(change.path, found.added, found.removed, sizes if found.binary else None)
+    return Stat(change.path, file_diff.added, file_diff.removed, sizes if file_diff.binary else None)
 
 
 def _patch(session: Session, change: Change) -> None:
@@ -127,7 +127,7 @@ def _patch(session: Session, change: Change) -> None:
 
 def _write(session: Session, style: str, line: bytes) -> None:
     if session.paint.columns is not None or session.paint.enabled:
-        # A terminal obeys control characters in files; people should see them instead.
+        # A terminal would obey control characters in files; show them as escapes.
         from keepfast.workspace.marker import show
 
         line = b"\t".join([show(part).encode("utf-8", "backslashreplace") for part in line.rstrip(b"\r").split(b"\t")])
@@ -139,13 +139,15 @@ def _write(session: Session, style: str, line: bytes) -> None:
 
 def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
     from keepfast.present.json_forms import of_change
-    from keepfast.present.patches import counted
+    from keepfast.present.patches import count_lines
 
     listed: list[dict[str, Any]] = []
     for change in changes:
         facts = of_change(change)
-        found = counted(change) if with_lines else None
-        if found is not None:
-            facts.update({"binary": found.binary, "lines_added": found.added, "lines_removed": found.removed})
+        file_diff = count_lines(change) if with_lines else None
+        if file_diff is not None:
+            facts.update(
+                {"binary": file_diff.binary, "lines_added": file_diff.added, "lines_removed": file_diff.removed}
+            )
         listed.append(facts)
     write_json({"old": f"v{old.version}", "new": f"v{new.version}" if new is not None else None, "changes": listed})

@@ -19,7 +19,7 @@ SIGNS = {"fine": ("green", "✓"), "note": ("yellow", "!"), "problem": ("bold re
 def doctor(session: Session) -> int:
     """Check the installation, the settings, the store and this workspace.
 
-    Exit code 0 if everything works, even with notes; 1 if there are problems.
+    Exit code 1 if there are problems, else 0, even with notes.
     """
     from keepfast.cli.checks import run
 
@@ -49,5 +49,5 @@ def _as_text(session: Session, checks: list[Check], problems: int) -> None:
     if problems:
         session.print(f"{plural(problems, 'problem')} found.")
     else:
-        remarks = sum(check.level == "note" for check in checks)
-        session.say(f"Works, with {plural(remarks, 'remark')}." if remarks else "Everything works.")
+        notes = sum(check.level == "note" for check in checks)
+        session.say(f"No problems found; {plural(notes, 'note')}." if notes else "No problems found.")

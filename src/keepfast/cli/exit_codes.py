@@ -1,4 +1,4 @@
-"""The one place where errors become exit codes: no traceback ever reaches a person."""
+"""Maps all errors to messages and exit codes; users never see a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTERRUPTED = 130
 
 
 def leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
-    """Do the work of a command line, say what went wrong, and return the exit code."""
+    """Run the work of a command line, report its error if it fails, and return the exit code."""
     _never_fail_to_print()
     try:
         return _leave(session, arguments, work)
@@ -28,7 +28,7 @@ def leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -
 
 def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
     try:
-        session.refuse_strange()
+        session.refuse_untrusted_folders()
         code = work()
         sys.stdout.flush()
         return code
@@ -40,13 +40,13 @@ def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) 
     except BrokenPipeError:
         raise
     except Exception as error:
-        if session.around.text("KEEPFAST_DEBUG"):
+        if session.environment.text("KEEPFAST_DEBUG"):
             raise
-        return _report(session, arguments, _explained(error, session))
+        return _report(session, arguments, _to_keepfast_error(error, session))
 
 
 def _report(session: Session, arguments: Sequence[str], error: KeepfastError) -> int:
-    # An agent takes exit code 2 of its hook for "stop"; a wrong flag in one must not have that power.
+    # Clients treat exit code 2 of a hook as "block the agent"; a wrong flag in `save --auto` must not do that.
     auto = "--auto" in _before_paths(arguments)
     exit_code = 1 if auto else error.exit_code
     session.clear_progress()
@@ -58,8 +58,8 @@ def _report(session: Session, arguments: Sequence[str], error: KeepfastError) ->
     return exit_code
 
 
-def _explained(error: Exception, session: Session) -> KeepfastError:
-    """A sentence for what no layer below has put into words."""
+def _to_keepfast_error(error: Exception, session: Session) -> KeepfastError:
+    """Turn an unexpected exception into an error with a message."""
     if isinstance(error, OSError) and error.strerror and error.errno != ENOMEM:
         import os
 
@@ -83,7 +83,7 @@ def _before_paths(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _never_fail_to_print() -> None:
-    """A terminal that cannot show a letter gets an escape instead of an error."""
+    """Print characters that the terminal's encoding lacks as escapes instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -91,7 +91,7 @@ def _never_fail_to_print() -> None:
 
 
 def _stop_writing() -> int:
-    """The reader has gone (`| head`): nothing is wrong, and Python must not complain while it shuts down."""
+    """Return exit code 0 after the reader closed the pipe (`| head`), and keep Python from complaining at exit."""
     from posix import O_WRONLY, dup2
     from posix import open as open_fd
 

@@ -1,28 +1,28 @@
-"""What the store stands on: file systems where kernel locks and syncs do not keep their promises."""
+"""Recognises network file systems and synced folders, where locks and fsync are not reliable."""
 
 from __future__ import annotations
 
-NETWORK = frozenset((
+NETWORK_FILE_SYSTEMS = frozenset((
     "9p", "afs", "ceph", "cifs", "davfs", "fuse.davfs2", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
     "fuse.vmhgfs-fuse", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs",
 ))  # fmt: skip
-SYNCED = (
+SYNCED_FOLDERS = (
     "Dropbox", "Google Drive", "GoogleDrive", "Mobile Documents", "Nextcloud", "OneDrive", "Syncthing", "iCloud Drive",
     "ownCloud",
 )  # fmt: skip
 
 
 def is_remote(kind: str) -> bool:
-    return kind in NETWORK
+    return kind in NETWORK_FILE_SYSTEMS
 
 
 def synced_folder(path: str) -> str | None:
-    """The part of the path that a program which copies files between machines is known by."""
-    return next((part for part in path.split("/") if part in SYNCED), None)
+    """Return the part of the path that names a syncing program, such as Dropbox; None if there is none."""
+    return next((part for part in path.split("/") if part in SYNCED_FOLDERS), None)
 
 
 def file_system(path: str, mounted: list[tuple[str, str]]) -> str:
-    """The kind of file system that the path lies on; empty if it is not known."""
+    """Return the type of the path's file system; empty if unknown."""
     best, kind = "", ""
     for where, its_kind in mounted:
         if (path == where or path.startswith(where.rstrip("/") + "/")) and len(where) >= len(best):
@@ -31,7 +31,7 @@ def file_system(path: str, mounted: list[tuple[str, str]]) -> str:
 
 
 def mounts() -> list[tuple[str, str]]:
-    """(folder, kind) of everything that is mounted; empty where the system does not say."""
+    """Return (folder, type) of every mount; empty if the system has no /proc/mounts."""
     try:
         with open("/proc/mounts", encoding="utf-8", errors="surrogateescape") as file:
             lines = [line.split(" ") for line in file]

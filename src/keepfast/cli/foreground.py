@@ -1,4 +1,4 @@
-"""A client that has the terminal to itself: nothing is between it and you but hooks, which save and notice limits."""
+"""Runs a client interactively in this terminal, with hooks that save checkpoints and notice usage limits."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from keepfast.cli.session import Session
 
-OWN = "--settings"
-MOST = 1 << 16
+SETTINGS_OPTION = "--settings"
+LIMIT_FILE_BYTES = 1 << 16
 
 
 def run_client(session: Session, words: list[str]) -> int:
-    """Run the client until it ends; return its exit code. Raises `Limited` if the last thing it said was that it is."""
+    """Run the client until it ends; return its exit code. Raises `Limited` if it stopped at its usage limit."""
     _save_first(session)
-    marker = f"{session.around.data}/supervisor/limited.{os.getpid()}"
+    marker = f"{session.environment.data}/supervisor/limited.{os.getpid()}"
     os.makedirs(os.path.dirname(marker), mode=0o700, exist_ok=True)
-    command = _with_hooks(session, words, marker)
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+    command = _add_hooks(session, words, marker)
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     try:
         code = in_foreground(command, variables)
         limited = _read(marker)
@@ -42,11 +42,14 @@ def run_client(session: Session, words: list[str]) -> int:
 
 
 def in_foreground(command: list[str], variables: dict[str, str]) -> int:
-    """A child in our own process group, with our terminal: keys that make signals reach it, and do not end us."""
+    """Run a child in our process group and terminal; return its exit code.
+
+    Ctrl-C and the like reach the child and do not end this process.
+    """
     modes = _terminal_modes()
     try:
-        # Handlers, not SIG_IGN: what is ignored would be ignored by the child too.
-        before = {number: signal.signal(number, _nothing) for number in (signal.SIGINT, signal.SIGQUIT)}
+        # Handlers, not SIG_IGN, which the child would inherit.
+        before = {number: signal.signal(number, _ignore_signal) for number in (signal.SIGINT, signal.SIGQUIT)}
         child = subprocess.Popen(command, env=variables)
     except OSError as error:
         raise Usage(f"{command[0]} cannot be started: {error.strerror}.") from None
@@ -57,7 +60,7 @@ def in_foreground(command: list[str], variables: dict[str, str]) -> int:
             _, status = os.waitpid(child.pid, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
                 break
-            os.kill(os.getpid(), signal.SIGSTOP)  # it was suspended: so are we, and `fg` wakes both
+            os.kill(os.getpid(), signal.SIGSTOP)  # suspend with the child; `fg` continues both
             _pass_on(child.pid, signal.SIGCONT)
     finally:
         for number, handler in before.items():
@@ -73,20 +76,20 @@ def _save_first(session: Session) -> None:
     try:
         session.engine.handle(Event(session.cwd, session.now(), trigger="auto", message="before a session", adopt=True))
     except KeepfastError as error:
-        session.warn(f"keepfast: {error}")  # the client is started all the same
+        session.warn(f"keepfast: {error}")  # start the client anyway
 
 
-def _with_hooks(session: Session, words: list[str], marker: str) -> list[str]:
-    """The command with our settings beside those it names itself."""
-    given, rest = {}, list(words)
-    if OWN in rest[:-1]:
-        at = rest.index(OWN)
-        given = _given(rest[at + 1])
+def _add_hooks(session: Session, words: list[str], marker: str) -> list[str]:
+    """Return the command with our hooks merged into the settings that it passes itself."""
+    settings, rest = {}, list(words)
+    if SETTINGS_OPTION in rest[:-1]:
+        at = rest.index(SETTINGS_OPTION)
+        settings = _client_settings(rest[at + 1])
         del rest[at : at + 2]
-    hooks = dict(given.get("hooks") or {})
+    hooks = dict(settings.get("hooks") or {})
     for event, groups in _hooks(session, marker):
         hooks[event] = [*hooks.get(event, []), *groups]
-    return [rest[0], OWN, json.dumps({**given, "hooks": hooks}), *rest[1:]]
+    return [rest[0], SETTINGS_OPTION, json.dumps({**settings, "hooks": hooks}), *rest[1:]]
 
 
 def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -106,31 +109,31 @@ def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, 
         yield event, [{"hooks": [{"type": "command", "command": command, "timeout": 5}]}]
 
 
-def _given(value: str) -> dict[str, Any]:
-    """The settings that the command line names, as a file or as JSON. Raises `Usage`."""
+def _client_settings(value: str) -> dict[str, Any]:
+    """Return the settings that the command line gives, as a file or as JSON. Raises `Usage`."""
     try:
         if not value.lstrip().startswith("{"):
             with open(value, encoding="utf-8") as file:
                 value = file.read()
-        found = json.loads(value)
+        settings = json.loads(value)
     except (OSError, ValueError) as error:
-        raise Usage(f"The settings in {OWN} cannot be read: {error}.") from None
-    if not isinstance(found, dict):
-        raise Usage(f"The settings in {OWN} are not a JSON object.")
-    return found
+        raise Usage(f"The settings in {SETTINGS_OPTION} cannot be read: {error}.") from None
+    if not isinstance(settings, dict):
+        raise Usage(f"The settings in {SETTINGS_OPTION} are not a JSON object.")
+    return settings
 
 
 def _read(marker: str) -> str:
-    """What the client said of its limit; empty if it was not limited, or went on since."""
+    """Return the client's message about its limit; empty if it was not limited, or continued since."""
     try:
         with open(marker, encoding="utf-8", errors="replace") as file:
-            told = json.loads(file.read(MOST))
+            event = json.loads(file.read(LIMIT_FILE_BYTES))
     except FileNotFoundError:
         return ""
     except (OSError, ValueError):
-        told = {}
-    said = told.get("last_assistant_message") or told.get("error_details") if isinstance(told, dict) else ""
-    return head(" ".join(str(said or "rate limit").split()), 300)
+        event = {}
+    text = event.get("last_assistant_message") or event.get("error_details") if isinstance(event, dict) else ""
+    return head(" ".join(str(text or "rate limit").split()), 300)
 
 
 def _terminal_modes() -> list[Any] | None:
@@ -142,7 +145,7 @@ def _terminal_modes() -> list[Any] | None:
 
 
 def _restore(modes: list[Any] | None) -> None:
-    """A client that was killed leaves the terminal as it was while it drew; it becomes usable again."""
+    """Restore the terminal's modes: a client that was killed leaves it in raw mode."""
     if modes is not None:
         import termios
 
@@ -156,5 +159,5 @@ def _pass_on(pid: int, number: int) -> None:
         pass
 
 
-def _nothing(number: int, frame: object) -> None:
+def _ignore_signal(number: int, frame: object) -> None:
     pass

@@ -1,4 +1,4 @@
-"""`keepfast forget` and `keepfast compact`: let checkpoints go, and give their space back."""
+"""`keepfast forget` and `keepfast compact`: forget checkpoints, and free their space."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 NOTHING_LEFT = "the remaining checkpoints are pinned, named, manual or the newest"
-SHOWN = 20
-WORTH_A_WORD = 64 << 10
-"""From so many bytes on it is said that they stay: a few documents always do."""
+MOST_SHOWN = 20
+LEFT_BYTES_WORTH_REPORTING = 64 << 10
+"""Unneeded bytes left in packs are reported from this size on; a few documents always remain."""
 
 
 @click.command()
@@ -44,8 +44,8 @@ def forget(
     if references and (policy or keep_size is not None):
         raise Usage("References and policy options cannot be combined.")
     _, workspace = session.workspace()
-    most = _size(session, keep_size)
-    chosen = _named(session, references) if references else _by_policy(session, workspace.id)
+    most = _size_limit(session, keep_size)
+    chosen = _by_reference(session, references) if references else _by_policy(session, workspace.id)
     freed = _unneeded(session, workspace.id, chosen)
     staying = _unneeded(session, workspace.id, chosen, with_newest=True) - freed
     if dry_run:
@@ -53,7 +53,7 @@ def forget(
         return 0
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
-        if not session.agreed(
+        if not session.confirm(
             f"Forget {len(chosen):,} checkpoints? This cannot be undone."
             if len(chosen) > 1
             else "Forget it? This cannot be undone.",
@@ -67,11 +67,11 @@ def forget(
     if chosen:
         forget_versions(session.repository, workspace.id, versions, reason, folder)
     failures: list[NotCompacted] = []
-    done = _give_back(session, failures) if chosen else None
-    thinned = [] if references or failures else _thin(session, most, failures)
+    done = _compact_after_forgetting(session, failures) if chosen else None
+    thinned = [] if references or failures else _forget_for_size(session, most, failures)
     failed = failures[0] if failures else None
-    _answer(session, chosen, thinned, freed, done, most, staying, failed)
-    return _told(session, failed)
+    _print_result(session, chosen, thinned, freed, done, most, staying, failed)
+    return _exit_code(session, failed)
 
 
 @click.command()
@@ -96,7 +96,7 @@ def compact(session: Session, everything: bool) -> None:
     _name_left(session, done)
 
 
-def _named(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]:
+def _by_reference(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]:
     _, workspace = session.workspace()
     rows = {row.version: row for row in [session.resolve(workspace, text) for text in references]}
     for row in rows.values():
@@ -117,15 +117,15 @@ def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], wit
     return bytes_freed_by(session.repository, workspace, [row.version for row in chosen], with_newest)
 
 
-def _thin(session: Session, most: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
+def _forget_for_size(session: Session, most: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
     from keepfast.app.tidy import thin
 
-    give_back = lambda: _give_back(session, failures) is not None  # noqa: E731
+    give_back = lambda: _compact_after_forgetting(session, failures) is not None  # noqa: E731
     return thin(session.repository, session.engine.place.path, most, give_back)
 
 
-def _give_back(session: Session, failures: list[NotCompacted]) -> Compaction | None:
-    """Compact after something was forgotten: it is, whatever becomes of its space."""
+def _compact_after_forgetting(session: Session, failures: list[NotCompacted]) -> Compaction | None:
+    """Compact after forgetting; an error is added to `failures`, because the checkpoints are forgotten anyway."""
     try:
         return _compact(session)
     except KeepfastError as error:
@@ -134,7 +134,7 @@ def _give_back(session: Session, failures: list[NotCompacted]) -> Compaction | N
 
 
 def _compact(session: Session, everything: bool = False, must: bool = False) -> Compaction | None:
-    """None if another process is at it, or has the store mounted; with `must` that raises `Busy`."""
+    """Compact the store. Return None if another process compacts or mounts it; with `must`, raise `Busy`."""
     from keepfast.store.maintenance.space import compact as give_back
 
     with session.progress("Compacting") as progress:
@@ -147,16 +147,16 @@ def _compact(session: Session, everything: bool = False, must: bool = False) -> 
             return None
 
 
-def _size(session: Session, keep_size: str | None) -> int:
+def _size_limit(session: Session, keep_size: str | None) -> int:
     if keep_size is None:
         most: int = session.settings["retention.max_size"]
         return most
     from keepfast.model.setting_values import size
 
-    given = size(keep_size)
-    if given is None:
+    limit = size(keep_size)
+    if limit is None:
         raise Usage(f"--keep-size {keep_size!r} is not a size.", "Give a size such as 5GB.")
-    return given
+    return limit
 
 
 def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int, freed: int, staying: int) -> None:
@@ -180,13 +180,13 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
     if over:
         from keepfast.app.tidy import thinnable
 
-        taken = {(row.workspace, row.version) for row in chosen}
-        left = [
+        chosen_versions = {(row.workspace, row.version) for row in chosen}
+        more_rows = [
             row
             for row in thinnable(session.repository, session.engine.place.path)
-            if (row.workspace, row.version) not in taken
+            if (row.workspace, row.version) not in chosen_versions
         ]
-        also = "the oldest automatic ones would be forgotten too" if left else NOTHING_LEFT
+        also = "the oldest automatic ones would be forgotten too" if more_rows else NOTHING_LEFT
         session.print(f"The store is {size(over)} over {size(most)}; {also}.")
 
 
@@ -197,13 +197,13 @@ def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> N
     if session.json:
         return
     session.say(f"{verb} {plural(len(chosen), 'checkpoint')}:")
-    for row in chosen[:SHOWN]:
+    for row in chosen[:MOST_SHOWN]:
         session.say(f"  {title(row)}, {row.trigger}, {age(row.created_at, session.now())}")
-    if len(chosen) > SHOWN:
-        session.say(f"  … and {len(chosen) - SHOWN:,} more")
+    if len(chosen) > MOST_SHOWN:
+        session.say(f"  … and {len(chosen) - MOST_SHOWN:,} more")
 
 
-def _answer(
+def _print_result(
     session: Session,
     chosen: list[CheckpointRow],
     thinned: list[CheckpointRow],
@@ -222,7 +222,7 @@ def _answer(
     except KeepfastError:
         if failed is None:
             raise
-        now = None  # what kept compaction from its work keeps us from asking
+        now = None  # the error that stopped compaction stops this too
     if session.json:
         write_json(
             {
@@ -254,20 +254,20 @@ def _answer(
         session.warn(f"The store takes {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
 
 
-def _told(session: Session, failed: NotCompacted | None) -> int:
-    """The exit code; with --json the reason stands in the answer."""
+def _exit_code(session: Session, failed: NotCompacted | None) -> int:
+    """Return the exit code; raise `failed` unless --json already reported it."""
     if failed is not None and not session.json:
         raise failed
     return failed.exit_code if failed is not None else 0
 
 
 def not_compacted(failed: NotCompacted | None) -> dict[str, str] | None:
-    """Why the space of what is gone was not given back."""
+    """Return the JSON form of the reason why space was not freed."""
     return {"message": str(failed), "hint": failed.hint} if failed is not None else None
 
 
 def _name_staying(session: Session, staying: int) -> None:
-    """Say what of the newest version stays although it is forgotten."""
+    """Print a remark about contents of the newest version that stay although it is forgotten."""
     from keepfast.present.terminal import size
 
     if staying:
@@ -278,10 +278,10 @@ def _name_staying(session: Session, staying: int) -> None:
 
 
 def _name_left(session: Session, done: Compaction) -> None:
-    """Say what nothing needs and stays all the same: most of the packs that it lies in is needed."""
+    """Print a remark about unneeded data that stays because most of its packs is needed."""
     from keepfast.present.terminal import size
 
-    if done.bytes_left >= WORTH_A_WORD:
+    if done.bytes_left >= LEFT_BYTES_WORTH_REPORTING:
         session.remark(
             f"{size(done.bytes_left)} of unneeded data remain in packs that are mostly in use. Run "
             "`keepfast compact --everything` to free them."

@@ -1,4 +1,4 @@
-"""`keepfast fork`: a new folder with the state of a checkpoint, and its way home."""
+"""`keepfast fork`: create a folder from a checkpoint, and get its changes back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.app.fork_patch import Patch
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-SHOWN = 10
+MOST_SHOWN = 10
 
 
 @click.command()
@@ -53,7 +53,8 @@ def fork(
     """
     words = [word for word in (reference, folder) if word is not None]
     if len(words) != 1 and (back or not words):
-        raise Usage("Give the folder of the fork." if back else "Give a folder, such as ../trial.")
+        example = "keepfast fork --back ../trial" if back else "keepfast fork v5 ../trial"
+        raise Usage("Give the folder of the fork." if back else "No folder given.", f"For example: {example}")
     if not back and (patch is not None or branch is not None):
         raise Usage("--patch and --branch need --back.")
     if back and (with_git or (patch is not None and branch is not None)):
@@ -66,12 +67,12 @@ def fork(
     if branch is not None:
         say_branch(session, session.workspace()[1], target, branch)
     else:
-        _bring_home(session, target, patch, force)
+        _write_changes(session, target, patch, force)
     return 0
 
 
 def _newest(session: Session, folder: str) -> str:
-    """The newest checkpoint, where a folder alone is given. Raises `Usage` if that is the name of a checkpoint."""
+    """Return the reference of the newest checkpoint. Raises `Usage` if `folder` names a checkpoint."""
     try:
         _resolve(session, folder)
     except KeepfastError:
@@ -80,37 +81,38 @@ def _newest(session: Session, folder: str) -> str:
 
 
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
-    """Make the fork and say what it is; return the exit code, 14 if something in it is not as it was, as of a
-    restore.
-    """
+    """Create the fork and report it; return the exit code, 14 if it differs from the checkpoint."""
     from keepfast.app.fork import Forker
     from keepfast.workspace.git_clone import Git
     from keepfast.workspace.marker import show
 
     root, row, checkpoint = _resolve(session, reference)
-    git = Git(session.around.text("PATH"), root or b"/nonexistent") if with_git else None
+    git = Git(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
     outer = session.engine.nearest(target.rpartition(b"/")[0] or b"/")
-    with session.progress("Forking") as progress:
+    with session.progress("Forker") as progress:
         session.engine.progress = progress
         done = Forker(session.engine, root, row, checkpoint).fork(target, git)
     _report(session, target, checkpoint, done)
     if outer is not None and outer[1] != row.id:
         session.remark(f"It is inside the workspace {show(outer[0])}, which may save its files too.")
-    return Conflict.exit_code if done.applied.kept else 0
+    return Conflict.exit_code if done.applied.untouched else 0
 
 
 def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:
-    """The checkpoint in this workspace, or by its or its workspace's id in the store; and the folder of that, if any."""
+    """Find a checkpoint in this workspace, or in the store by its id or its workspace's id.
+
+    Return the folder of its workspace, empty if that is gone, the workspace and the checkpoint.
+    """
     try:
         root, row = session.workspace()
         return root, row, session.resolve(row, reference)
     except (NoWorkspace, NotFound):
-        found = _anywhere(session, reference) if reference.startswith("cp-") else _newest_of(session, reference)
-        if found is None:
+        checkpoint = _anywhere(session, reference) if reference.startswith("cp-") else _newest_of(session, reference)
+        if checkpoint is None:
             raise
-    row_there = session.repository.workspace(found.workspace)
-    assert row_there is not None
-    return row_there.path if os.path.isdir(row_there.path) else b"", row_there, found
+    workspace_row = session.repository.workspace(checkpoint.workspace)
+    assert workspace_row is not None
+    return workspace_row.path if os.path.isdir(workspace_row.path) else b"", workspace_row, checkpoint
 
 
 def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
@@ -118,18 +120,18 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
 
     if not reference.isascii():
         return None
-    found = session.repository.find(Query(id_prefix=reference.lower(), limit=2))
-    return found[0] if len(found) == 1 else None
+    rows = session.repository.find(Query(id_prefix=reference.lower(), limit=2))
+    return rows[0] if len(rows) == 1 else None
 
 
 def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
-    """The newest checkpoint of the workspace with this id, which may have no folder any more."""
+    """Return the newest checkpoint of the workspace with this id, which may no longer have a folder."""
     from keepfast.store.rows import Query
 
     if len(workspace) != 32 or session.repository.workspace(workspace) is None:
         return None
-    found = session.repository.find(Query(workspace=workspace, limit=1))
-    return found[0] if found else None
+    rows = session.repository.find(Query(workspace=workspace, limit=1))
+    return rows[0] if rows else None
 
 
 def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
@@ -150,7 +152,7 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
                 "written": done.applied.written,
                 "same": not done.differs,
                 "left_out": [{**of_path(path), "why": why} for path, why in done.left_out],
-                "kept": [{**of_path(path), "why": why} for path, why in done.applied.kept],
+                "kept": [{**of_path(path), "why": why} for path, why in done.applied.untouched],
             }
         )
         return
@@ -158,20 +160,20 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
     session.say(f"Forked v{checkpoint.version} to {show(target)}: {files} ({session.milliseconds()}ms)")
     if done.branch:
         session.say(f"It is a git repository on the branch {done.branch}.")
-    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:SHOWN]:
+    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:MOST_SHOWN]:
         session.remark(f"  skipped {show(path)}: it {why}")
-    if len(done.left_out) > SHOWN:
-        session.remark(f"  … and {len(done.left_out) - SHOWN} more skipped")
-    for path, why in done.applied.kept:
+    if len(done.left_out) > MOST_SHOWN:
+        session.remark(f"  … and {len(done.left_out) - MOST_SHOWN} more skipped")
+    for path, why in done.applied.untouched:
         session.warn(f"  differs: {show(path)}: {why}")
-    if done.differs and not done.applied.kept:
+    if done.differs and not done.applied.untouched:
         session.warn(
             "The first checkpoint of the fork differs from the original: files changed meanwhile, or this file "
             "system cannot represent them."
         )
 
 
-def _bring_home(session: Session, target: bytes, file: str | None, force: bool) -> None:
+def _write_changes(session: Session, target: bytes, file: str | None, force: bool) -> None:
     from keepfast.app.fork_patch import bring_home
     from keepfast.present.json_forms import of_path
     from keepfast.present.terminal import plural
@@ -186,8 +188,8 @@ def _bring_home(session: Session, target: bytes, file: str | None, force: bool) 
     if session.json:
         text = b"".join([line + b"\n" for line in patch.lines])
         omitted = [{**of_path(path), "why": why} for path, why in patch.omitted]
-        shown = {"patch": text.decode("utf-8", "backslashreplace")} if file is None else {"file": file}
-        write_json({"files": patch.files, "omitted": omitted, **shown})
+        target_facts = {"patch": text.decode("utf-8", "backslashreplace")} if file is None else {"file": file}
+        write_json({"files": patch.files, "omitted": omitted, **target_facts})
         return
     if file is None:
         for line in patch.lines:
@@ -211,7 +213,7 @@ def write_patch(path: str, patch: Patch, force: bool) -> None:
 
 
 def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) -> None:
-    """Your repository is yours: what would change it is said, not done."""
+    """Print the command that fetches the fork's branch; keepfast does not change the user's repository itself."""
     import shlex
 
     from keepfast.app.fork import fork_point
@@ -219,14 +221,14 @@ def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) ->
     from keepfast.workspace.marker import show
 
     fork_point(session.engine, row, target)
-    found = facts(target)
-    if found is None or found.work_tree != target:
+    repository = facts(target)
+    if repository is None or repository.work_tree != target:
         raise NotFound(
             f"{show(target)} is not a git repository.", "Run `keepfast fork --back` without --branch to get a patch."
         )
-    words = ["git", "fetch", os.fsdecode(target), f"{found.branch or 'HEAD'}:{name}"]
+    words = ["git", "fetch", os.fsdecode(target), f"{repository.branch or 'HEAD'}:{name}"]
     if session.json:
-        write_json({"command": words, "branch": found.branch, "commit": found.commit})
+        write_json({"command": words, "branch": repository.branch, "commit": repository.commit})
         return
     session.print(shlex.join(words))
     session.remark("Run this in your repository. It fetches what is committed in the fork, so commit there first.")

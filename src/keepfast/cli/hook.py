@@ -1,4 +1,4 @@
-"""`keepfast hook`: what an agent's client runs at its events."""
+"""`keepfast hook`: the command that an agent's client runs at its events."""
 
 from __future__ import annotations
 

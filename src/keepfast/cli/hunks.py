@@ -23,7 +23,7 @@ HELP = "y restore this hunk · n skip it · a restore it and the rest of the fil
 def choose(
     session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes]
 ) -> dict[bytes, tuple[Entry, bytes]]:
-    """Ask for every hunk that leads from the disk to the target; return the files as they are and as they shall be."""
+    """Ask about every hunk between disk and target; return for each file its current entry and its new content."""
     import sys
 
     from keepfast.app.inspect import compare as compare_states
@@ -38,13 +38,13 @@ def choose(
             session.remark(f"{_show(change.path)}: not a change within a text file; restore it by its path.")
             continue
         now, then = change.new_content() or b"", change.old_content() or b""
-        found = compare(now, then)
-        if found.binary:
+        diff = compare(now, then)
+        if diff.binary:
             session.remark(f"{_show(change.path)}: binary file; restore it by its path.")
             continue
-        chosen, stopped = _ask(session, change.path, found.hunks)
+        chosen, stopped = _ask(session, change.path, diff.hunks)
         if chosen:
-            contents[change.path] = change.new, apply(now, found.hunks, chosen)
+            contents[change.path] = change.new, apply(now, diff.hunks, chosen)
         if stopped:
             break
     return contents

@@ -29,69 +29,73 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     Checkpoints are saved in the store, outside of DIR. DIR gets only a small folder .keepfast, which git ignores. If
     the store was moved, give its new path with --store.
     """
-    from keepfast.cli.client_files import hooks_in_hint, mend_launcher, renew_launcher
+    from keepfast.cli.client_files import hint_about_hooks, repair_launcher, upgrade_launcher
     from keepfast.workspace.adoption import refuse_whole
     from keepfast.workspace.marker import marker, show
 
-    if moved and session.around.is_agents():
+    if moved and session.environment.is_agents():
         raise Refused(
             "Only a person can confirm that a folder was moved.",
             ("Run `keepfast init --moved` in that folder in a terminal."),
         )
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder or ".")))
-    with hooks_in_hint(session):
+    with hint_about_hooks(session):
         engine = session.engine_for(None if new_store else root)
         refuse_whole(root, engine.home)
         shared = _is_shared(engine.place)
         outer = engine.nearest(root.rpartition(b"/")[0] or b"/")
-        said = marker(root) if os.path.isdir(root) else None
-        apart = _apart(engine, root) if said is not None and not moved and not new_store else None
-        if moved or (apart is not None and _has_moved(session, apart)):
+        marker_before = marker(root) if os.path.isdir(root) else None
+        elsewhere = _other_history(engine, root) if marker_before is not None and not moved and not new_store else None
+        if moved or (elsewhere is not None and _has_moved(session, elsewhere)):
             workspace = engine.continue_history(root)
         else:
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
-    session.say_renewed()
-    known = said is not None and said[0] == workspace
+    session.remark_rewritten_marker()
+    was_known = marker_before is not None and marker_before[0] == workspace
     store = engine.place.path
-    there = engine.repository().count(workspace)
-    hooked, wrong = mend_launcher(session)
-    renew_launcher(session)
-    closed = _closed(engine)
+    checkpoints = engine.repository().count(workspace)
+    hooked, wrong = repair_launcher(session)
+    upgrade_launcher(session)
+    closed = _undecryptable_key_sets(engine)
     if session.json:
-        facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not known}
+        facts = {"workspace": workspace, "root": show(root), "store": store, "adopted": not was_known}
         write_json({**facts, "shared": shared, "closed_sets": closed})
         return
-    session.say(_headline(show(root), store, moved, said, known, there))
-    if outer is not None and not known:
+    session.say(_headline(show(root), store, moved, marker_before, was_known, checkpoints))
+    if outer is not None and not was_known:
         session.remark(f"It is inside the workspace {show(outer[0])}, which saves its files too.")
-    if not known:
-        _tell_history(session, engine, there)
+    if not was_known:
+        _tell_history(session, engine, checkpoints)
     if hooked:
         session.remark(f"Rewrote the launcher that {hooked} names. No hook started before, because {wrong}.")
     _warn_of_keys(session, closed, shared)
 
 
-def _headline(root: str, store: str, moved: bool, said: Marker | None, known: bool, there: int) -> str:
-    """What became of the folder. `said`: its marker before; `known`: that was this workspace; `there`: its
-    checkpoints.
+def _headline(
+    root: str, store: str, moved: bool, marker_before: Marker | None, was_known: bool, checkpoints: int
+) -> str:
+    """Return the first line of the result.
+
+    `marker_before`: the folder's marker before, None if it had none; `was_known`: it named this workspace already;
+    `checkpoints`: how many the workspace has.
     """
     if moved:
         return f"{root} continues its history in the store {store}."
-    if said is None:
+    if marker_before is None:
         return f"Protecting {root} in the store {store}."
-    if not known and not there:
+    if not was_known and not checkpoints:
         return f"{root} starts a new history in the store {store}."
-    if known and said[1] in ("", store):
+    if was_known and marker_before[1] in ("", store):
         return f"{root} is already protected."
     return f"{root} now uses the store {store}."
 
 
-def _tell_history(session: Session, engine: Engine, there: int) -> None:
-    """Say of a folder that was not this workspace before which history it goes on with, or what to do first."""
+def _tell_history(session: Session, engine: Engine, checkpoints: int) -> None:
+    """Print which history a newly protected folder continues, or how to begin."""
     from keepfast.present.terminal import plural
 
-    if there:
-        session.remark(f"It has {plural(there, 'checkpoint')}. Run `keepfast list` to see them.")
+    if checkpoints:
+        session.remark(f"It has {plural(checkpoints, 'checkpoint')}. Run `keepfast list` to see them.")
         return
     if engine.place.replaces_lost_store():
         session.remark(
@@ -102,7 +106,7 @@ def _tell_history(session: Session, engine: Engine, there: int) -> None:
 
 
 def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
-    """Say which keys are to be shared where several homes use one store."""
+    """Print how to share keys if several home folders use one store."""
     from keepfast.present.terminal import plural
 
     if closed:
@@ -120,73 +124,71 @@ def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
 
 
 def _is_shared(place: Place) -> bool:
-    """Is there a store already, elsewhere than in our own data folder, which this home has never used?"""
+    """Return whether the store exists outside our data folder and this home folder has never used it."""
     identity = id_or_empty(place.path)
-    beside = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
-    return bool(identity) and not beside and identity not in [its for its, _ in read_pairs(place.list)]
+    is_next_to_keys = place.path.rpartition("/")[0] == place.keys.rpartition("/")[0]
+    return bool(identity) and not is_next_to_keys and identity not in [its for its, _ in read_pairs(place.list)]
 
 
-def _closed(engine: Engine) -> list[str]:
-    """Ids of the store's key sets that no key of this home opens."""
+def _undecryptable_key_sets(engine: Engine) -> list[str]:
+    """Return the ids of the store's key sets that no key of this home folder can decrypt."""
     try:
-        return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
+        return [key_set for key_set, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
-        return []  # `verify` and `doctor` say what is wrong
+        return []  # `verify` and `doctor` report it
 
 
-def _apart(engine: Engine, root: bytes) -> Elsewhere | None:
-    """Why the history that the folder's marker names is not its own, if it is not."""
+def _other_history(engine: Engine, root: bytes) -> Elsewhere | None:
+    """Return the error if the folder's marker names the history of another folder, else None."""
     try:
         engine.workspace_at(root, engine.place.registered().get(root, ""))
-    except Elsewhere as apart:
-        return apart
+    except Elsewhere as elsewhere:
+        return elsewhere
     except KeepfastError:
-        pass  # adopting it says what is wrong
+        pass  # adopting the folder reports it
     return None
 
 
-def _has_moved(session: Session, apart: Elsewhere) -> bool:
-    """Ask, where there is somebody; a folder that nobody vouches for begins a history of its own."""
-    if apart.copied:
+def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
+    """Ask whether the folder was moved here; without an answer it was not, and starts a new history."""
+    if elsewhere.copied:
         return False
-    if session.json or session.around.is_agents() or not sys.stdin.isatty():
-        session.remark(f"{apart} If you moved it, run `keepfast init --moved`.")
+    if session.json or session.environment.is_agents() or not sys.stdin.isatty():
+        session.remark(f"{elsewhere} If you moved it, run `keepfast init --moved`.")
         return False
-    return session.agreed(f"{apart} Was it moved here?", False)
+    return session.confirm(f"{elsewhere} Was it moved here?", False)
 
 
 def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
-    """A folder that another store keeps is given a new history only by somebody who says so: in the store of the
-    settings.
-    """
+    """Adopt the folder. If it belongs to another store, ask before starting a new history in the store of the settings."""
     try:
         return engine, _adopt(engine, root, anew)
     except (MissingStore, OtherStore) as error:
         if session.json or not sys.stdin.isatty():
             raise
         engine = session.engine_for(None)
-        if not session.agreed(f"{error} {error.hint} Start a new history in {engine.place.path}?", False):
+        if not session.confirm(f"{error} {error.hint} Start a new history in {engine.place.path}?", False):
             raise
         return engine, _adopt(engine, root, True)
 
 
 def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
-    """Make the folder if need be and adopt it; a folder that was made for nothing is taken away again."""
+    """Create the folder if needed and adopt it; remove what was created if that fails."""
     from keepfast.workspace.marker import show
 
-    made = []
+    new_folders = []
     folder = root
     while not os.path.lexists(folder):
-        made.append(folder)
+        new_folders.append(folder)
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
         raise Usage(f"{show(folder)} is not a folder.")
     try:
-        if made:
+        if new_folders:
             os.makedirs(root)
         return engine.init(root, anew)
     except BaseException as error:
-        for path in made:
+        for path in new_folders:
             try:
                 os.rmdir(path)
             except OSError:

@@ -1,4 +1,4 @@
-"""`keepfast install` and `uninstall`: our hooks in an agent's client, and out again."""
+"""`keepfast install` and `uninstall`: add hooks to an agent's client, and remove them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from keepfast.cli.client_files import (
     PLUGIN,
     SCOPES,
     backup_path,
-    drop_launcher,
-    forget_interpreter,
     has_first_copy,
     hook_command,
     interpreter_file,
@@ -21,9 +19,11 @@ from keepfast.cli.client_files import (
     launcher_path,
     read,
     record,
+    release_launcher,
     remove,
+    remove_interpreter_file,
     settings_path,
-    start_of,
+    start_problem,
     write,
     write_launcher,
 )
@@ -35,11 +35,12 @@ from keepfast.present.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from keepfast.agents.claude.installer import Found
     from keepfast.cli.client_files import File
 
 AGENTS = ("claude",)
 
-_scope = click.option(
+scope_option = click.option(
     "--scope",
     type=click.Choice(list(SCOPES)),
     default="user",
@@ -50,8 +51,8 @@ _scope = click.option(
 )
 
 
-class Known(click.Choice[str]):
-    """An agent that calls keepfast by itself; for any other there is a way too."""
+class AgentChoice(click.Choice[str]):
+    """The name of an agent that has hooks; for others the error says what to use instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> str:
         if value not in AGENTS:
@@ -62,13 +63,13 @@ class Known(click.Choice[str]):
         return super().convert(value, param, context)
 
 
-_dry = click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 
 
 @click.command()
-@click.argument("agent", required=False, type=Known(AGENTS))
-@_scope
-@_dry
+@click.argument("agent", required=False, type=AgentChoice(AGENTS))
+@scope_option
+@dry_run_option
 @click.option(
     "--statusline", is_flag=True, help="Also install a status line with context use, limits and the last checkpoint."
 )
@@ -85,7 +86,7 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
     if agent is None:
         _list(session)
         return
-    _prove([*hook_command(), FOLDERS, *session.around.folders])
+    _check_start([*hook_command(), FOLDERS, *session.environment.folders])
     if plugin:
         _prepare_plugin(session, dry_run)
         return
@@ -100,15 +101,15 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 
 
 @click.command()
-@click.argument("agent", type=Known(AGENTS))
-@_scope
-@_dry
+@click.argument("agent", type=AgentChoice(AGENTS))
+@scope_option
+@dry_run_option
 @click.option("--plugin", is_flag=True, help="Only remove what was prepared for the plugin.")
 @common
 def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: bool) -> None:
     """Remove the hooks from an agent's client. Checkpoints are kept."""
     if plugin:
-        _leave_plugin(session, dry_run)
+        _drop_plugin(session, dry_run)
         return
 
     _change(session, agent, scope, dry_run, _without_ours)
@@ -130,10 +131,12 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     is_pristine = not (before.commands or before.statusline)
     is_kept = changed and settings.exists and (is_pristine or not is_empty(_without_ours(settings.text, settings.path)))
     backup = backup_path(settings, is_pristine) if is_kept else None
-    # A file that was there before us has a copy beside it.
+    # A file that existed before the installation has a backup.
     is_removed = changed and not is_pristine and is_empty(text) and not has_first_copy(settings)
     if not dry_run:
-        _put(session, settings, None if is_removed else text, backup, bool(after.commands or after.statusline))
+        _write_settings(
+            session, settings, None if is_removed else text, backup, bool(after.commands or after.statusline)
+        )
     if session.json:
         write_json(
             {
@@ -162,11 +165,11 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     _remarks(session, scope, after)
 
 
-def _tell_change(session: Session, before: Any, after: Any) -> None:
+def _tell_change(session: Session, before: Found, after: Found) -> None:
     for sign, kind, names in (
         ("-", "hooks", [event for event in before.events if event not in after.events]),
         ("+", "hooks", [event for event in after.events if event not in before.events]),
-        ("~", "hooks", _renewed(before, after)),
+        ("~", "hooks", _changed_events(before, after)),
         *_line_change(before.statusline, after.statusline),
     ):
         if names:
@@ -176,21 +179,24 @@ def _tell_change(session: Session, before: Any, after: Any) -> None:
         session.say(f"  {after.foreign} other hooks unchanged")
 
 
-def _put(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:
-    """The launcher comes before the settings that name it, and goes after them. Without a text the file is removed."""
+def _write_settings(session: Session, settings: File, text: str | None, backup: str | None, is_used: bool) -> None:
+    """Write or remove the settings file; without `text`, remove it.
+
+    The launcher is written before the settings that name it, and removed after them.
+    """
     if is_used:
         path = write_launcher(session, settings.path)
-        _prove([path])
+        _check_start([path])
         record(session)
     if text is None:
         remove(settings)
     elif text != settings.text:
         write(settings, text, backup)
     if not is_used:
-        drop_launcher(session, settings.path)
+        release_launcher(session, settings.path)
 
 
-def _renewed(before: Any, after: Any) -> list[str]:
+def _changed_events(before: Found, after: Found) -> list[str]:
     if before.commands == after.commands and before.events == after.events:
         return []
     return [event for event in after.events if event in before.events]
@@ -202,7 +208,7 @@ def _line_change(before: str, after: str) -> list[tuple[str, str, list[str]]]:
     return [("+" if after else "-", "status line", [after or before])]
 
 
-def _remarks(session: Session, scope: str, after: Any) -> None:
+def _remarks(session: Session, scope: str, after: Found) -> None:
     if after.disabled and after.commands:
         session.remark("`disableAllHooks` is set there: no hook runs until you remove it.")
     if scope == "project" and after.commands:
@@ -218,11 +224,11 @@ def _list(session: Session) -> None:
     for scope in SCOPES:
         settings = read(settings_path(session, scope))
         try:
-            found = look(settings.text, settings.path)
+            hooks = look(settings.text, settings.path)
         except Failed as error:
             places.append({"scope": scope, "path": settings.path, "installed": None, "problem": str(error)})
             continue
-        installed = bool(found.commands)
+        installed = bool(hooks.commands)
         places.append({"scope": scope, "path": settings.path, "installed": installed, "problem": None})
     if session.json:
         write_json([{"agent": agent, "places": places} for agent in AGENTS])
@@ -236,9 +242,9 @@ def _list(session: Session) -> None:
                 session.print(f"           {place['problem']}")
 
 
-def _prove(command: list[str]) -> None:
-    """What does not start here would fail at every step. Raises `Failed`."""
-    problem = start_of(command)
+def _check_start(command: list[str]) -> None:
+    """Raise `Failed` if the hook does not start: it would fail at every event."""
+    problem = start_problem(command)
     if problem:
         raise Failed(problem, "See `keepfast doctor`.")
 
@@ -246,12 +252,12 @@ def _prove(command: list[str]) -> None:
 def _prepare_plugin(session: Session, dry_run: bool) -> None:
     path = interpreter_file(session)
     if not dry_run:
-        _prove([write_launcher(session, PLUGIN)])
+        _check_start([write_launcher(session, PLUGIN)])
         record(session)
     if session.json:
-        found = is_at_home(session)
+        is_found = is_at_home(session)
         write_json(
-            {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": found}
+            {"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": hook_command()[0], "found": is_found}
         )
         return
     session.say(f"{'Would write' if dry_run else 'Wrote'} {path}, where the plugin looks for keepfast.")
@@ -262,10 +268,10 @@ def _prepare_plugin(session: Session, dry_run: bool) -> None:
         )
 
 
-def _leave_plugin(session: Session, dry_run: bool) -> None:
+def _drop_plugin(session: Session, dry_run: bool) -> None:
     path = interpreter_file(session)
-    if not dry_run and drop_launcher(session, PLUGIN):
-        forget_interpreter(session)
+    if not dry_run and release_launcher(session, PLUGIN):
+        remove_interpreter_file(session)
     if session.json:
         write_json({"agent": "claude", "path": path, "dry_run": dry_run, "interpreter": None})
         return

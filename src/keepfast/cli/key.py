@@ -1,4 +1,4 @@
-"""`keepfast key`: where the key of what is sealed lies, its backup, and a new one in its place."""
+"""`keepfast key`: show, back up, import and rotate the encryption key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keepfast.cli.lazy import Listed
+from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.passphrase import passphrase, passphrase_option
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Conflict, Damaged, Failed, NotFound
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.store.sealed import Sealer
 
 
-@click.group(cls=Listed, invoke_without_command=True)
+@click.group(cls=OrderedGroup, invoke_without_command=True)
 @click.pass_context
 def key(ctx: click.Context) -> None:
     """Manage the key that decrypts sealed contents: conversations and secret files."""
@@ -29,10 +29,10 @@ def key(ctx: click.Context) -> None:
 def show(session: Session) -> None:
     """Show where the key is, and whether it can decrypt everything."""
     from keepfast.present.terminal import plural
-    from keepfast.store.key_use import use_of_keys
+    from keepfast.store.key_use import count_key_use
 
     sealer = session.repository.contents.sealer()
-    sets = use_of_keys(session.repository)
+    sets = count_key_use(session.repository)
     problem = sealer.keys.problem()
     backed_up = sealer.keys.is_backed_up()
     if session.json:
@@ -43,7 +43,8 @@ def show(session: Session) -> None:
                 "key_files": [{"file": file, "sets": ids} for file, ids in sealer.keys.key_files().items()],
                 "in_use": sealer.keys.is_in_use(),
                 "sets": [
-                    {"id": one.id, "opens": one.opens, "seals": one.seals, "contents": one.contents} for one in sets
+                    {"id": key_set.id, "opens": key_set.opens, "seals": key_set.seals, "contents": key_set.contents}
+                    for key_set in sets
                 ],
                 "backed_up": backed_up,
                 "problem": problem or None,
@@ -53,10 +54,10 @@ def show(session: Session) -> None:
     session.print(f"key     {sealer.keys.key_in_use() or sealer.keys.folder}")
     if not sets:
         session.print("Nothing is sealed yet; the key is created with the first secret file or conversation.")
-    for one in sets:
-        state = "opens" if one.opens else "cannot be decrypted: its key is missing"
-        state += ", used for new contents" if one.seals else ""
-        session.print(f"set     {one.id}  {plural(one.contents, 'content')}, {state}")
+    for key_set in sets:
+        state = "opens" if key_set.opens else "cannot be decrypted: its key is missing"
+        state += ", used for new contents" if key_set.seals else ""
+        session.print(f"set     {key_set.id}  {plural(key_set.contents, 'content')}, {state}")
     if problem:
         session.warn(f"{problem}; `keepfast verify --repair` restores it from the copy next to the key.")
     if sets and not backed_up:
@@ -87,7 +88,7 @@ def export(session: Session, file: str, source: str | None, force: bool) -> None
     except OSError as error:
         raise Failed(f"{file} cannot be written: {error.strerror}.") from None
     if session.json:
-        write_json({"file": path, "sets": len([one for one, opens in sealer.keys.sets() if opens])})
+        write_json({"file": path, "sets": len([key_set for key_set, opens in sealer.keys.sets() if opens])})
     session.say(
         f"Wrote a backup of the keys to {file}. Store it on another machine or disk, and its passphrase in a "
         "different place."
@@ -123,24 +124,24 @@ def rotate(session: Session, yes: bool, dry_run: bool) -> None:
     if dry_run:
         _show_rotation(session, sealer)
         return
-    if not session.agreed("Replace the key? Copies of the old key cannot decrypt anything sealed from now on.", yes):
+    if not session.confirm("Replace the key? Copies of the old key cannot decrypt anything sealed from now on.", yes):
         return
-    found = sealer.keys.rotate()
-    closed = [one for one, opens in sealer.keys.sets() if not opens]
+    new_set = sealer.keys.rotate()
+    closed = [key_set for key_set, opens in sealer.keys.sets() if not opens]
     if session.json:
-        write_json({"key_file": sealer.keys.key_in_use(), "set": found, "closed_sets": closed, "dry_run": False})
-    session.say(f"{sealer.keys.key_in_use()} is a new key; new contents are sealed with the key set {found}.")
+        write_json({"key_file": sealer.keys.key_in_use(), "set": new_set, "closed_sets": closed, "dry_run": False})
+    session.say(f"{sealer.keys.key_in_use()} is a new key; new contents are sealed with the key set {new_set}.")
     session.remark("Older backups cannot decrypt them. To make a new backup, run `keepfast key export FILE`")
     _warn_of_others(session, closed)
 
 
 def _show_rotation(session: Session, sealer: Sealer) -> None:
-    """Say what a rotation would do. Raises `Failed` where there is nothing to rotate, as it would."""
+    """Show what a rotation would do. Raises `Failed` if there is no key, as a rotation does."""
     from keepfast.present.terminal import plural
 
     sealer.keys.require_key()
-    opened = [one for one, opens in sealer.keys.sets() if opens]
-    closed = [one for one, opens in sealer.keys.sets() if not opens]
+    opened = [key_set for key_set, opens in sealer.keys.sets() if opens]
+    closed = [key_set for key_set, opens in sealer.keys.sets() if not opens]
     if session.json:
         write_json({"key_file": sealer.keys.key_in_use(), "set": None, "closed_sets": closed, "dry_run": True})
         return

@@ -1,4 +1,4 @@
-"""`keepfast pin`, `unpin` and `name`: what is kept for good, and what it is called."""
+"""`keepfast pin`, `unpin` and `name`: protect checkpoints from retention, and name them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def name(session: Session, reference: str, text: str | None, remove: bool) -> No
     if (text is None) != remove:
         raise Usage("Give either a name or --remove.")
     row = session.resolve(session.workspace()[1], reference)
-    wanted = checked_name(text) if text is not None else ""
-    changed = labels.name(session.repository, row, wanted)
-    if wanted:
-        _answer(session, row.version, changed, f"v{row.version} is {'now' if changed else 'already'} named {wanted}.")
+    new_name = checked_name(text) if text is not None else ""
+    changed = labels.name(session.repository, row, new_name)
+    if new_name:
+        _answer(session, row.version, changed, f"v{row.version} is {'now' if changed else 'already'} named {new_name}.")
     else:
         _answer(session, row.version, changed, f"v{row.version} has no name {'any more' if changed else 'to remove'}.")
 
@@ -59,7 +59,7 @@ def _pin(session: Session, reference: str, pinned: bool) -> None:
 
 
 def _answer(session: Session, version: int, changed: bool, text: str) -> None:
-    """The checkpoint as it is now, or one sentence."""
+    """Print the result: the checkpoint with --json, else a sentence."""
     if not session.json:
         session.say(text)
         return

@@ -1,4 +1,4 @@
-"""Groups of commands: those of the root are imported when they run, not when it is asked for help."""
+"""Click groups: one that lists its commands in order, and one that imports a command only when it runs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from keepfast.cli.session import COLOURS, Session
 
 
 class Entry(NamedTuple):
-    """Where a command lives, and what the list of commands says about it."""
+    """A command: its module and attribute, and its line in the list of commands."""
 
     module: str
     attribute: str
     help: str
 
 
-class Listed(click.Group):
-    """Help shows the commands in the order in which they are written, each with its whole sentence."""
+class OrderedGroup(click.Group):
+    """A group whose help lists the commands in the order of definition, each with its whole sentence."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown = {name: command for name, command in self.commands.items() if not command.hidden}
+        commands = {name: command for name, command in self.commands.items() if not command.hidden}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(limit=400)) for name, command in shown.items()])
+            formatter.write_dl([(name, command.get_short_help_str(limit=400)) for name, command in commands.items()])
 
 
 class LazyGroup(click.Group):
-    """`table` has a line per command; help shows them by `sections`, and what stands in none of them at the end."""
+    """A group that imports a command of `table` when it runs; help lists them by `sections`, the others at the end."""
 
     table: dict[str, Entry]
     sections: dict[str, str]
@@ -51,8 +51,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.table and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], self.table, 1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
+            similar = get_close_matches(args[0], self.table, 1)
+            hint = f" Did you mean `{similar[0]}`?" if similar else ""
             raise click.UsageError(f"Unknown command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -67,9 +67,9 @@ class LazyGroup(click.Group):
 
 
 def with_globals(command: click.Command) -> click.Command:
-    """Let a command, and those below it, take the global options behind its name too: people type them there."""
-    taken = {name for parameter in command.params for name in parameter.opts}
-    command.params += [option for option in _global_options() if taken.isdisjoint(option.opts)]
+    """Add the global options to a command and its subcommands, so that they may follow the name of the command."""
+    own_options = {name for parameter in command.params for name in parameter.opts}
+    command.params += [option for option in _global_options() if own_options.isdisjoint(option.opts)]
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             with_globals(inner)
@@ -93,5 +93,5 @@ def _global_option(words: list[str], name: str, **how: Any) -> click.Option:
         if session is not None and value:
             session.use(**{name: value})
 
-    # Hidden: the help of the root names them once for all.
+    # Hidden: the help of the root lists them.
     return click.Option([*words, f"given_{name}"], hidden=True, expose_value=False, callback=use, **how)

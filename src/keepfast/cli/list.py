@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from keepfast.store.rows import CheckpointRow
 
-SHOWN = 50
+MOST_SHOWN = 50
 OPTIONS = (
     click.option("--session", "session_id", default="", metavar="ID", help="Show only checkpoints of this session."),
     click.option("--task", "task_id", default="", metavar="ID", help="Show only checkpoints of this task."),
@@ -26,65 +26,68 @@ OPTIONS = (
         help=("Show only checkpoints with this trigger, such as manual or auto."),
     ),
     click.option("--tag", default="", metavar="TAG", help="Show only checkpoints with this tag."),
-    click.option("--limit", type=Whole(0), default=None, metavar="N", help="Show at most N checkpoints; 0 shows all."),
     click.option("--all", "everything", is_flag=True, help="Also show safety checkpoints made by restores."),
     click.option("--all-workspaces", is_flag=True, help="Show checkpoints of every workspace in the store."),
 )
 
 
-def choosing(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say which checkpoints are meant."""
+LIMIT_HELP = "Show at most N checkpoints; 0 shows all (default 50, with --json all)."
+
+
+def filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that filter checkpoints to a command."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
 @click.command("list")
-@choosing
+@filter_options
+@click.option("--limit", type=Whole(0), default=None, metavar="N", help=LIMIT_HELP)
 @common
-def list_(session: Session, limit: int | None, **chosen: Any) -> None:
+def list_(session: Session, limit: int | None, **filters: Any) -> None:
     """List checkpoints, newest first.
 
-    The table shows the newest 50 unless --limit is given; --json prints all. Safety checkpoints made by restores are
-    shown only with --all or --trigger.
+    Safety checkpoints made by restores are shown only with --all or --trigger.
     """
-    most = limit if limit is not None else 0 if session.json else SHOWN
-    rows, homes = _found(session, most + 1 if most else 0, **chosen)
+    most = limit if limit is not None else 0 if session.json else MOST_SHOWN
+    rows, labels = _matching_rows(session, most + 1 if most else 0, **filters)
     more = bool(most) and len(rows) > most
     rows = rows[:most] if most else rows
     if session.json:
-        write_json(_facts(rows, homes))
+        write_json(_facts(rows, labels))
         return
     if not rows:
-        session.remark(_none(chosen))
+        session.remark(_no_match_message(filters))
         return
-    _as_table(session, rows, homes)
+    _as_table(session, rows, labels)
     session.remark_unknown_settings()
     if more:
         session.remark(f"There are more. Use `--limit 0` to show all, or `--limit {2 * most}` for twice as many.")
 
 
 @click.command()
-@choosing
+@filter_options
+@click.option("--limit", type=Whole(0), default=None, metavar="N", hidden=True)  # as `list` has it, without effect
 @common
-def latest(session: Session, limit: int | None, **chosen: Any) -> None:
+def latest(session: Session, limit: int | None, **filters: Any) -> None:
     """Show the newest checkpoint that matches the filters: the first one that `list` shows with the same options.
 
     --json prints one object. `show` prints more about a checkpoint.
     """
-    rows, homes = _found(session, 1, **chosen)
+    rows, labels = _matching_rows(session, 1, **filters)
     if not rows:
-        raise NotFound(_none(chosen))
+        raise NotFound(_no_match_message(filters))
     if session.json:
         from keepfast.present.json_forms import of_work
 
         header = session.repository.document(rows[0])[0]
-        write_json({**_facts(rows, homes)[0], **of_work(rows[0], header)})
+        write_json({**_facts(rows, labels)[0], **of_work(rows[0], header)})
         return
-    _as_table(session, rows, homes)
+    _as_table(session, rows, labels)
 
 
-def _found(
+def _matching_rows(
     session: Session,
     most: int,
     session_id: str,
@@ -94,7 +97,7 @@ def _found(
     everything: bool,
     all_workspaces: bool,
 ) -> tuple[list[CheckpointRow], dict[str, bytes]]:
-    """The checkpoints that fit, newest first, and of every workspace its folder, or id, if all of them are meant."""
+    """Return the matching checkpoints, newest first, and with --all-workspaces a label for each workspace's id."""
     from keepfast.app.inspect import as_compared
     from keepfast.store.rows import Query
 
@@ -103,32 +106,32 @@ def _found(
     rows = repository.find(
         Query(workspace, session_id, task_id, trigger, tag, limit=most, safety=everything or bool(trigger))
     )
-    # One without a folder goes by its id, which `fork` takes.
-    homes = {row.id: row.path or row.id.encode("ascii") for row in repository.workspaces()} if all_workspaces else {}
-    return as_compared(session.repository, rows), homes
+    # A workspace without a folder is labelled by its id, which `fork` accepts.
+    labels = {row.id: row.path or row.id.encode("ascii") for row in repository.workspaces()} if all_workspaces else {}
+    return as_compared(session.repository, rows), labels
 
 
-def _none(chosen: dict[str, Any]) -> str:
-    limited = any(chosen[key] for key in ("session_id", "task_id", "trigger", "tag"))
+def _no_match_message(filters: dict[str, Any]) -> str:
+    limited = any(filters[key] for key in ("session_id", "task_id", "trigger", "tag"))
     return "No checkpoint matches." if limited else "No checkpoint yet. Run `keepfast save`."
 
 
-def _facts(rows: list[CheckpointRow], homes: dict[str, bytes]) -> list[dict[str, Any]]:
+def _facts(rows: list[CheckpointRow], labels: dict[str, bytes]) -> list[dict[str, Any]]:
     from keepfast.present.json_forms import of_checkpoint
     from keepfast.workspace.marker import show
 
-    return [{**of_checkpoint(row), **({"workspace": show(homes[row.workspace])} if homes else {})} for row in rows]
+    return [{**of_checkpoint(row), **({"workspace": show(labels[row.workspace])} if labels else {})} for row in rows]
 
 
-def _home(home: bytes, before: dict[str, bytes]) -> str:
-    """A workspace's folder; of one that has none its id, and where it was if anybody knows."""
+def _workspace_label(label: bytes, last_folders: dict[str, bytes]) -> str:
+    """Return a workspace's folder; for one without a folder its id, and its last folder if known."""
     from keepfast.workspace.marker import show
 
-    was = before.get(home.decode("ascii", "replace"))
-    return f"{show(home)} (was {show(was)})" if was is not None else show(home)
+    last_folder = last_folders.get(label.decode("ascii", "replace"))
+    return f"{show(label)} (was {show(last_folder)})" if last_folder is not None else show(label)
 
 
-def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, bytes]) -> None:
+def _as_table(session: Session, rows: list[CheckpointRow], labels: dict[str, bytes]) -> None:
     from keepfast.present.terminal import age, size
     from keepfast.store.known_stores import last_unprotected_folders
 
@@ -145,11 +148,11 @@ def _as_table(session: Session, rows: list[CheckpointRow], homes: dict[str, byte
                 size(row.bytes),
             ]
         )
-    if homes:
+    if labels:
         head.append("WORKSPACE")
         before = last_unprotected_folders(session.engine.place.unprotected)
         for line, row in zip(lines, rows, strict=True):
-            line.append(_home(homes[row.workspace], before))
+            line.append(_workspace_label(labels[row.workspace], before))
     for text in session.paint.table(head, lines, right="    rrr", give=3):
         session.print(text)
 

@@ -7,6 +7,7 @@ import click
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, Usage, extra
+from keepfast.present.server_options import McpOptions
 
 PORT = 8418
 
@@ -28,15 +29,9 @@ def mcp(session: Session, http: bool, port: int | None, token_file: str | None) 
         raise Usage("--port and --token-file need --http.")
     if session.start is None:
         raise Failed("The server cannot be started from here.")
-    options = {
-        "cwd": session.cwd,
-        "config": session.given_config,
-        "store": session.given_store,
-        "http": http,
-        "port": PORT if port is None else port,
-        "token_file": token_file,
-    }
+    port = PORT if port is None else port
+    options = McpOptions(session.cwd, session.given_config, session.given_store, http, port, token_file)
     try:
-        return session.start("mcp", options, session.around, session.now)
+        return session.start("mcp", options, session.environment, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The MCP server needs the package {error.name!r}.", extra("mcp")) from None

@@ -33,50 +33,52 @@ def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
     from keepfast.app.mount import library, prepare
 
     if not 1 <= len(words) <= 2:
-        raise Usage("Give the folder to mount in, with a reference before it if you want one state only.")
+        raise Usage("Give a folder to mount at, after at most one reference.", "For example: keepfast mount v5 ../v5")
     _, workspace = session.workspace()
     row = session.resolve(workspace, words[0]) if len(words) == 2 else None
     library()
     folder = os.fsencode(os.path.abspath(words[-1]))
-    made = prepare(folder, session.engine)
+    is_new_folder = prepare(folder, session.engine)
     try:
         if background:
-            made = _behind(session, workspace.id, row, folder, made)
+            is_new_folder = _mount_in_background(session, workspace.id, row, folder, is_new_folder)
         else:
-            _until_told(session, workspace.id, row, folder)
+            _mount_in_foreground(session, workspace.id, row, folder)
     finally:
-        if made:
+        if is_new_folder:
             _remove(folder)
 
 
-def _until_told(session: Session, workspace: str, row: CheckpointRow | None, folder: bytes) -> None:
+def _mount_in_foreground(session: Session, workspace: str, row: CheckpointRow | None, folder: bytes) -> None:
     from keepfast.app.mount import mount as mount_here
 
     mount_here(session.engine, workspace, row, folder, lambda: _announce(session, row, folder, os.getpid()))
     session.say("Unmounted.")
 
 
-def _behind(session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, made: bool) -> bool:
-    """Mount in a process of its own and return when it is there: False, for the folder is that process's to remove."""
+def _mount_in_background(
+    session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, is_new_folder: bool
+) -> bool:
+    """Mount in a child process and return when it is mounted: False, because the child removes the folder."""
     session.engine.close()  # a connection to the ledger does not survive a fork
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _in_the_child(session, workspace, row, folder, made, writing)
+        _run_child(session, workspace, row, folder, is_new_folder, writing)
     os.close(writing)
     with open(reading, "rb") as file:
         answer = file.read().decode("utf-8", "replace")
     if answer != READY:
         os.waitpid(child, 0)
-        raise _failed(answer, folder)
+        raise _error_of_child(answer, folder)
     _announce(session, row, folder, child)
     return False
 
 
-def _in_the_child(
-    session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, made: bool, writing: int
+def _run_child(
+    session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, is_new_folder: bool, writing: int
 ) -> None:
     from keepfast.app.mount import mount as mount_here
 
@@ -87,27 +89,27 @@ def _in_the_child(
         for stream in range(3):
             os.dup2(quiet, stream)
         os.close(quiet)
-        mount_here(session.engine, workspace, row, folder, _telling(writing))
+        mount_here(session.engine, workspace, row, folder, _ready_callback(writing))
         code = 0
     except KeepfastError as error:
         os.write(writing, f"{type(error).__name__}\n{error}\n{error.hint}".encode("utf-8", "replace"))
     except Exception as error:
         os.write(writing, f"Failed\n{sentence(error)}\n".encode("utf-8", "replace"))
     finally:
-        if made and not code:
+        if is_new_folder and not code:
             _remove(folder)
         os._exit(code)
 
 
-def _failed(answer: str, folder: bytes) -> KeepfastError:
-    """The error that the process which mounts told of, of its own kind."""
-    kind, _, said = answer.partition("\n")
-    message, _, hint = said.partition("\n")
-    known = {one.__name__: one for one in (Busy, Unreachable)}
-    return known.get(kind, Failed)(message or f"The mount at {os.fsdecode(folder)} ended immediately.", hint)
+def _error_of_child(answer: str, folder: bytes) -> KeepfastError:
+    """Return the error that the child reported, with its class."""
+    kind, _, details = answer.partition("\n")
+    message, _, hint = details.partition("\n")
+    kinds = {kind_class.__name__: kind_class for kind_class in (Busy, Unreachable)}
+    return kinds.get(kind, Failed)(message or f"The mount at {os.fsdecode(folder)} ended immediately.", hint)
 
 
-def _telling(writing: int) -> Callable[[], None]:
+def _ready_callback(writing: int) -> Callable[[], None]:
     def tell() -> None:
         os.write(writing, READY.encode("ascii"))
         os.close(writing)
@@ -129,7 +131,7 @@ def _announce(session: Session, row: CheckpointRow | None, folder: bytes, proces
 
 
 def _remove(folder: bytes) -> None:
-    """Take away the folder that was made for the mount; if somebody has put something into it, it stays."""
+    """Remove the folder that was created for the mount, if it is empty."""
     try:
         os.rmdir(folder)
     except OSError:

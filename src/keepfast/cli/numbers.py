@@ -1,4 +1,4 @@
-"""Numbers on the command line, called by their plain names where one is wrong."""
+"""Types of numbers on the command line, with plain names for error messages."""
 
 from __future__ import annotations
 

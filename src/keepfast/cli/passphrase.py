@@ -1,4 +1,4 @@
-"""Passphrases: from a file, or from the person at the terminal; never from the command line, where others could read them."""
+"""Reads passphrases from a file or a prompt; never from the command line, which other users can read."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ passphrase_option = click.option(
 
 
 def passphrase(session: Session, file: str | None, *, new: bool = False) -> str:
-    """Return the passphrase. Raises `Usage` if there is no file and nobody to ask."""
+    """Return the passphrase. Raises `Usage` if no file is given and stdin is not a terminal."""
     if file is not None:
         try:
             with open(os.path.join(os.fsdecode(session.cwd), file), encoding="utf-8") as opened:
-                found = opened.readline(4096).rstrip("\r\n")
+                line = opened.readline(4096).rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise Failed(f"The passphrase cannot be read from {file}: {error}.") from None
-        if not found:
+        if not line:
             raise Usage(f"{file} has an empty first line.", "Put the passphrase on its first line.")
-        return found
+        return line
     if session.json or not sys.stdin.isatty():
         raise Usage("A passphrase is needed, but stdin is not a terminal.", "Give --passphrase-file FILE.")
     return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))

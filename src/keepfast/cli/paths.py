@@ -1,4 +1,4 @@
-"""Paths as people type them, and as checkpoints have them: relative to the workspace's root."""
+"""Turns typed paths into paths relative to the workspace's root, as checkpoints have them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from keepfast.model.errors import Usage
 
 
 def candidates(text: str, cwd: bytes, root: bytes) -> list[bytes]:
-    """What the text may mean: from the current folder, else from the root. Raises `Usage` if it leads outside."""
+    """Return what a typed path may mean: relative to the current folder, then to the root. Raises `Usage` if outside."""
     typed = os.fsencode(text)
-    found = [_relative(os.path.join(cwd, typed), root)]
+    paths = [_relative(os.path.join(cwd, typed), root)]
     if typed.startswith(b"/"):
-        # The same folder may be known under another name, through a link above the root.
-        found.append(_relative(os.path.join(os.path.realpath(os.path.dirname(typed)), os.path.basename(typed)), root))
+        # The root may be reached under another name, through a link above it.
+        paths.append(_relative(os.path.join(os.path.realpath(os.path.dirname(typed)), os.path.basename(typed)), root))
     else:
-        found.append(_relative(os.path.join(root, typed), root))
-    inside = [path for path in dict.fromkeys(found) if path is not None]
+        paths.append(_relative(os.path.join(root, typed), root))
+    inside = [path for path in dict.fromkeys(paths) if path is not None]
     if not inside:
         from keepfast.workspace.marker import show
 
@@ -25,7 +25,7 @@ def candidates(text: str, cwd: bytes, root: bytes) -> list[bytes]:
 
 
 def _relative(path: bytes, root: bytes) -> bytes | None:
-    """The path below the root, empty for the root itself. Links are not followed: the path may be gone by now."""
+    """Return the path below the root, empty for the root itself. Links are not followed: the path may no longer exist."""
     path = os.path.normpath(path)
     if path == root:
         return b""

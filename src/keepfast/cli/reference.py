@@ -1,4 +1,4 @@
-"""The type of an argument that speaks of a checkpoint: completes to versions and names."""
+"""The type of a checkpoint reference on the command line; completes to versions and names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError
 
-OFFERED = 20
+MOST_COMPLETIONS = 20
 
 
 class Reference(click.types.StringParamType):
@@ -23,7 +23,7 @@ class Reference(click.types.StringParamType):
 
         try:
             row = session.workspace()[1]
-            rows = session.repository.find(Query(workspace=row.id, limit=OFFERED))
+            rows = session.repository.find(Query(workspace=row.id, limit=MOST_COMPLETIONS))
         except (KeepfastError, OSError):
             return []
         items = [CompletionItem("latest", help="the newest checkpoint")]

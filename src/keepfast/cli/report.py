@@ -19,43 +19,51 @@ def report(session: Session, hours: float) -> None:
     from keepfast.runner.actions.report import report as make
 
     with ground_of(session) as ground:
-        found = make(ground, session.now() - int(hours * HOUR))
+        result = make(ground, session.now() - int(hours * HOUR))
     if session.json:
-        write_json(found)
+        write_json(result)
         return
-    if found["needs_you"]:
+    if result["needs_you"]:
         session.print("Needs you:")
-        for one in found["needs_you"]:
-            name, kind = one["id"] or one["task"], one["hold"] or one["kind"]
-            session.print(f"  {name}  {kind}  {one['title']}: {one['text']}")
-    lost = [one for one in found["tasks"] if one["save_failed"] is not None]
+        for entry in result["needs_you"]:
+            name, kind = entry["id"] or entry["task"], entry["hold"] or entry["kind"]
+            session.print(f"  {name}  {kind}  {entry['title']}: {entry['text']}")
+    lost = [entry for entry in result["tasks"] if entry["save_failed"] is not None]
     if lost:
         session.print("Not saved:")
-        for one in lost:
+        for entry in lost:
             session.print(
-                f"  {one['id']}  {one['save_failed']['reason']}  {one['title']}: {one['save_failed']['error']}"
+                f"  {entry['id']}  {entry['save_failed']['reason']}  {entry['title']}: {entry['save_failed']['error']}"
             )
-    if found["missing_keys"]:
+    if result["missing_keys"]:
         session.print(
-            f"Key missing: contents sealed with {', '.join(found['missing_keys'])} cannot be decrypted (see "
+            f"Key missing: contents sealed with {', '.join(result['missing_keys'])} cannot be decrypted (see "
             "`keepfast key`)."
         )
-    warned = [(one, warning) for one in found["tasks"] for warning in one["warnings"]]
+    warned = [(entry, warning) for entry in result["tasks"] for warning in entry["warnings"]]
     if warned:
         session.print("Warnings:")
-        for one, warning in warned:
-            session.print(f"  {one['id']}  {one['title']}: {warning['message']}")
-    if not found["tasks"]:
+        for entry, warning in warned:
+            session.print(f"  {entry['id']}  {entry['title']}: {warning['message']}")
+    if not result["tasks"]:
         session.print("No task ran.")
         return
     rows = []
-    for one in found["tasks"]:
-        waited = ", ".join([f"{kind} {clock(int(seconds))}" for kind, seconds in one["waited_seconds"].items()])
-        changed = "" if one["changed_files"] is None else str(one["changed_files"])
+    for entry in result["tasks"]:
+        waited = ", ".join([f"{kind} {clock(int(seconds))}" for kind, seconds in entry["waited_seconds"].items()])
+        changed = "" if entry["changed_files"] is None else str(entry["changed_files"])
         rows.append(
-            [one["id"], one["status"], clock(one["ran_seconds"]), waited, f"{one['tokens']:,}", changed, one["title"]]
+            [
+                entry["id"],
+                entry["status"],
+                clock(entry["ran_seconds"]),
+                waited,
+                f"{entry['tokens']:,}",
+                changed,
+                entry["title"],
+            ]
         )
     head = ["TASK", "STATUS", "RAN", "WAITED", "TOKENS", "FILES", "TITLE"]
     for line in session.paint.table(head, rows, give=6):
         session.print(line)
-    session.print(f"Total: {found['tokens']:,} tokens, ${found['money']:.2f}.")
+    session.print(f"Total: {result['tokens']:,} tokens, ${result['money']:.2f}.")

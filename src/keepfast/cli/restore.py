@@ -1,4 +1,4 @@
-"""`keepfast restore`, `undo`, `redo`: bring a state back, and take that back again."""
+"""`keepfast restore`, `undo`, `redo`: restore a checkpoint, and revert that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from keepfast.cli import restore_flow as bring
+from keepfast.cli import restore_flow
 from keepfast.cli.diff import PATHS, WithPaths
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common
@@ -62,20 +62,22 @@ def restore(
     conflicts = _conflicts(keep_mine, theirs)
     if privileged:
         session.settings.put("restore.privileged_attributes", True, "--privileged")
-    how = {"conflicts": conflicts, "patch": patch, "mtimes": mtimes, "go_on": go_on, "abort": abort, "yes": yes}
+    options = {"conflicts": conflicts, "patch": patch, "mtimes": mtimes, "go_on": go_on, "abort": abort, "yes": yes}
     if conversation or both:
-        from keepfast.cli import conversation as converse
+        from keepfast.cli import conversation as conversation_flow
 
         if typed:
             raise Usage("A conversation can only be restored as a whole, without paths.", "Restore paths with --files.")
-        return converse.restore(session, reference, files=both or files, launch=launch, dry_run=dry_run, **how)
+        return conversation_flow.restore(
+            session, reference, files=both or files, launch=launch, dry_run=dry_run, **options
+        )
     if launch:
         raise Usage("--launch needs a restored conversation.", "Add --conversation or --both.")
-    return bring.restore(session, reference, typed, dry_run=dry_run, **how)  # type: ignore[arg-type]
+    return restore_flow.restore(session, reference, typed, dry_run=dry_run, **options)  # type: ignore[arg-type]
 
 
 def _steps(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What `undo` and `redo` take."""
+    """Add the options of `undo` and `redo` to a command."""
     for option in reversed(
         (
             click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing."),
@@ -93,7 +95,7 @@ def _steps(command: Callable[..., Any]) -> Callable[..., Any]:
 @common
 def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
     """Undo the last restore. Run it again to undo the restore before it."""
-    return bring.undo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
+    return restore_flow.undo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
 
 
 @click.command()
@@ -101,7 +103,7 @@ def undo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bo
 @common
 def redo(session: Session, dry_run: bool, keep_mine: bool, theirs: bool, yes: bool) -> int:
     """Redo the last undone restore."""
-    return bring.redo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
+    return restore_flow.redo(session, dry_run=dry_run, conflicts=_conflicts(keep_mine, theirs), yes=yes)
 
 
 def _conflicts(keep_mine: bool, theirs: bool) -> str | None:

@@ -1,4 +1,4 @@
-"""What `restore`, `undo` and `redo` do once their words are understood: show, ask, do, report."""
+"""What `restore`, `undo` and `redo` do after parsing: show the plan, ask, restore, report."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from keepfast.app.preview import Missing, Preview
     from keepfast.app.restore import Restored, Restorer
     from keepfast.model.restore_plan import Plan
+    from keepfast.store.rows import CheckpointRow
 
-SHOWN = 40
-NAMED = 5
+MOST_SHOWN = 40
+MOST_NAMED = 5
 SIGNS = {"write": ("~", "yellow"), "mode": ("m", "yellow"), "delete": ("-", "red"), "new": ("+", "green")}
 
 
@@ -35,23 +36,18 @@ def restore(
     yes: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
 ) -> int:
-    """Bring the typed paths, or everything, to that checkpoint; return the exit code.
+    """Restore the typed paths, or everything, to the checkpoint; return the exit code.
 
-    `also` is done once the files are back, and tells what of it belongs into the JSON form.
+    `also` is called after the files are restored, and returns members to add to the JSON form.
     """
     from keepfast.cli.paths import candidates
 
-    # An open restore, and a version made of chosen hunks, belong to the history that is there.
+    # An open restore and a version made of chosen hunks belong to this history.
     root, restorer = _restorer(session)
     if go_on or abort:
         if reference is not None or (go_on and abort):
             raise Usage("--continue and --abort cannot be combined with each other or with a checkpoint.")
-        if dry_run:
-            return _show_end(session, restorer, abort)
-        with session.progress("Restoring") as progress:
-            session.engine.progress = progress
-            done = restorer.resume() if go_on else restorer.abort()
-        return _report(session, done, "Restore finished at" if go_on else "Restore aborted; back at")
+        return _preview_ending(session, restorer, abort) if dry_run else _end(session, restorer, abort)
     if reference is None:
         raise Usage("No checkpoint given. Give a reference such as v5.", "Run `keepfast list` to see all checkpoints.")
     target = session.resolve(restorer.row, reference)
@@ -60,23 +56,17 @@ def restore(
         paths = []
     restorer.planner.refuse_unknown(target, paths)
     if patch:
-        from keepfast.cli.hunks import choose
-
-        chosen = choose(session, restorer, target, paths)
-        if not chosen:
-            session.say("No hunk chosen; nothing changed.")
-            return 0
-        return _run(session, lambda _: restorer.restore_parts(target, chosen, mtimes=mtimes), "", True)
+        return _restore_hunks(session, restorer, target, paths, mtimes)
     if dry_run:
         preview, missing = restorer.planner.preview(target, paths), restorer.planner.missing(target, paths)
         if conflicts == "mine":
             preview = preview.without(set(preview.conflicts))
-        left = restorer.planner.left_out(target, paths)
-        _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left=left)
+        left_out = restorer.planner.left_out(target, paths)
+        _show(session, preview, f"v{target.version}", dry_run=True, also=also, missing=missing, left_out=left_out)
         return 0
 
     def work(ask: Callable[[Preview], bool] | None) -> Restored | None:
-        how = _how(conflicts, yes)
+        how = _conflict_policy(conflicts, yes)
         return restorer.restore(target, paths, conflicts=how, mtimes=mtimes, ask=ask, at_once=yes)
 
     return _run(
@@ -84,53 +74,83 @@ def restore(
         work,
         f"v{target.version}",
         yes,
-        also,
-        conflicts,
-        lambda: restorer.planner.missing(target, paths),
-        lambda: restorer.planner.left_out(target, paths),
-        restorer,
+        also=also,
+        conflicts=conflicts,
+        missing=lambda: restorer.planner.missing(target, paths),
+        left_out=lambda: restorer.planner.left_out(target, paths),
+        restorer=restorer,
     )
 
 
-def _show_end(session: Session, restorer: Restorer, abort: bool) -> int:
-    """What ending a restore that was cut off would do; nothing is changed."""
+def _restore_hunks(
+    session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes], mtimes: bool
+) -> int:
+    """Ask about each hunk and restore the chosen ones; return the exit code."""
+    from keepfast.cli.hunks import choose
+
+    chosen = choose(session, restorer, target, paths)
+    if not chosen:
+        session.say("No hunk chosen; nothing changed.")
+        return 0
+    return _run(session, lambda _: restorer.restore_parts(target, chosen, mtimes=mtimes), "", True)
+
+
+def _end(session: Session, restorer: Restorer, abort: bool) -> int:
+    """Finish or abort an interrupted restore; return the exit code."""
+    with session.progress("Restoring") as progress:
+        session.engine.progress = progress
+        done = restorer.abort() if abort else restorer.resume()
+    return _report(session, done, "Restore aborted; back at" if abort else "Restore finished at")
+
+
+def _preview_ending(session: Session, restorer: Restorer, abort: bool) -> int:
+    """Show what finishing or aborting an interrupted restore would do; change nothing."""
     goal, preview = restorer.preview_finish(aborting=abort)
     what, missing = f"v{goal.version}", restorer.planner.missing(goal, preview.scope.paths)
     cut = restorer.cut_off()
     if not session.json:
         end = f"--abort would go back to {what}" if abort else f"--continue would finish it at {what}"
-        left = len(preview.plan.steps)
+        steps_left = len(preview.plan.steps)
         session.print(
-            f"A restore of v{cut.target if cut is not None else goal.version} was interrupted; {end}: {left:,} steps left."
+            f"A restore of v{cut.target if cut is not None else goal.version} was interrupted; {end}: {steps_left:,} steps left."
         )
     _show(session, preview, what, dry_run=True, also=lambda: {"target": what}, missing=missing)
     return 0
 
 
 def preview(session: Session, folder: bytes, reference: str) -> None:
-    """Show what bringing a folder to that checkpoint would do."""
+    """Show what restoring a folder to the checkpoint would do."""
     from keepfast.app.restore import Restorer
 
     root, row = session.engine.root(folder)
     target = session.resolve(row, reference)
     restorer = Restorer(session.engine, root, row)
-    missing, left = restorer.planner.missing(target), restorer.planner.left_out(target)
-    _show(session, restorer.planner.preview(target), f"v{target.version}", dry_run=True, missing=missing, left=left)
+    missing, left_out = restorer.planner.missing(target), restorer.planner.left_out(target)
+    _show(
+        session,
+        restorer.planner.preview(target),
+        f"v{target.version}",
+        dry_run=True,
+        missing=missing,
+        left_out=left_out,
+    )
 
 
-def _how(conflicts: str | None, yes: bool) -> str:
-    """What becomes of work that no checkpoint has: `-y` says yes to everything, for the safety checkpoint has it."""
+def _conflict_policy(conflicts: str | None, yes: bool) -> str:
+    """Return what to do with unsaved changes: `-y` overwrites them, because the safety checkpoint has them."""
     return conflicts or ("theirs" if yes else "ask")
 
 
 def undo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
-    """Take back the last restore; return the exit code."""
-    return _step(session, _restorer(session)[1].undo, dry_run, conflicts, yes)
+    """Undo the last restore; return the exit code."""
+    step = _restorer(session)[1].undo
+    return _undo_or_redo(session, step, "the state before the last restore", dry_run, conflicts, yes)
 
 
 def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = None, yes: bool = False) -> int:
-    """Take back the last undo; return the exit code."""
-    return _step(session, _restorer(session)[1].redo, dry_run, conflicts, yes)
+    """Redo the last undone restore; return the exit code."""
+    step = _restorer(session)[1].redo
+    return _undo_or_redo(session, step, "the state before the last undo", dry_run, conflicts, yes)
 
 
 def _restorer(session: Session) -> tuple[bytes, Restorer]:
@@ -140,23 +160,23 @@ def _restorer(session: Session) -> tuple[bytes, Restorer]:
     return root, Restorer(session.engine, root, row)
 
 
-def _step(
-    session: Session, step: Callable[..., Restored | None], dry_run: bool, conflicts: str | None, yes: bool
+def _undo_or_redo(
+    session: Session, step: Callable[..., Restored | None], what: str, dry_run: bool, conflicts: str | None, yes: bool
 ) -> int:
     if dry_run:
 
         def only_show(preview: Preview) -> bool:
-            _show(session, preview, "that", dry_run=True)
+            _show(session, preview, what, dry_run=True)
             return False
 
         if step(conflicts=conflicts or "ask", ask=only_show) is None and not session.json:
             session.remark("Nothing changed.")
         return 0
-    how = _how(conflicts, yes)
+    how = _conflict_policy(conflicts, yes)
     return _run(
         session,
         lambda ask: step(conflicts=how, ask=ask, at_once=yes),
-        "the state before",
+        what,
         yes,
         conflicts=conflicts,
     )
@@ -167,13 +187,17 @@ def _run(
     work: Callable[[Callable[[Preview], bool] | None], Restored | None],
     what: str,
     yes: bool,
+    *,
     also: Callable[[], dict[str, Any]] | None = None,
     conflicts: str | None = None,
     missing: Callable[[], list[Missing]] = list,
-    left: Callable[[], list[tuple[bytes, int]]] = list,
+    left_out: Callable[[], list[tuple[bytes, int]]] = list,
     restorer: Restorer | None = None,
 ) -> int:
-    """Show, ask, do, report. In scripts conflicts stop with exit code 14 unless a flag says what to do."""
+    """Show the plan, ask, restore and report; return the exit code.
+
+    If nobody can be asked, unsaved changes raise `Conflict` (exit code 14) unless a flag says what to do.
+    """
     said_no = False
     alone = session.json or not sys.stdin.isatty()
 
@@ -185,7 +209,7 @@ def _run(
             raise conflict(preview.conflicts)
         if not yes:
             _show(session, preview, what, missing=missing())
-        said_no = not session.agreed(f"Restore {what}?", yes)
+        said_no = not session.confirm(f"Restore {what}?", yes)
         return not said_no
 
     with session.progress("Restoring") as progress:
@@ -194,23 +218,23 @@ def _run(
     more = also() if also is not None and not said_no else {}
     if done is not None:
         return _report(session, done, "Restored", more)
-    lost, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
+    missing_paths, spared, not_read = missing(), list[tuple[bytes, str]](), list[tuple[bytes, str]]()
     if restorer is not None:
         spared, not_read = restorer.planner.spared, restorer.planner.not_read
     if session.json:
         from keepfast.present.json_forms import of_left_out, of_missing
 
         reason = "refused" if said_no else "nothing to do"
-        found = {"missing": of_missing(lost), "left_out": of_left_out(left())}
+        extra = {"missing": of_missing(missing_paths), "left_out": of_left_out(left_out())}
         untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
-        write_json({"restored": False, "reason": reason, **found, "untouched": untouched, **more})
+        write_json({"restored": False, "reason": reason, **extra, "untouched": untouched, **more})
     elif said_no:
         session.say("Nothing changed.")
     else:
-        session.say("Nothing changed." if spared or not_read else _unchanged(what, left()))
-        _tell_spared(session, spared)
-        _tell_not_read(session, what, not_read)
-        _tell_missing(session, what, lost)
+        session.say("Nothing changed." if spared or not_read else _nothing_to_do_message(what, left_out()))
+        _print_spared(session, spared)
+        _print_not_read(session, what, not_read)
+        _print_missing(session, what, missing_paths)
     return 0
 
 
@@ -221,76 +245,78 @@ def _show(
     dry_run: bool = False,
     also: Callable[[], dict[str, Any]] | None = None,
     missing: Sequence[Missing] = (),
-    left: Sequence[tuple[bytes, int]] = (),
+    left_out: Sequence[tuple[bytes, int]] = (),
 ) -> None:
-    """The list of what would be done: conflicts first."""
+    """Show what would be done: conflicts first."""
     if session.json:
         if dry_run:
-            _write_preview(preview, also() if also is not None else {}, missing, left)
+            _write_preview(preview, also() if also is not None else {}, missing, left_out)
         return
     from keepfast.model.restore_plan import KEPT_AS_IT_IS, NOT_READ
     from keepfast.workspace.marker import show
 
     plan, paint = preview.plan, session.paint
     if not plan.steps and not any(why in (KEPT_AS_IT_IS, NOT_READ) for _, why in plan.untouched):
-        session.print(_unchanged(what, left))
+        session.print(_nothing_to_do_message(what, left_out))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
-        for path in preview.conflicts[:SHOWN]:
+        for path in preview.conflicts[:MOST_SHOWN]:
             session.print(f"  {paint('red', '!')} {show(path)}")
         session.print("")
-    for step in plan.steps[:SHOWN]:
+    for step in plan.steps[:MOST_SHOWN]:
         sign, colour = SIGNS["new" if step.old is None else step.action]
         session.print(f"  {paint(colour, sign)} {show(step.path)}")
-    if len(plan.steps) > SHOWN:
-        session.print(f"  … and {len(plan.steps) - SHOWN} more")
-    kept = [path for path, why in plan.untouched if why == KEPT_AS_IT_IS]
-    for path in kept[:SHOWN]:
+    if len(plan.steps) > MOST_SHOWN:
+        session.print(f"  … and {len(plan.steps) - MOST_SHOWN} more")
+    kept_paths = [path for path, why in plan.untouched if why == KEPT_AS_IT_IS]
+    for path in kept_paths[:MOST_SHOWN]:
         session.print(f"  = {show(path)} (kept)")
-    if len(kept) > SHOWN:
-        session.print(f"  … and {len(kept) - SHOWN} more")
-    # What is not there cannot be left alone: it is named below.
-    absent = {one.path for one in missing if one.state == "missing"}
-    _show_alone(session, [(path, why) for path, why in plan.untouched if why != KEPT_AS_IT_IS and path not in absent])
-    _tell_missing(session, what, missing)
+    if len(kept_paths) > MOST_SHOWN:
+        session.print(f"  … and {len(kept_paths) - MOST_SHOWN} more")
+    # Missing paths are not skipped ones: `_print_missing` lists them.
+    absent = {entry.path for entry in missing if entry.state == "missing"}
+    _show_skipped(session, [(path, why) for path, why in plan.untouched if why != KEPT_AS_IT_IS and path not in absent])
+    _print_missing(session, what, missing)
 
 
 def _write_preview(
-    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left: Sequence[tuple[bytes, int]]
+    preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left_out: Sequence[tuple[bytes, int]]
 ) -> None:
     from keepfast.present.json_forms import of_left_out, of_missing
 
     conflicts = [_path(path) for path in preview.conflicts]
-    found = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
-    write_json({"dry_run": True, **found, "left_out": of_left_out(left), **more})
+    facts = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
+    write_json({"dry_run": True, **facts, "left_out": of_left_out(left_out), **more})
 
 
-def _show_alone(session: Session, alone: Sequence[tuple[bytes, str]]) -> None:
-    """The first few of what is left alone, each with the reason."""
+def _show_skipped(session: Session, skipped: Sequence[tuple[bytes, str]]) -> None:
+    """List the first few skipped paths with the reasons."""
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
 
-    if alone:
-        text = f"Skipped {plural(len(alone), 'path')} that are excluded, in the checkpoint or now:"
+    if skipped:
+        text = f"Skipped {plural(len(skipped), 'path')} that are excluded, in the checkpoint or now:"
         session.print(session.paint("dim", text))
-    for path, why in alone[:NAMED]:
+    for path, why in skipped[:MOST_NAMED]:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
-def _unchanged(what: str, left: Sequence[tuple[bytes, int]]) -> str:
-    """Of what a version left out nobody knows for sure that it is as it was."""
-    if not left:
-        # Some paths may have been named: of all others nothing is said.
+def _nothing_to_do_message(what: str, left_out: Sequence[tuple[bytes, int]]) -> str:
+    """Return the message for a restore that has nothing to do; name the excluded paths, which it cannot compare."""
+    if not left_out:
+        # True of the paths on the command line; nothing is said about others.
         return f"Already at {what}."
     from keepfast.workspace.marker import show
 
-    names = ", ".join([show(path) + (f" (v{held} has it)" if held else "") for path, held in left[:NAMED]])
-    more = f" and {len(left) - NAMED:,} more" if len(left) > NAMED else ""
+    names = ", ".join(
+        [show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left_out[:MOST_NAMED]]
+    )
+    more = f" and {len(left_out) - MOST_NAMED:,} more" if len(left_out) > MOST_NAMED else ""
     return f"All saved files are already at {what}. Excluded from it: {names}{more}."
 
 
-def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
-    """Name what this restore cannot bring back, because it was left out, and the version or the command that does."""
+def _print_missing(session: Session, what: str, missing: Sequence[Missing]) -> None:
+    """List what this restore cannot bring back because it was excluded, and the version or command that can."""
     if not missing:
         return
     from keepfast.present.terminal import plural
@@ -299,50 +325,52 @@ def _tell_missing(session: Session, what: str, missing: Sequence[Missing]) -> No
     session.warn(
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
-    for one in missing[:SHOWN]:
-        way = one.holder_hint() or (f"run `{one.command}` to recreate it" if one.command else "")
-        state = one.state if one.state == "missing" else f"{one.state} now"
-        session.warn(f"  {show(one.path)} ({state}): {one.why}{'; ' + way if way else ''}")
-    if len(missing) > SHOWN:
-        session.warn(f"  … and {len(missing) - SHOWN:,} more; --json names them.")
+    for entry in missing[:MOST_SHOWN]:
+        way = entry.holder_hint() or (f"run `{entry.command}` to recreate it" if entry.command else "")
+        state = entry.state if entry.state == "missing" else f"{entry.state} now"
+        session.warn(f"  {show(entry.path)} ({state}): {entry.why}{'; ' + way if way else ''}")
+    if len(missing) > MOST_SHOWN:
+        session.warn(f"  … and {len(missing) - MOST_SHOWN:,} more; --json names them.")
 
 
-def _tell_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
-    """Name what is not written because of where it leads: every one, as none of them is expected."""
+def _print_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
+    """List all git pointer files that were not written because of where they lead."""
     from keepfast.workspace.marker import show
 
     for path, why in spared:
         session.warn(f"  skipped {show(path)}: it {why}")
 
 
-def _tell_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
-    """Name what a version has in folders that are left out now, and how it comes back."""
+def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
+    """List what a version has in folders that are excluded now, and how to restore it."""
     from keepfast.workspace.marker import show
 
-    for path, why in not_read[:SHOWN]:
+    for path, why in not_read[:MOST_SHOWN]:
         session.warn(f"  left {show(path)}: it {why}")
     if not_read:
         session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
 
 
-def _tell_untouched(session: Session, done: Restored) -> None:
-    """Name what stays as it is although it is not as the target has it."""
+def _print_untouched(session: Session, done: Restored) -> None:
+    """List the paths that differ from the target and were not changed."""
     from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT_AS_IT_IS, NOT_READ, OUTSIDE
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
-    for path, why in [one for one in done.plan.untouched if one[1] == OUTSIDE][:SHOWN]:
+    for path, why in [pair for pair in done.plan.untouched if pair[1] == OUTSIDE][:MOST_SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
-    _tell_spared(session, [one for one in done.plan.untouched if one[1] == POINTS_IN])
-    _tell_not_read(
-        session, f"v{done.target}", [one for one in done.plan.untouched if one[1] in (NOT_READ, BELOW_NOT_READ)][:NAMED]
+    _print_spared(session, [pair for pair in done.plan.untouched if pair[1] == POINTS_IN])
+    _print_not_read(
+        session,
+        f"v{done.target}",
+        [pair for pair in done.plan.untouched if pair[1] in (NOT_READ, BELOW_NOT_READ)][:MOST_NAMED],
     )
-    for path, why in [one for one in done.plan.untouched if one[1] == KEPT_AS_IT_IS]:
+    for path, why in [pair for pair in done.plan.untouched if pair[1] == KEPT_AS_IT_IS]:
         session.remark(f"  skipped {show(path)}: it {why}")
 
 
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
-    """Say what was done; exit code 14 if something is not as it was asked for."""
+    """Report what was done; return 14 if some path was kept instead of restored."""
     from keepfast.model.errors import Conflict
     from keepfast.workspace.marker import show
 
@@ -359,21 +387,21 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
                 **(more or {}),
             }
         )
-        return Conflict.exit_code if applied.kept else 0
+        return Conflict.exit_code if applied.untouched else 0
     modes = "mode set" if applied.modes == 1 else "modes set"
     parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, modes)]
     counts = ", ".join(f"{number} {what}" for number, what in parts if number) or "nothing to do"
     session.say(f"{word} v{done.target}: {counts} ({session.milliseconds()}ms)")
     session.say(f"Previous state saved as v{done.before}." + (f" Run `keepfast {way}` to revert." if way else ""))
-    for path, why in applied.kept:
+    for path, why in applied.untouched:
         session.warn(f"  kept {show(path)}: {why}")
-    _tell_untouched(session, done)
+    _print_untouched(session, done)
     for path in applied.filled:
         session.remark(f"  kept the folder {show(path)}: it contains excluded files")
     for path, where in applied.aside:
         session.warn(f"  {show(path)} was moved to {show(where)}")
-    _tell_missing(session, f"v{done.target}", done.missing)
-    return Conflict.exit_code if applied.kept else 0
+    _print_missing(session, f"v{done.target}", done.missing)
+    return Conflict.exit_code if applied.untouched else 0
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

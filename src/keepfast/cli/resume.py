@@ -1,4 +1,4 @@
-"""`keepfast resume`, `keep`, `drop`: going on from a checkpoint, and what becomes of the one that `/clear` left."""
+"""`keepfast resume`, `keep`, `drop`: print a resume brief; keep or forget the checkpoint made by a clear."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 CLIPBOARDS = (("wl-copy",), ("xclip", "-selection", "clipboard"), ("xsel", "-ib"), ("pbcopy",))
-AGENT = "claude"
-BEGINS = ("session_start", "prompt")
-"""What a session saves before it has done anything: its start, and the very prompt that answers."""
+CLIENT = "claude"
+OPENING_TRIGGERS = ("session_start", "prompt")
+"""Triggers of the checkpoints that a session makes before it has done anything."""
 
 
 @click.command()
-@click.argument("reference", required=False, type=REFERENCE)
+@click.argument("reference", metavar="[REF]", required=False, type=REFERENCE)
 @click.option("--tokens", type=Whole(200, 100_000), default=5_000, metavar="N", help="Token limit (default 5000).")
 @click.option("--copy", is_flag=True, help="Copy the brief to the clipboard.")
 @click.option("--launch", is_flag=True, help="Start the agent's client with the brief.")
 @common
 def resume(session: Session, reference: str | None, tokens: int, copy: bool, launch: bool) -> int:
-    """Print a resume brief from the newest checkpoint and the current files, or from checkpoint REFERENCE.
+    """Print a resume brief from the newest checkpoint and the current files, or from checkpoint REF.
 
-    With REFERENCE, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
+    With REF, the brief uses the conversation and files of that checkpoint. Sessions with hooks get their brief
     automatically; this command is for other agents and for people.
     """
     from keepfast.app.resume import Resumer
@@ -43,25 +43,25 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
         raise Usage("--copy and --launch cannot be combined.")
     root, row = session.workspace()
     resumer = Resumer(session.engine, root, row.id)
-    told = resumer.work_at(session.resolve(row, reference)) if reference is not None else resumer.newest()
-    if told is None:
+    work = resumer.work_at(session.resolve(row, reference)) if reference is not None else resumer.newest()
+    if work is None:
         raise NotFound("No checkpoint to resume from.", "Run `keepfast save` first.")
     if reference is not None:
-        built, of = resumer.moment_brief(told, tokens=tokens)
-        sources = {"conversation": of or None, "files": f"v{told.row.version}"}
+        built, of = resumer.moment_brief(work, tokens=tokens)
+        sources = {"conversation": of or None, "files": f"v{work.row.version}"}
     else:
-        built, sources = resumer.brief(told, tokens=tokens), {"conversation": "live", "files": "disk"}
-    said = f'Resumed from checkpoint: "{told.summary}" (saved {ago(session.now() - told.row.created_at)})'
+        built, sources = resumer.brief(work, tokens=tokens), {"conversation": "live", "files": "disk"}
+    headline = f'Resumed from checkpoint: "{work.summary}" (saved {ago(session.now() - work.row.created_at)})'
     if session.json:
-        shown = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
-        write_json({"version": f"v{told.row.version}", "id": told.row.id, **sources, **shown})
+        facts = {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
+        write_json({"version": f"v{work.row.version}", "id": work.row.id, **sources, **facts})
     elif copy:
         _copy(built.text)
-        session.say(f"{said}. Copied: {built.tokens:,} tokens.")
+        session.say(f"{headline}. Copied: {built.tokens:,} tokens.")
     elif launch:
         return _launch(root, built.text)
     else:
-        session.print(built.text or said)
+        session.print(built.text or headline)
     return 0
 
 
@@ -69,7 +69,7 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
 @common
 def keep(session: Session) -> None:
     """Keep the checkpoint made by the last clear. It is also kept if you do not answer."""
-    row = _left(session)
+    row = _last_clear(session)
     for client, _ in _questions(session, row.workspace):
         sessions.close_question(session.engine.place.folder(row.workspace), client)
     if session.json:
@@ -80,20 +80,22 @@ def keep(session: Session) -> None:
 @click.command()
 @common
 def drop(session: Session) -> None:
-    """Forget the checkpoint made by the last clear. Not possible after an answer, a turn or another clear."""
+    """Forget the checkpoint made by the last clear. Works only until you answer, or until the next turn or clear."""
     from keepfast.store.maintenance.space import forget
 
     session.workspace()
-    left = _left(session)
-    folder = session.engine.place.folder(left.workspace)
-    found = [
-        (client, row) for client, known in _questions(session, left.workspace) if (row := _open(session, left, known))
+    last_clear = _last_clear(session)
+    folder = session.engine.place.folder(last_clear.workspace)
+    droppable = [
+        (client, row)
+        for client, question in _questions(session, last_clear.workspace)
+        if (row := _droppable_row(session, last_clear, question))
     ]
-    if len(found) != 1:
+    if len(droppable) != 1:
         raise NotFound(
-            "No checkpoint to drop.", (f"Run `keepfast forget v{left.version}` to forget the kept checkpoint.")
+            "No checkpoint to drop.", (f"Run `keepfast forget v{last_clear.version}` to forget the kept checkpoint.")
         )
-    client, row = found[0]
+    client, row = droppable[0]
     forget(session.repository, row.workspace, [row.version], "dropped", session.engine.place.path)
     sessions.close_question(folder, client)
     if session.json:
@@ -102,26 +104,32 @@ def drop(session: Session) -> None:
 
 
 def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, Any]]]:
-    """The open questions of the client around us, or of all."""
-    around = session.around.text("CLAUDE_PID")
-    found = sessions.open_questions(session.engine.place.folder(workspace))
-    return [(client, known) for client, known in found.items() if around in ("", str(client))]
+    """Return the open questions of the client that runs this command, else of all clients."""
+    own_client = session.environment.text("CLAUDE_PID")
+    questions = sessions.open_questions(session.engine.place.folder(workspace))
+    return [(client, question) for client, question in questions.items() if own_client in ("", str(client))]
 
 
-def _open(session: Session, left: CheckpointRow, known: dict[str, Any]) -> CheckpointRow | None:
-    """The checkpoint that a question is about; None if somebody wants it, or went on from it, by now."""
+def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[str, Any]) -> CheckpointRow | None:
+    """Return the checkpoint that a question is about; None if it was pinned, named or built upon since."""
     from keepfast.store.rows import Query
 
     repository = session.repository
-    row = repository.checkpoint(left.workspace, int(known.get("version") or 0))
+    row = repository.checkpoint(last_clear.workspace, int(question.get("version") or 0))
     if row is None or row.forgotten or row.trigger != "before_clear" or row.pinned or row.name:
         return None
-    later = [one for one in repository.find(Query(workspace=left.workspace, limit=10)) if one.version > row.version]
-    is_own = all(one.session == known["asked"] and one.trigger in BEGINS for one in later)
+    later = [
+        later_row
+        for later_row in repository.find(Query(workspace=last_clear.workspace, limit=10))
+        if later_row.version > row.version
+    ]
+    is_own = all(
+        later_row.session == question["asked"] and later_row.trigger in OPENING_TRIGGERS for later_row in later
+    )
     return row if is_own else None
 
 
-def _left(session: Session) -> CheckpointRow:
+def _last_clear(session: Session) -> CheckpointRow:
     from keepfast.store.rows import Query
 
     _, workspace = session.workspace()
@@ -141,8 +149,8 @@ def _copy(text: str) -> None:
 
 
 def _launch(root: bytes, text: str) -> int:
-    program = shutil.which(AGENT)
+    program = shutil.which(CLIENT)
     if program is None:
-        raise Failed(f"{AGENT} is not installed or not on the PATH.", "Omit --launch, and paste the text.")
+        raise Failed(f"{CLIENT} is not installed or not on the PATH.", "Omit --launch, and paste the text.")
     os.chdir(root)
     os.execv(program, [program, text])

@@ -12,68 +12,68 @@ from keepfast.cli.exit_codes import leave
 from keepfast.cli.lazy import Entry, LazyGroup
 from keepfast.cli.session import Session
 from keepfast.model.errors import Usage
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 
 NAME = "keepfast"
-COMPLETE = "_KEEPFAST_COMPLETE"
-HERE = "keepfast.cli."
+COMPLETION_VARIABLE = "_KEEPFAST_COMPLETE"
+PACKAGE = "keepfast.cli."
 
 TABLE = {
-    "init": Entry(HERE + "init", "init", "Protect a folder."),
-    "save": Entry(HERE + "save", "save", "Make a checkpoint of the workspace."),
-    "checkpoint": Entry(HERE + "save", "checkpoint", "Alias of `save`; `checkpoint list` is `list`."),
-    "list": Entry(HERE + "list", "list_", "List checkpoints, newest first."),
-    "latest": Entry(HERE + "list", "latest", "Show the newest checkpoint that matches a filter."),
-    "show": Entry(HERE + "show", "show", "Show a checkpoint: trigger, changes and excluded paths."),
-    "diff": Entry(HERE + "diff", "diff", "Show changes between checkpoints, or a checkpoint and the disk."),
-    "cat": Entry(HERE + "cat", "cat", "Print a file from a checkpoint."),
-    "search": Entry(HERE + "search", "search", "Find checkpoints by message, name, tag or path."),
-    "restore": Entry(HERE + "restore", "restore", "Restore files from a checkpoint."),
-    "undo": Entry(HERE + "restore", "undo", "Undo the last restore."),
-    "redo": Entry(HERE + "restore", "redo", "Redo the last undone restore."),
-    "fork": Entry(HERE + "fork", "fork", "Create a new folder from a checkpoint."),
-    "export": Entry(HERE + "bundle", "export", "Write checkpoints to a bundle file."),
-    "import": Entry(HERE + "bundle", "import_", "Import checkpoints from a bundle."),
-    "mount": Entry(HERE + "mount", "mount", "Mount checkpoints as read-only folders."),
-    "watch": Entry(HERE + "watch", "watch", "Save automatically when files change."),
-    "serve": Entry(HERE + "serve", "serve", "Serve the web page and run tasks."),
-    "hook": Entry(HERE + "hook", "hook", "Handle an event of an agent's client (run by its hooks)."),
-    "brief": Entry(HERE + "brief", "brief", "Print a resume brief from a transcript."),
-    "resume": Entry(HERE + "resume", "resume", "Print a resume brief from a checkpoint."),
-    "keep": Entry(HERE + "resume", "keep", "Keep the checkpoint made by the last clear."),
-    "drop": Entry(HERE + "resume", "drop", "Forget the checkpoint made by the last clear."),
-    "status": Entry(HERE + "status", "status", "Show the last checkpoint, unsaved changes and problems."),
-    "task": Entry(HERE + "task", "task", "Manage unattended tasks."),
-    "run": Entry(HERE + "run", "run", "Run one command as a supervised task."),
-    "report": Entry(HERE + "report", "report", "Report what tasks did since yesterday and what needs you."),
-    "service": Entry(HERE + "service", "service", "Start the supervisor at login (systemd, launchd)."),
-    "supervise": Entry(HERE + "supervise", "supervise", "Run the supervisor of unattended tasks."),
-    "pin": Entry(HERE + "label", "pin", "Protect a checkpoint from retention."),
-    "unpin": Entry(HERE + "label", "unpin", "Remove the pin of a checkpoint."),
-    "name": Entry(HERE + "label", "name", "Name a checkpoint."),
-    "forget": Entry(HERE + "forget", "forget", "Forget checkpoints, by reference or by retention policy."),
-    "unprotect": Entry(HERE + "unprotect", "unprotect", "Stop protecting a folder; keep its checkpoints."),
-    "purge": Entry(HERE + "unprotect", "purge", "Delete all checkpoints of a workspace, or the whole store."),
-    "compact": Entry(HERE + "forget", "compact", "Free the space of data that no checkpoint needs."),
-    "verify": Entry(HERE + "verify", "verify", "Check the store for damage; with --repair, repair it."),
-    "rebuild": Entry(HERE + "verify", "rebuild", "Rebuild the ledger from packs and logs."),
-    "key": Entry(HERE + "key", "key", "Show, back up or rotate the encryption key."),
-    "install": Entry(HERE + "install", "install", "Install hooks into an agent's client."),
-    "uninstall": Entry(HERE + "install", "uninstall", "Remove the hooks from an agent's client."),
-    "statusline": Entry(HERE + "statusline", "statusline", "Print a line for the client's status line."),
-    "doctor": Entry(HERE + "doctor", "doctor", "Check the installation, the store and this workspace."),
+    "init": Entry(PACKAGE + "init", "init", "Protect a folder."),
+    "save": Entry(PACKAGE + "save", "save", "Save a checkpoint of the workspace."),
+    "checkpoint": Entry(PACKAGE + "save", "checkpoint", "Alias of `save`; `checkpoint list` is `list`."),
+    "list": Entry(PACKAGE + "list", "list_", "List checkpoints, newest first."),
+    "latest": Entry(PACKAGE + "list", "latest", "Show the newest checkpoint that matches a filter."),
+    "show": Entry(PACKAGE + "show", "show", "Show a checkpoint: trigger, changes and excluded paths."),
+    "diff": Entry(PACKAGE + "diff", "diff", "Show changes between checkpoints, or a checkpoint and the disk."),
+    "cat": Entry(PACKAGE + "cat", "cat", "Print a file from a checkpoint."),
+    "search": Entry(PACKAGE + "search", "search", "Find checkpoints by message, name, tag or path."),
+    "restore": Entry(PACKAGE + "restore", "restore", "Restore files from a checkpoint."),
+    "undo": Entry(PACKAGE + "restore", "undo", "Undo the last restore."),
+    "redo": Entry(PACKAGE + "restore", "redo", "Redo the last undone restore."),
+    "fork": Entry(PACKAGE + "fork", "fork", "Create a new folder from a checkpoint."),
+    "export": Entry(PACKAGE + "bundle", "export", "Write checkpoints to a bundle file."),
+    "import": Entry(PACKAGE + "bundle", "import_", "Import checkpoints from a bundle."),
+    "mount": Entry(PACKAGE + "mount", "mount", "Mount checkpoints as read-only folders."),
+    "watch": Entry(PACKAGE + "watch", "watch", "Save automatically when files change."),
+    "serve": Entry(PACKAGE + "serve", "serve", "Serve the web page and run tasks."),
+    "hook": Entry(PACKAGE + "hook", "hook", "Handle an event of an agent's client (run by its hooks)."),
+    "brief": Entry(PACKAGE + "brief", "brief", "Print a resume brief from a transcript."),
+    "resume": Entry(PACKAGE + "resume", "resume", "Print a resume brief from a checkpoint."),
+    "keep": Entry(PACKAGE + "resume", "keep", "Keep the checkpoint made by the last clear."),
+    "drop": Entry(PACKAGE + "resume", "drop", "Forget the checkpoint made by the last clear."),
+    "status": Entry(PACKAGE + "status", "status", "Show the last checkpoint, unsaved changes and problems."),
+    "task": Entry(PACKAGE + "task", "task", "Manage unattended tasks."),
+    "run": Entry(PACKAGE + "run", "run", "Run one command as a supervised task."),
+    "report": Entry(PACKAGE + "report", "report", "Report what tasks did since yesterday and what needs you."),
+    "service": Entry(PACKAGE + "service", "service", "Start the supervisor at login (systemd, launchd)."),
+    "supervise": Entry(PACKAGE + "supervise", "supervise", "Run the supervisor of unattended tasks."),
+    "pin": Entry(PACKAGE + "label", "pin", "Protect a checkpoint from retention."),
+    "unpin": Entry(PACKAGE + "label", "unpin", "Remove the pin of a checkpoint."),
+    "name": Entry(PACKAGE + "label", "name", "Name a checkpoint."),
+    "forget": Entry(PACKAGE + "forget", "forget", "Forget checkpoints, by reference or by retention policy."),
+    "unprotect": Entry(PACKAGE + "unprotect", "unprotect", "Stop protecting a folder; keep its checkpoints."),
+    "purge": Entry(PACKAGE + "unprotect", "purge", "Delete all checkpoints of a workspace, or the whole store."),
+    "compact": Entry(PACKAGE + "forget", "compact", "Free the space of data that no checkpoint needs."),
+    "verify": Entry(PACKAGE + "verify", "verify", "Check the store for damage; with --repair, repair it."),
+    "rebuild": Entry(PACKAGE + "verify", "rebuild", "Rebuild the ledger from packs and logs."),
+    "key": Entry(PACKAGE + "key", "key", "Show, back up or rotate the encryption key."),
+    "install": Entry(PACKAGE + "install", "install", "Install hooks into an agent's client."),
+    "uninstall": Entry(PACKAGE + "install", "uninstall", "Remove the hooks from an agent's client."),
+    "statusline": Entry(PACKAGE + "statusline", "statusline", "Print a line for the client's status line."),
+    "doctor": Entry(PACKAGE + "doctor", "doctor", "Check the installation, the store and this workspace."),
     "clear-check": Entry(
-        HERE + "clear_check", "clear_check", "Show unsaved changes before you clear the conversation."
+        PACKAGE + "clear_check", "clear_check", "Show unsaved changes before you clear the conversation."
     ),
-    "mcp": Entry(HERE + "mcp", "mcp", "Serve checkpoints and recall to an agent (MCP)."),
-    "config": Entry(HERE + "config", "config", "Show and change settings."),
-    "completion": Entry(HERE + "completion", "completion", "Print the completion script for a shell."),
+    "mcp": Entry(PACKAGE + "mcp", "mcp", "Serve checkpoints and recall to an agent (MCP)."),
+    "config": Entry(PACKAGE + "config", "config", "Show and change settings."),
+    "completion": Entry(PACKAGE + "completion", "completion", "Print the completion script for bash, zsh or fish."),
 }
 
 
 SECTIONS = {
     "Save": "init save checkpoint watch pin unpin name",
-    "Inspect": "status list show diff cat search mount serve",
+    "Inspect": "status list latest show diff cat search mount serve",
     "Restore and copy": "restore undo redo fork export import",
     "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook",
     "Unattended tasks": "task run report supervise service",
@@ -116,21 +116,25 @@ def root(
 
 def run(
     arguments: Sequence[str],
-    around: Surroundings,
+    environment: Environment,
     clock: Callable[[], int],
     start: Callable[..., int] | None = None,
 ) -> int:
-    """Run one command line; return its exit code. No traceback ever reaches a person.
+    """Run one command line; return its exit code.
 
     `start` runs a server by its name: front ends do not import one another.
     """
-    session = Session(around, clock, monotonic())
+    session = Session(environment, clock, monotonic())
     session.start = start
-    return leave(session, arguments, lambda: _complete(session) if around.text(COMPLETE) else _run(arguments, session))
+    return leave(
+        session,
+        arguments,
+        lambda: _complete(session) if environment.text(COMPLETION_VARIABLE) else _run(arguments, session),
+    )
 
 
 def _run(arguments: Sequence[str], session: Session) -> int:
-    """Let click read the words; what it has to say about them goes the way of all errors."""
+    """Let click parse and run the command; turn its errors into ours."""
     try:
         with root.make_context(NAME, list(arguments), obj=session) as ctx:
             result = root.invoke(ctx)
@@ -152,4 +156,6 @@ def _run(arguments: Sequence[str], session: Session) -> int:
 def _complete(session: Session) -> int:
     from click.shell_completion import shell_complete
 
-    return shell_complete(root, {"obj": session}, NAME, COMPLETE, session.around.text(COMPLETE))
+    return shell_complete(
+        root, {"obj": session}, NAME, COMPLETION_VARIABLE, session.environment.text(COMPLETION_VARIABLE)
+    )

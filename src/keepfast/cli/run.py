@@ -1,4 +1,4 @@
-"""`keepfast run -- COMMAND …`: one command under supervision, in the foreground."""
+"""`keepfast run -- COMMAND …`: run one command as a supervised task, in the foreground."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from keepfast.cli.task_session import clock, ground_of
 from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Hold, Task
 
-SHORT = ("-p", "--print")
+PRINT_FLAGS = ("-p", "--print")
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--no-wait", is_flag=True, help="At a usage limit, exit with code 75 instead of waiting.")
 @click.option(
     "--input",
-    "given",
+    "input_file",
     metavar="FILE",
     type=click.File(),
-    help=("Standard input of the command; - passes on the input of `keepfast run`."),
+    help="Read the command's standard input from FILE; - is the input of `keepfast run`.",
 )
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…")
 @common
-def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[str, ...]) -> int:
+def run(session: Session, no_wait: bool, input_file: TextIO | None, command: tuple[str, ...]) -> int:
     """Run one command as a supervised task: save checkpoints, wait at usage limits, retry after crashes.
 
     `claude` without -p runs interactively in this terminal, with its hooks only.
     """
     words = list(command)
-    if os.path.basename(words[0]) == "claude" and not any(word in SHORT for word in words):
+    if os.path.basename(words[0]) == "claude" and not any(word in PRINT_FLAGS for word in words):
         from keepfast.cli.foreground import run_client
 
         return run_client(session, words)
@@ -48,43 +48,43 @@ def run(session: Session, no_wait: bool, given: TextIO | None, command: tuple[st
 
     with ground_of(session) as ground:
         tasks = Tasks(ground)
-        spec = taskfile.check(_spec(words, given.read() if given else None), os.fsdecode(session.cwd))
+        spec = taskfile.check(_spec(words, input_file.read() if input_file else None), os.fsdecode(session.cwd))
         task = tasks.new(spec, start=True)
         return _follow(session, ground, task, no_wait)
 
 
-def _spec(words: list[str], given: str | None) -> dict[str, Any]:
-    """The task of a command. What is no agent of ours is told nothing of tasks: it reads what it is given."""
+def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
+    """Return the task for a command. A command other than `claude` gets only its input, no prompt about tasks."""
     from keepfast.runner.process.redaction import clean
 
     title = " ".join(clean(words))[:80]
     if os.path.basename(words[0]) != "claude":
-        agent = {"command": words, "completes_on": "exit", "input": "none" if given is None else "brief"}
-        return {"title": title, "brief": given or title, "agent": agent}
-    if given is not None:
+        agent = {"command": words, "completes_on": "exit", "input": "none" if input_text is None else "brief"}
+        return {"title": title, "brief": input_text or title, "agent": agent}
+    if input_text is not None:
         raise Usage("`claude` needs its prompt with -p.")
     rest, prompt = words[1:], ""
-    kept: list[str] = []
+    arguments: list[str] = []
     while rest:
         word = rest.pop(0)
-        if word in SHORT:
+        if word in PRINT_FLAGS:
             continue
         if word.startswith("-"):
-            kept.append(word)
+            arguments.append(word)
             if rest and not rest[0].startswith("-") and len(rest) > 1:
-                kept.append(rest.pop(0))
+                arguments.append(rest.pop(0))
         elif not prompt:
             prompt = word
         else:
-            kept.append(word)
+            arguments.append(word)
     if not prompt:
         raise Usage("Give the prompt with -p.", "For example: keepfast run -- claude -p 'Fix the tests'")
-    agent = {"kind": "claude", "command": [words[0]], "arguments": kept, "completes_on": "exit"}
+    agent = {"kind": "claude", "command": [words[0]], "arguments": arguments, "completes_on": "exit"}
     return {"brief": prompt, "agent": agent}
 
 
-def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
-    """Supervise in a thread of our own, show what the agent says, and end as the task ends."""
+def _follow(session: Session, ground: Runtime, task: Task, no_wait: bool) -> int:
+    """Supervise the task in a thread, show the agent's output, and return the exit code of the task."""
     from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
 
@@ -95,30 +95,26 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
         try:
             supervise(ground, stop, durable=False, only=task.id)
         except Busy:
-            stop.wait()  # the supervisor that runs looks after it
+            stop.wait()  # a running supervisor takes care of the task
         except KeepfastError as error:
             troubles.append(error)
 
     thread = Thread(target=work, daemon=True)
     thread.start()
-    shown: dict[str, int] = {}
-    told = ""
+    offsets: dict[str, int] = {}
+    last_message = ""
     try:
         while thread.is_alive():
-            _show(ground, task.id, shown)
+            _show(ground, task.id, offsets)
             now = ground.tables.task(task.id)
             hold = ground.tables.hold(task.id)
             if now.state in ("done", "failed", "cancelled"):
                 break
             if hold is not None:
-                if (hold.kind == "rate_limit" and (no_wait or hold.human)) or (hold.account and no_wait):
-                    raise Limited(
-                        f"The agent reached its usage limit: {hold.reason}",
-                        (f"Run `keepfast task try-now {task.id}` to try again."),
-                    )
+                _raise_if_limited(task, hold, no_wait)
                 if hold.human:
                     return _leave_to_person(session, ground, task.id, hold)
-                told = _tell_wait(session, hold, told)
+                last_message = _tell_wait(session, hold, last_message)
             sleep(0.2)
     except KeyboardInterrupt:
         from keepfast.runner.actions.tasks import Tasks
@@ -130,7 +126,7 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
         stop.set()
         wake(ground.folder)
         thread.join(30)
-    _show(ground, task.id, shown)
+    _show(ground, task.id, offsets)
     if troubles:
         raise troubles[0]
     ended = ground.tables.task(task.id)
@@ -141,47 +137,57 @@ def _follow(session: Session, ground: Ground, task: Task, no_wait: bool) -> int:
     return last.exit_code or 1 if last is not None else 1
 
 
-def _leave_to_person(session: Session, ground: Ground, task: str, hold: Hold) -> int:
-    """Say what the task waits for; of one that crashed, its exit code is ours."""
+def _raise_if_limited(task: Task, hold: Hold, no_wait: bool) -> None:
+    """Raise `Limited` at a usage limit that is not waited for."""
+    is_given_up = hold.kind == "rate_limit" and (no_wait or hold.human)
+    if is_given_up or (hold.account and no_wait):
+        raise Limited(
+            f"The agent reached its usage limit: {hold.reason}",
+            f"Run `keepfast task try-now {task.id}` to try again.",
+        )
+
+
+def _leave_to_person(session: Session, ground: Runtime, task: str, hold: Hold) -> int:
+    """Print what the task waits for; return 1, or the agent's exit code if it crashed."""
     session.warn(f"keepfast: {task} waits for you ({hold.kind}): {hold.reason}")
     ran = ground.tables.last_run(task) if hold.kind == "crashed" else None
     return (ran.exit_code if ran is not None else None) or 1
 
 
-def _tell_wait(session: Session, hold: Hold, told: str) -> str:
-    """Say how long the task waits: on a terminal at every second, else once for each reason. Return what is told by now."""
+def _tell_wait(session: Session, hold: Hold, last_message: str) -> str:
+    """Print how long the task waits: every second on a terminal, else once per reason. Return what was printed last."""
     left = max((hold.due_at or 0) - session.now(), 0) // 1_000_000_000
     text = f"keepfast: {hold.kind}, continues in {clock(left)}"
-    if text != told and sys.stderr.isatty():
+    if text != last_message and sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
         sys.stderr.flush()
-    elif hold.kind != told:
+    elif hold.kind != last_message:
         session.remark(text)
     return text if sys.stderr.isatty() else hold.kind
 
 
-def _await_cancelled(ground: Ground, task: str) -> None:
+def _await_cancelled(ground: Runtime, task: str) -> None:
     for _ in range(100):
         if ground.tables.task(task).state == "cancelled":
             break
         sleep(0.2)
 
 
-def _show(ground: Ground, task: str, shown: dict[str, int]) -> None:
-    """What came since: the agent's own output, as its log has it."""
+def _show(ground: Runtime, task: str, offsets: dict[str, int]) -> None:
+    """Print what the agent's logs have beyond `offsets`, and advance these."""
     from keepfast.runner.db import queries
 
-    for one in queries.runs_of(ground.tables, task):
+    for run in queries.runs_of(ground.tables, task):
         for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
-            path = f"{one.folder}/{name}"
+            path = f"{run.folder}/{name}"
             try:
                 with open(path, "rb") as file:
-                    file.seek(shown.get(path, 0))
+                    file.seek(offsets.get(path, 0))
                     part = file.read()
             except OSError:
                 continue
             if part:
-                shown[path] = shown.get(path, 0) + len(part)
+                offsets[path] = offsets.get(path, 0) + len(part)
                 stream.flush()
                 stream.buffer.write(part)
                 stream.buffer.flush()

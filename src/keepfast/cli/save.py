@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from keepfast.model.event import Event, Outcome
     from keepfast.store.rows import CheckpointRow
 
-NAMED = 5
-"""Files that are too large, by name."""
+MOST_NAMED = 5
+"""Files over the size limit that are listed by name."""
 OPTIONS = (
     click.option("-m", "--message", default=None, metavar="TEXT", help="Message of the checkpoint."),
     click.option(
@@ -42,19 +42,19 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @options
 @common
-def save(session: Session, **given: Any) -> int:
+def save(session: Session, **fields: Any) -> int:
     """Save a checkpoint of the current workspace."""
-    return _save(session, **given)
+    return _save(session, **fields)
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[list]")
 @options
 @common
-def checkpoint(session: Session, **given: Any) -> int:
+def checkpoint(session: Session, **fields: Any) -> int:
     """Save a checkpoint, like `save`; `checkpoint list` lists checkpoints."""
     if click.get_current_context().invoked_subcommand is not None:
         return 0
-    return _save(session, **given)
+    return _save(session, **fields)
 
 
 @checkpoint.command("list", hidden=True, context_settings={"ignore_unknown_options": True}, add_help_option=False)
@@ -100,72 +100,68 @@ def _save(
         return _save_quietly(session, event)
     from keepfast.workspace.marker import show
 
-    _ask_about_a_move(session)
+    _ask_about_move(session)
     with session.progress("Saving") as progress:
         session.engine.progress = progress
         outcome = session.engine.handle(event)
     if outcome.status == "outside":
         raise NoWorkspace(f"{show(event.cwd)} is not inside a workspace.")
     _tidy(session, outcome)
-    _announce(session, outcome)
+    _print_result(session, outcome)
     return 0
 
 
-def _ask_about_a_move(session: Session) -> None:
-    """Where nobody can be asked, the folder begins a history of its own; of a copy that goes without saying."""
+def _ask_about_move(session: Session) -> None:
+    """Ask whether a folder with another folder's marker was moved. If nobody can answer, it starts a new history."""
     try:
         session.engine.find_workspace(session.cwd, adopting=True)
-        session.say_renewed()
-    except Elsewhere as apart:
-        if apart.copied:
+        session.remark_rewritten_marker()
+    except Elsewhere as elsewhere:
+        if elsewhere.copied:
             return
         try:
-            session.settle_move(apart)
+            session.ask_about_move(elsewhere)
         except Elsewhere:
             session.remark(
-                f"{apart} This starts a separate history. If you moved the folder, run `keepfast init --moved`."
+                f"{elsewhere} This starts a separate history. If you moved the folder, run `keepfast init --moved`."
             )
 
 
 def _save_quietly(session: Session, event: Event) -> int:
-    """For hooks: silent unless saving was due and failed. What was skipped or failed is kept for `status`."""
+    """Save for a hook: print nothing unless the save failed. Skipped and failed saves become notices for `status`."""
     if not event.cwd:
         return 0
-    session.go_on_by_last_good()
+    session.use_last_good_settings()
     engine = session.engine
     if session.settings.broken:
         engine.note_once(event.cwd, "noticed", event.trigger, session.settings.warnings[0])
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
-        is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
-        # Else the marker names a store of another home.
-        is_ours = engine.place.expected or engine.nearest(event.cwd) is not None
-        if not is_kept and is_ours and isinstance(error, Unreachable):
-            session.warn(f"keepfast: {error}")  # nowhere to keep it for `status`: it is said now
-        return _skipped(session, str(error))
+        engine.note(event.cwd, "skipped", event.trigger, str(error))
+        return _report_skipped(session, str(error))
     except Exception as error:
         engine.note(event.cwd, "failed", event.trigger, sentence(error), reported=True)
         raise
     _tidy(session, outcome)
     if session.json:
-        _announce(session, outcome)
+        _print_result(session, outcome)
     return 0
 
 
 def _tidy(session: Session, outcome: Outcome) -> None:
-    """Let a process of its own merge packs when many have piled up, as the hook does."""
-    # The workspace's marker tells it which store that is.
+    """Start a background process that merges packs if many have accumulated, as the hook does."""
+    # The process finds the store through the workspace's marker.
     if outcome.untidy:
         from keepfast.present import background
 
-        background.tidy(session.cwd, session.config_path, session.around)
+        background.tidy(session.cwd, session.config_path, session.environment)
 
 
-def _announce(session: Session, outcome: Outcome) -> None:
+def _print_result(session: Session, outcome: Outcome) -> None:
     from keepfast.app.inspect import coverage
     from keepfast.model.entry import REASONS
-    from keepfast.present.json_forms import kept, left_out, of_checkpoint, of_coverage
+    from keepfast.present.json_forms import excluded_counts, of_checkpoint, of_coverage, saved_counts
     from keepfast.present.terminal import one_line
 
     duration = session.milliseconds()
@@ -174,7 +170,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
         return
     row = session.repository.workspace(outcome.checkpoint.workspace)
     assert row is not None
-    found = coverage(row)
+    totals = coverage(row)
     large = _too_large(session, outcome.checkpoint, row.path)
     if session.json:
         write_json(
@@ -182,7 +178,7 @@ def _announce(session: Session, outcome: Outcome) -> None:
                 "status": outcome.status,
                 "checkpoint": of_checkpoint(outcome.checkpoint),
                 "duration_ms": duration,
-                "coverage": of_coverage(found),
+                "coverage": of_coverage(totals),
                 "notices": [*outcome.notices, *large],
             }
         )
@@ -191,18 +187,18 @@ def _announce(session: Session, outcome: Outcome) -> None:
     took = f"{duration}ms" if duration < 10_000 else f"{duration / 1000:.1f}s"
     session.say(f"Created v{outcome.version}{title} ({took})")
     if outcome.version == 1 or outcome.notices:
-        session.remark(f"Saved {kept(found)}.")
-        if found.left_out:
-            session.remark(f"Excluded: {left_out(found)}. Run `keepfast show --excluded` to list them.")
+        session.remark(f"Saved {saved_counts(totals)}.")
+        if totals.left_out:
+            session.remark(f"Excluded: {excluded_counts(totals)}. Run `keepfast show --excluded` to list them.")
     _name_large(session, outcome.checkpoint)
     for notice in [*outcome.notices, *large]:
         session.warn(notice)
-    _warn_of_poor(session, found, REASONS)
+    _warn_of_poor(session, totals, REASONS)
     session.remark_unknown_settings()
 
 
 def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list[str]:
-    """What is kept, but too large for the description of the work."""
+    """Return notices about files that are saved, but too large for the checkpoint's state document."""
     from keepfast.app.state_document import too_large
     from keepfast.workspace.marker import show
 
@@ -210,12 +206,12 @@ def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list
     try:
         header = repository.document(checkpoint)[0]
     except KeepfastError:
-        return []  # it is saved; `verify` says what is wrong with it
+        return []  # the checkpoint is saved; `verify` reports the damage
     return too_large(repository, checkpoint, header, show(root), session.settings)
 
 
 def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
-    """Name what is too large to be kept, at every save: nobody shall believe that it could come back."""
+    """List files over the size limit at every save, so that nobody expects a restore to bring them back."""
     from keepfast.model.entry import OVERSIZE
     from keepfast.present.terminal import size
     from keepfast.workspace.marker import show
@@ -223,36 +219,36 @@ def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
     rows = session.repository.left_out(checkpoint.workspace, checkpoint.version)
     large = [row for row in rows if row.kind == OVERSIZE]
     if large:
-        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:NAMED]])
-        more = f" and {len(large) - NAMED:,} more" if len(large) > NAMED else ""
+        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:MOST_NAMED]])
+        more = f" and {len(large) - MOST_NAMED:,} more" if len(large) > MOST_NAMED else ""
         session.warn(f"Excluded, larger than capture.max_file_size: {names}{more}.")
 
 
-def _warn_of_poor(session: Session, found: Coverage, reasons: dict[str, str]) -> None:
+def _warn_of_poor(session: Session, totals: Coverage, reasons: dict[str, str]) -> None:
     paint = session.warning_paint
-    if found.files + found.links == 0:
-        why = " Everything was excluded." if found.left_out else " The folder is empty."
+    if totals.files + totals.links == 0:
+        why = " Everything was excluded." if totals.left_out else " The folder is empty."
         session.warn(paint("bold yellow", "Warning: no file was saved.") + why)
-    elif found.is_poor:
-        left = sum(found.left_out.values())
-        worst = max(found.left_out, key=lambda kind: found.left_out[kind])
+    elif totals.is_poor:
+        left = sum(totals.left_out.values())
+        worst = max(totals.left_out, key=lambda kind: totals.left_out[kind])
         session.warn(
             paint(
                 "bold yellow",
-                f"Warning: {left:,} entries were excluded, more than the {found.files + found.links:,} saved;",
+                f"Warning: {left:,} entries were excluded, more than the {totals.files + totals.links:,} saved;",
             )
             + f" most of them: {reasons[worst]}."
         )
 
 
-def _skipped(session: Session, why: str) -> int:
+def _report_skipped(session: Session, why: str) -> int:
     if session.json:
         write_json({"status": "skipped", "reason": why})
     return 0
 
 
 def _folder(session: Session) -> bytes:
-    """The current folder; empty if it is gone, which is no trouble for a hook."""
+    """Return the current folder; empty if it no longer exists, which is no error for a hook."""
     try:
         return session.cwd
     except NoWorkspace:
@@ -260,12 +256,14 @@ def _folder(session: Session) -> bytes:
 
 
 def _text(text: str) -> str:
-    """What was typed, as text that any database takes: bytes that are not UTF-8 become replacement characters."""
+    """Return the argument as valid Unicode: bytes that are not UTF-8 become replacement characters."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _word(what: str, text: str) -> str:
     text = _text(text)
     if len(text) > 200 or not text.isprintable() or text != text.strip():
-        raise Usage(f"{text!r} is not a {what}.", "Give one line of at most 200 characters, without spaces around it.")
+        raise Usage(
+            f"{text!r} is not a valid {what}.", "Give one line of at most 200 characters, without spaces around it."
+        )
     return text

@@ -1,7 +1,6 @@
-"""Command lines of `restore`, `undo` and `redo` as scripts write them, understood without loading click.
+"""Parses command lines of `restore`, `undo` and `redo` without loading click, which costs more than restoring a file.
 
-Click costs more than the restore of a file. Whatever is not understood here to the last word is left to it: help,
-questions, hunks, abbreviations, mistakes.
+Whatever this does not know is left to click: help, questions, hunks, abbreviations, mistakes.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
     Words = dict[str, Any]
 
-FLAGS = {"-q": "quiet", "--quiet": "quiet", "--json": "as_json"}
-WITH_VALUE = {"--config": "config", "-C": "folder", "--store": "store"}
-STEP: dict[str, tuple[str, object]] = {
+GLOBAL_FLAGS = {"-q": "quiet", "--quiet": "quiet", "--json": "as_json"}
+GLOBAL_OPTIONS_WITH_VALUE = {"--config": "config", "-C": "folder", "--store": "store"}
+STEP_OPTIONS: dict[str, tuple[str, object]] = {
     "-n": ("dry_run", True),
     "--dry-run": ("dry_run", True),
     "--keep-mine": ("conflicts", "mine"),
@@ -27,44 +26,44 @@ STEP: dict[str, tuple[str, object]] = {
     "-y": ("yes", True),
     "--yes": ("yes", True),
 }
-RESTORE: dict[str, tuple[str, object]] = {
-    **STEP,
+RESTORE_OPTIONS: dict[str, tuple[str, object]] = {
+    **STEP_OPTIONS,
     "--files": ("what", "files"),
     "--mtimes": ("mtimes", True),
     "--continue": ("go_on", True),
     "--abort": ("abort", True),
 }
-VERBS = {"restore": RESTORE, "undo": STEP, "redo": STEP}
+VERB_OPTIONS = {"restore": RESTORE_OPTIONS, "undo": STEP_OPTIONS, "redo": STEP_OPTIONS}
 
 
-def run(arguments: Sequence[str], around: Surroundings, clock: Callable[[], int]) -> int | None:
-    """Run the command line and return its exit code; None, and nothing has happened, if click has to read it."""
-    understood = read(arguments)
-    if understood is None or around.text("_KEEPFAST_COMPLETE"):
+def run(arguments: Sequence[str], environment: Environment, clock: Callable[[], int]) -> int | None:
+    """Run the command line and return its exit code; return None without doing anything if click has to parse it."""
+    parsed = read(arguments)
+    if parsed is None or environment.text("_KEEPFAST_COMPLETE"):
         return None
-    from keepfast.cli import restore_flow as bring
+    from keepfast.cli import restore_flow
     from keepfast.cli.exit_codes import leave
     from keepfast.cli.session import Session
 
-    verb, around_words, words, paths = understood
-    session = Session(around, clock, monotonic())
+    verb, global_options, own_options, paths = parsed
+    session = Session(environment, clock, monotonic())
 
     def work() -> int:
-        session.use(**around_words)
-        words.pop("what", None)
+        session.use(**global_options)
+        own_options.pop("what", None)
         if verb == "restore":
-            return bring.restore(session, words.pop("reference", None), paths, **words)
-        return (bring.undo if verb == "undo" else bring.redo)(session, **words)
+            return restore_flow.restore(session, own_options.pop("reference", None), paths, **own_options)
+        return (restore_flow.undo if verb == "undo" else restore_flow.redo)(session, **own_options)
 
     return leave(session, arguments, work)
 
 
 def read(arguments: Sequence[str]) -> tuple[str, Words, Words, list[str]] | None:
-    """Verb, global options, its own ones, and the paths; None unless every word is known and nobody is asked."""
-    everywhere: Words = {}
+    """Return verb, global options, own options and paths; None if a word is unknown or a question may be asked."""
+    global_options: Words = {}
     left = list(arguments)
-    while left and left[0] not in VERBS:
-        if not _take(left, everywhere):
+    while left and left[0] not in VERB_OPTIONS:
+        if not _take(left, global_options):
             return None
     if not left:
         return None
@@ -73,30 +72,30 @@ def read(arguments: Sequence[str]) -> tuple[str, Words, Words, list[str]] | None
     if verb == "restore" and "--" in left:
         at = left.index("--")
         left, paths = left[:at], left[at + 1 :]
-    after: Words = {}
+    own_options: Words = {}
     while left:
-        if _take(left, everywhere):
+        if _take(left, global_options):
             continue
         word = left.pop(0)
-        if word in VERBS[verb]:
-            name, value = VERBS[verb][word]
-            if after.setdefault(name, value) != value:
-                return None  # two that exclude each other
-        elif verb == "restore" and word and word[0] != "-" and "reference" not in after:
-            after["reference"] = word
+        if word in VERB_OPTIONS[verb]:
+            name, value = VERB_OPTIONS[verb][word]
+            if own_options.setdefault(name, value) != value:
+                return None  # two options that exclude each other
+        elif verb == "restore" and word and word[0] != "-" and "reference" not in own_options:
+            own_options["reference"] = word
         else:
             return None
-    alone = {"yes", "dry_run", "go_on", "abort"}.intersection(after)
-    return (verb, everywhere, after, paths) if alone else None
+    is_unattended = {"yes", "dry_run", "go_on", "abort"}.intersection(own_options)
+    return (verb, global_options, own_options, paths) if is_unattended else None
 
 
-def _take(left: list[str], everywhere: Words) -> bool:
-    """Take a global option from the front; False, and nothing is taken, if there is none."""
-    if left[0] in FLAGS:
-        everywhere[FLAGS[left.pop(0)]] = True
+def _take(left: list[str], options: Words) -> bool:
+    """Move a global option from the front of `left` into `options`; return whether there was one."""
+    if left[0] in GLOBAL_FLAGS:
+        options[GLOBAL_FLAGS[left.pop(0)]] = True
         return True
-    if left[0] in WITH_VALUE and len(left) > 1 and left[1] and left[1][0] != "-":
-        name = WITH_VALUE[left.pop(0)]
-        everywhere[name] = left.pop(0)
+    if left[0] in GLOBAL_OPTIONS_WITH_VALUE and len(left) > 1 and left[1] and left[1][0] != "-":
+        name = GLOBAL_OPTIONS_WITH_VALUE[left.pop(0)]
+        options[name] = left.pop(0)
         return True
     return False

@@ -1,4 +1,4 @@
-"""`keepfast search`: find checkpoints by what was said about them, or by a path."""
+"""`keepfast search`: find checkpoints by message, name, tag or path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keepfast serve`: the page in a browser, and the HTTP API."""
+"""`keepfast serve`: serve the web page and the HTTP API, and run tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common
-from keepfast.cli.supervise import supervising
+from keepfast.cli.supervise import background_supervisor
 from keepfast.model.errors import Failed, extra
 
 ROLES = ("viewer", "approver", "operator")
@@ -27,7 +27,9 @@ ROLES = ("viewer", "approver", "operator")
 )
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key of the TLS certificate.")
 @click.option("--link", is_flag=True, help="Print a one-time sign-in link for another browser, and exit.")
-@click.option("--role", type=click.Choice(ROLES), default="operator", show_default=True, help="Role of that browser.")
+@click.option(
+    "--role", type=click.Choice(ROLES), default="operator", show_default=True, help="With --link: role of that browser."
+)
 @click.option("--no-tasks", is_flag=True, help="Do not run tasks.")
 @click.option("--no-page", is_flag=True, help="Run tasks without the web page.")
 @common
@@ -45,14 +47,14 @@ def serve(
 ) -> int:
     """Serve the web page, which shows checkpoints and controls tasks, and run tasks."""
     if no_page:
-        from keepfast.cli.supervise import until_told
+        from keepfast.cli.supervise import run_supervisor
 
-        until_told(session)
+        run_supervisor(session)
         return 0
     if session.start is None:
         raise Failed("The web page cannot be started from here.", "Run `keepfast serve` in a terminal.")
     settings = session.settings
-    desktop = bool(session.around.text("DISPLAY") or session.around.text("WAYLAND_DISPLAY"))
+    desktop = bool(session.environment.text("DISPLAY") or session.environment.text("WAYLAND_DISPLAY"))
     options = {
         "host": host or settings["web.host"],
         "port": settings["web.port"] if port is None else port,
@@ -67,10 +69,10 @@ def serve(
         "session_days": settings["web.session_days"],
         "link": link,
         "role": role,
-        "settings": session.following().now,
+        "settings": session.follow_settings().now,
     }
     try:
-        with nullcontext() if link or no_tasks else supervising(session):
-            return session.start("serve", options, session.around, session.now)
+        with nullcontext() if link or no_tasks else background_supervisor(session):
+            return session.start("serve", options, session.environment, session.now)
     except ModuleNotFoundError as error:
         raise Failed(f"The web page needs the package {error.name}.", extra("serve")) from None

@@ -1,4 +1,4 @@
-"""`keepfast service`: let the supervisor start with the machine."""
+"""`keepfast service`: start the supervisor at login."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 import click
 
-from keepfast.cli.lazy import Listed
+from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Failed
 from keepfast.model.frozen import FORMER
-from keepfast.present.environment import Surroundings
+from keepfast.present.environment import Environment
 
 NAME = "keepfast-supervisor"
 LABEL = "dev.keepfast.runner"
-PASSED = ("PATH", "LANG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR")
-"""What the supervisor must see as you do: where programs, settings, tasks and the client's configuration are."""
+PASSED_VARIABLES = ("PATH", "LANG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR")
+"""Variables that the supervisor needs from your shell: paths of programs, settings, tasks and the client."""
 COMMANDS = {
     "systemd": {
         "install": [
@@ -36,14 +36,14 @@ COMMANDS = {
 
 
 class Unit(NamedTuple):
-    """What is written, where, and who reads it."""
+    """A service file: its kind, path and text."""
 
     kind: str
     path: str
     text: str
 
 
-@click.group(cls=Listed)
+@click.group(cls=OrderedGroup)
 def service() -> None:
     """Start the supervisor at login, so that tasks continue after a reboot."""
 
@@ -54,18 +54,18 @@ def service() -> None:
 @common
 def install(session: Session, dry_run: bool, no_start: bool) -> None:
     """Install a user service that starts the supervisor at login and restarts it if it ends."""
-    unit = unit_of(session.around)
+    unit = unit_of(session.environment)
     if not dry_run:
         try:
             os.makedirs(os.path.dirname(unit.path), exist_ok=True)
-            os.makedirs(session.around.data + "/supervisor", mode=0o700, exist_ok=True)
-            # Both readers want UTF-8, whatever the locale is; names of files may be any bytes.
+            os.makedirs(session.environment.data + "/supervisor", mode=0o700, exist_ok=True)
+            # systemd and launchd read UTF-8, whatever the locale; file names may be any bytes.
             with open(unit.path, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(unit.text)
         except OSError as error:
             raise Failed(f"{unit.path} cannot be written: {error.strerror}.") from None
         _drop_former(session, unit)
-    started = not dry_run and not no_start and tell(session, unit, "install")
+    started = not dry_run and not no_start and run_commands(session, unit, "install")
     if session.json:
         write_json({"kind": unit.kind, "path": unit.path, "text": unit.text, "dry_run": dry_run, "started": started})
     elif dry_run:
@@ -83,9 +83,9 @@ def status(session: Session) -> None:
     from keepfast.runner.scheduler.lock import trouble_of
     from keepfast.runner.scheduler.service import FOLDER
 
-    unit = unit_of(session.around)
+    unit = unit_of(session.environment)
     installed = os.path.exists(unit.path)
-    trouble = trouble_of(session.around.data + FOLDER)
+    trouble = trouble_of(session.environment.data + FOLDER)
     running = trouble is not None
     if session.json:
         facts = {"kind": unit.kind, "path": unit.path, "installed": installed, "running": running}
@@ -101,10 +101,10 @@ def status(session: Session) -> None:
 @common
 def uninstall(session: Session) -> None:
     """Remove the service. Running agents continue."""
-    unit = unit_of(session.around)
+    unit = unit_of(session.environment)
     was_there = os.path.exists(unit.path)
     if was_there:
-        tell(session, unit, "uninstall")
+        run_commands(session, unit, "uninstall")
         os.unlink(unit.path)
     was_there = _drop_former(session, unit) or was_there
     if session.json:
@@ -113,32 +113,32 @@ def uninstall(session: Session) -> None:
         session.say(f"Removed {unit.path}." if was_there else "The service was not installed.")
 
 
-def unit_of(around: Surroundings, platform: str = sys.platform) -> Unit:
-    """The systemd user unit, or the launch agent on macOS."""
-    home = os.fsdecode(around.home)
+def unit_of(environment: Environment, platform: str = sys.platform) -> Unit:
+    """Return the systemd user unit, or the launch agent on macOS."""
+    home = os.fsdecode(environment.home)
     words = [sys.executable, "-m", "keepfast", "-q", "supervise"]
-    variables = {name: around.text(name) for name in PASSED if around.text(name)}
+    variables = {name: environment.text(name) for name in PASSED_VARIABLES if environment.text(name)}
     if platform == "darwin":
-        logs = around.data + "/supervisor/supervisor.log"
+        logs = environment.data + "/supervisor/supervisor.log"
         return Unit("launchd", f"{home}/Library/LaunchAgents/{LABEL}.plist", launch_agent(words, variables, logs))
-    folder = os.path.dirname(os.path.dirname(around.config)) + "/systemd/user"
+    folder = os.path.dirname(os.path.dirname(environment.config)) + "/systemd/user"
     return Unit("systemd", f"{folder}/{NAME}.service", systemd_unit(words, variables))
 
 
 def _drop_former(session: Session, unit: Unit) -> bool:
-    """Remove the unit that a version of the former name has installed: it starts a program that is gone."""
+    """Remove the unit installed under the former name, which starts a program that no longer exists."""
     folder, name = os.path.split(unit.path)
     path = os.path.join(folder, name.replace("keepfast", FORMER))
     if not os.path.exists(path):
         return False
     for words in COMMANDS[unit.kind]["uninstall"]:
-        tell_one(session, [word.replace("keepfast", FORMER).format(user=os.getuid()) for word in words])
+        run_command(session, [word.replace("keepfast", FORMER).format(user=os.getuid()) for word in words])
     os.unlink(path)
     return True
 
 
 def systemd_unit(words: list[str], variables: dict[str, str]) -> str:
-    """A unit of the user's own manager. KillMode=process: agents outlive the supervisor, and the next one finds them again."""
+    """Return a systemd user unit. KillMode=process: agents outlive the supervisor, and the next one finds them again."""
     settings = "".join([f"Environment={_quoted(f'{name}={value}')}\n" for name, value in variables.items()])
     return (
         "[Unit]\nDescription=keepfast supervisor\n\n"
@@ -149,13 +149,13 @@ def systemd_unit(words: list[str], variables: dict[str, str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """As systemd reads it back: in quotes, with what is special there doubled or escaped."""
+    """Quote a word for a systemd unit."""
     inside = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{inside}"'
 
 
 def launch_agent(words: list[str], variables: dict[str, str], logs: str) -> str:
-    """A property list for launchd. AbandonProcessGroup: agents outlive the supervisor there, too."""
+    """Return a property list for launchd. AbandonProcessGroup: agents outlive the supervisor."""
     content = {
         "Label": LABEL, "ProgramArguments": words, "EnvironmentVariables": variables, "RunAtLoad": True, "KeepAlive": True,
         "AbandonProcessGroup": True, "ThrottleInterval": 5, "ProcessType": "Background", "Umask": 0o077,
@@ -164,17 +164,17 @@ def launch_agent(words: list[str], variables: dict[str, str], logs: str) -> str:
     return plistlib.dumps(content).decode()
 
 
-def tell(session: Session, unit: Unit, what: str) -> bool:
-    """Tell the system; False if there is none to tell, as in a container."""
+def run_commands(session: Session, unit: Unit, what: str) -> bool:
+    """Run the commands that install or uninstall the unit; return False if one fails, as in a container."""
     for words in COMMANDS[unit.kind][what]:
         filled = [word.format(path=unit.path, user=os.getuid()) for word in words]
-        if not tell_one(session, filled):
+        if not run_command(session, filled):
             return False
     return True
 
 
-def tell_one(session: Session, words: list[str]) -> bool:
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
+def run_command(session: Session, words: list[str]) -> bool:
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     try:
         done = subprocess.run(words, capture_output=True, env=variables, timeout=30)
     except (OSError, subprocess.SubprocessError) as error:

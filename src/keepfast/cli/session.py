@@ -1,4 +1,4 @@
-"""What every command is given: settings, engine, workspace, and where to write. All of it made when first asked for."""
+"""The session of one command line: settings, engine, workspace and output, each created on first use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import monotonic
 
 from keepfast.fsutil.lock_wait import COMMAND, WAITING
 from keepfast.model.errors import Elsewhere, NoWorkspace, Usage
-from keepfast.present.environment import Surroundings, current_folder
+from keepfast.present.environment import Environment, current_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ COLOURS = ("auto", "always", "never")
 class Session:
     """One run of the command line."""
 
-    def __init__(self, around: Surroundings, clock: Callable[[], int], started: float) -> None:
-        self.around, self.now, self.started = around, clock, started
+    def __init__(self, environment: Environment, clock: Callable[[], int], started: float) -> None:
+        self.environment, self.now, self.started = environment, clock, started
         WAITING.seconds, WAITING.tell = COMMAND, self.remark
         self.json = self.quiet = False
         self._config: str | None = None
@@ -55,7 +55,7 @@ class Session:
         self._color = "auto"
         self._progress: Progress | None = None
         self.start: Callable[..., int] | None = None
-        """Runs a server of ours by its name, to its end; None where there is only the command line."""
+        """Run one of the servers in `entry.SERVERS` by name until it ends; None if only the command line is available."""
 
     def use(
         self,
@@ -67,7 +67,7 @@ class Session:
         color: str = "",
         as_json: bool = False,
     ) -> None:
-        """Take global options over, as far as they were given: before the command, behind it, or both."""
+        """Apply the global options that were given, before or after the name of the command."""
         self._store, self._color = store or self._store, color or self._color
         self.quiet, self.json = self.quiet or quiet, self.json or as_json
         if config is not None:
@@ -78,18 +78,18 @@ class Session:
             try:
                 os.chdir(folder)
             except OSError as error:
-                raise Usage(f"-C {folder}: {error.strerror}.") from None
+                raise Usage(f"Cannot change to {folder}: {error.strerror}.") from None
             self.__dict__.pop("cwd", None)
-            self.refuse_strange()
+            self.refuse_untrusted_folders()
 
-    def refuse_strange(self) -> None:
-        """Raise `Refused` where the environment names folders that a repository may have put there."""
-        from keepfast.present.trust import refuse_strange
+    def refuse_untrusted_folders(self) -> None:
+        """Raise `Refused` if HOME or an XDG variable names a folder that a repository may control."""
+        from keepfast.present.trust import refuse_untrusted_folders
 
         try:
-            refuse_strange(self.around, self.cwd)
+            refuse_untrusted_folders(self.environment, self.cwd)
         except NoWorkspace:
-            refuse_strange(self.around, b"/")
+            refuse_untrusted_folders(self.environment, b"/")
 
     # What there is to work with
 
@@ -112,15 +112,18 @@ class Session:
 
     @once
     def config_path(self) -> str:
-        return self._config or self.around.config
+        return self._config or self.environment.config
 
     @once
     def settings(self) -> Settings:
-        """Defaults, the user's file, the project's, the environment, flags: later ones win. Raises `Usage`."""
+        """Return the settings merged from defaults, the user's file, the project's, the environment and flags.
+
+        Later ones win. Raises `Usage` if a file is invalid.
+        """
         return self._load(lenient=False)
 
-    def go_on_by_last_good(self) -> None:
-        """Let the last good settings stand for a file that is broken, as hooks do: nobody is there to mend it."""
+    def use_last_good_settings(self) -> None:
+        """Replace a broken settings file by the last valid one, as hooks do: nobody is present to fix it."""
         self.__dict__["settings"] = self._load(lenient=True)
 
     def _load(self, *, lenient: bool) -> Settings:
@@ -130,9 +133,9 @@ class Session:
             cwd: bytes | None = self.cwd
         except NoWorkspace:
             cwd = None
-        variables = self.around.keepfast_variables()
-        data = self.around.data
-        required, agent = self._config is not None, self.around.is_agents()
+        variables = self.environment.keepfast_variables()
+        data = self.environment.data
+        required, agent = self._config is not None, self.environment.is_agents()
         store = self.given_store or ""
         settings = load(
             self.config_path,
@@ -150,18 +153,19 @@ class Session:
 
     @once
     def hook_settings(self) -> Settings:
-        """The same as a hook has them: of the environment only short names count there, and only where they tighten."""
+        """Return the settings as a hook sees them: only aliases count in the environment, and only if they tighten."""
         from keepfast.settings import load
 
         try:
             cwd: bytes | None = self.cwd
         except NoWorkspace:
             cwd = None
-        return load(self.config_path, self.around.keepfast_variables(), cwd, hook=True, data=self.around.data)
+        return load(self.config_path, self.environment.keepfast_variables(), cwd, hook=True, data=self.environment.data)
 
-    def following(self, here: bool = False) -> LiveSettings:
-        """The same for a process that stays and serves many folders: no project's file counts, or that of this
-        folder.
+    def follow_settings(self, here: bool = False) -> LiveSettings:
+        """Return settings for a long-running process, which reloads them when files change.
+
+        It serves many folders, so no project's file applies; with `here`, that of the current folder does.
         """
         from keepfast.settings.live import LiveSettings
 
@@ -171,11 +175,11 @@ class Session:
             cwd = None
         flags = {"store.url": _absolute(self._store)} if self._store is not None else {}
         required = self._config is not None
-        variables, agent = self.around.keepfast_variables(), self.around.is_agents()
+        variables, agent = self.environment.keepfast_variables(), self.environment.is_agents()
         return LiveSettings(self.config_path, variables, cwd, required=required, agent=agent, flags=flags)
 
     def forget_settings(self) -> None:
-        """Read them again when they are asked for next: their file was just written."""
+        """Reload the settings on next use, after their file was written."""
         self.__dict__.pop("settings", None)
         self.__dict__.pop("hook_settings", None)
 
@@ -187,17 +191,17 @@ class Session:
             folder: bytes | None = self.cwd
         except NoWorkspace:
             folder = None
-        return build(self.settings, self.around.data, self.around.home, self.now, folder)
+        return build(self.settings, self.environment.data, self.environment.home, self.now, folder)
 
     def engine_for(self, folder: bytes | None, own: bool = True) -> Engine:
-        """The engine for a folder of its own, which need not lie around us nor be a workspace yet.
+        """Replace the session's engine by one for `folder`, which may lie elsewhere and need not be a workspace yet.
 
-        Without a folder it is that of the store of the settings, wherever the workspace around us is kept.
+        Without a folder, use the store from the settings, even if the current workspace is kept in another one.
         """
         from keepfast.app.wiring import build
 
         self.close()
-        engine = build(self.settings, self.around.data, self.around.home, self.now, folder, own)
+        engine = build(self.settings, self.environment.data, self.environment.home, self.now, folder, own)
         self.__dict__["engine"] = engine
         return engine
 
@@ -206,16 +210,16 @@ class Session:
         return self.engine.repository()
 
     def workspace(self, patience: float = 1.0) -> tuple[bytes, WorkspaceRow]:
-        """Root and row of the workspace around us. Raises `NoWorkspace`, and `Elsewhere` where it has no history yet.
+        """Return root and row of the current workspace. Raises `NoWorkspace` or `Elsewhere`.
 
-        What hooks left to be saved is saved first, if nobody is at it; if somebody is, he is given a moment.
+        Pending events of hooks are saved first. If a worker is saving them already, wait `patience` seconds for it.
         """
         try:
             root, row = self.engine.root(self.cwd)
-        except Elsewhere as apart:
-            self.settle_move(apart)
+        except Elsewhere as elsewhere:
+            self.ask_about_move(elsewhere)
             root, row = self.engine.root(self.cwd)
-        self.say_renewed()
+        self.remark_rewritten_marker()
         from keepfast.state.pending_events import names
 
         if names(self.engine.place.folder(row.id)):
@@ -224,7 +228,7 @@ class Session:
             return root, row_after_pending(self.engine, row, patience)
         return root, row
 
-    def say_renewed(self) -> None:
+    def remark_rewritten_marker(self) -> None:
         if self.engine.renewed:
             from keepfast.workspace.marker import show
 
@@ -233,16 +237,17 @@ class Session:
                 f"The marker in {renewed} belonged to another folder. It was rewritten, and the history continues."
             )
 
-    def settle_move(self, apart: Elsewhere) -> None:
-        """Ask whether the folder was moved here; it goes on with its history, or is one of its own. Raises `apart`
-        else.
+    def ask_about_move(self, elsewhere: Elsewhere) -> None:
+        """Ask whether the folder was moved: if so, continue its history, else start a new one.
+
+        Raises `elsewhere` if the folder is known to be a copy, or if there is nobody to ask.
         """
-        if apart.copied or self.json or self.around.is_agents() or not sys.stdin.isatty():
-            raise apart
-        if self.agreed(f"{apart} Was it moved here?", False):
-            self.engine.continue_history(apart.root)
+        if elsewhere.copied or self.json or self.environment.is_agents() or not sys.stdin.isatty():
+            raise elsewhere
+        if self.confirm(f"{elsewhere} Was it moved here?", False):
+            self.engine.continue_history(elsewhere.root)
         else:
-            self.engine.protect_separately(apart)
+            self.engine.protect_separately(elsewhere)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from keepfast.store.references import resolve
@@ -250,7 +255,7 @@ class Session:
         return resolve(self.repository, row.id, text, self.now())
 
     def store_path(self) -> str:
-        """Where the store is; empty if the command never came to ask."""
+        """Return the store's folder; empty if the command has not opened an engine."""
         return self.engine.place.path if "engine" in self.__dict__ else ""
 
     def close(self) -> None:
@@ -263,18 +268,16 @@ class Session:
     def paint(self) -> Paint:
         from keepfast.present.terminal import Paint
 
-        return Paint(self._coloured(sys.stdout), self._columns())
+        return Paint(self._use_colour(sys.stdout), self._columns())
 
     @once
     def warning_paint(self) -> Paint:
         from keepfast.present.terminal import Paint
 
-        return Paint(self._coloured(sys.stderr), None)
+        return Paint(self._use_colour(sys.stderr), None)
 
     def print(self, text: str = "") -> None:
-        """A result: standard output. What a store, a bundle, a transcript or a file name has put into it does no
-        harm.
-        """
+        """Print a result to standard output. Control characters are escaped: they may come from files or bundles."""
         sys.stdout.write(self._harmless(text, "paint") + "\n")
 
     def _harmless(self, text: str, paint: str) -> str:
@@ -285,12 +288,12 @@ class Session:
         return harmless(text, getattr(self, paint).enabled)
 
     def say(self, text: str) -> None:
-        """The result of something done: not with --quiet, and not with --json, which has its own."""
+        """Print what was done, unless --quiet or --json is given."""
         if not self.quiet and not self.json:
             self.print(text)
 
     def remark(self, text: str) -> None:
-        """Beside the result: standard error, not with --quiet nor --json."""
+        """Print a remark to standard error, unless --quiet or --json is given."""
         if not self.quiet and not self.json:
             self.warn(text)
 
@@ -300,16 +303,16 @@ class Session:
         sys.stderr.flush()
 
     def remark_unknown_settings(self) -> None:
-        """Say which of the settings are none: they were read in any case, and somebody counts on them."""
+        """Print a remark about each unknown setting: the user may rely on it."""
         for warning in self.settings.unknown:
             self.remark(warning)
 
     def milliseconds(self) -> int:
-        """Since the command began."""
+        """Return the milliseconds since the command started, without the time spent waiting for an answer."""
         return int((monotonic() - self.started) * 1000)
 
     def progress(self, what: str) -> Bar:
-        """A bar on a terminal once the work takes longer than a second; None where nobody would see it."""
+        """Return a context manager: a progress bar if the work takes longer than a second; None without a terminal."""
         return Bar(self, what)
 
     def start_progress(self, what: str) -> Progress | None:
@@ -325,8 +328,8 @@ class Session:
             self._progress.clear()
             self._progress = None
 
-    def agreed(self, question: str, yes: bool) -> bool:
-        """Ask; `-y` answers. Raises `Usage` where there is nobody to ask."""
+    def confirm(self, question: str, yes: bool) -> bool:
+        """Ask for confirmation, unless `yes`. Raises `Usage` if stdin is not a terminal."""
         if yes:
             return True
         if self.json or not sys.stdin.isatty():
@@ -339,19 +342,19 @@ class Session:
         try:
             return click.confirm(question, err=True)
         finally:
-            self.started += monotonic() - asked_at  # what the person took is not what the command took
+            self.started += monotonic() - asked_at  # the answer's time is not the command's
 
-    def _coloured(self, stream: Any) -> bool:
+    def _use_colour(self, stream: Any) -> bool:
         if self._color != "auto":
             return self._color == "always"
-        return stream.isatty() and not self.around.text("NO_COLOR") and self.around.text("TERM") != "dumb"
+        return stream.isatty() and not self.environment.text("NO_COLOR") and self.environment.text("TERM") != "dumb"
 
     def _columns(self) -> int | None:
         if not sys.stdout.isatty():
             return None
         import os
 
-        text = self.around.text("COLUMNS")
+        text = self.environment.text("COLUMNS")
         try:
             return (
                 int(text) if text.isdigit() and int(text) else os.get_terminal_size(sys.stdout.fileno()).columns or 80
@@ -361,7 +364,7 @@ class Session:
 
 
 class Bar:
-    """A session's progress, for as long as a `with` lasts."""
+    """The progress bar of a `with` block."""
 
     def __init__(self, session: Session, what: str) -> None:
         self.session, self.what = session, what
@@ -384,13 +387,13 @@ def common(command: Command) -> Command:
 
 
 def write_json(value: object) -> None:
-    """One JSON value on standard output, in UTF-8 whatever the locale."""
+    """Write a JSON value to standard output, in UTF-8 whatever the locale."""
     import json
 
     sys.stdout.flush()
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if not text.replace("\n", "").isprintable():
-        # Letters that hide or reorder others, and controls beyond ASCII: the same value, and nothing that a terminal obeys.
+        # Escape control and bidirectional characters: the value stays the same, and a terminal obeys none of them.
         text = "".join([char if char == "\n" or char.isprintable() else json.dumps(char)[1:-1] for char in text])
     text = text.replace("\x7f", "\\u007f") + "\n"
     sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
@@ -398,7 +401,7 @@ def write_json(value: object) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Bytes on standard output exactly as they are."""
+    """Write bytes to standard output unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
 

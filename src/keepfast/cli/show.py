@@ -13,14 +13,14 @@ from keepfast.model.entry import ATTRIBUTES, LEFT_OUT, UNSTEADY, why
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from keepfast.app.inspect import Change
+    from keepfast.app.inspect import Change, Coverage
     from keepfast.model.document import Git, Header
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
-SHOWN = 40
-TOLD = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
-"""What only checkpoints made for an agent say."""
+MOST_SHOWN = 40
+AGENT_MEMBERS = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
+"""Members of a document that only checkpoints of agents' sessions have."""
 
 
 @click.command()
@@ -42,15 +42,18 @@ def show(session: Session, reference: str, all_left_out: bool, former_option: bo
     (row,) = as_compared(session.repository, [row])
     changes = compare(session.engine, root, workspace, before, row)
     entries: Iterable[Entry] = session.repository.state(workspace.id, row.version) if all_left_out else own
-    odd = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
+    notable_entries = [entry for entry in entries if entry.kind in LEFT_OUT or _losses(entry)]
     git = not_covered(session.repository, row)
     coverage = Coverage(header.counts)
     if session.json:
         from keepfast.present.json_forms import of_change, of_checkpoint, of_coverage, of_path
 
         if all_left_out:
-            found = {"coverage": of_coverage(coverage), "left_out": [_odd_as_json(entry) for entry in odd]}
-            write_json({"version": f"v{row.version}", **found, "not_covered": [of_path(path) for path in git]})
+            facts = {
+                "coverage": of_coverage(coverage),
+                "left_out": [_entry_as_json(entry) for entry in notable_entries],
+            }
+            write_json({"version": f"v{row.version}", **facts, "not_covered": [of_path(path) for path in git]})
             return
         write_json(
             {
@@ -64,37 +67,37 @@ def show(session: Session, reference: str, all_left_out: bool, former_option: bo
                 "previous": f"v{before.version}" if before is not None else None,
                 "coverage": of_coverage(coverage),
                 "changes": [of_change(change) for change in changes],
-                "left_out": [_odd_as_json(entry) for entry in odd],
+                "left_out": [_entry_as_json(entry) for entry in notable_entries],
                 "not_covered": [of_path(path) for path in git],
                 "notices": _notices(session, row, header, root),
-                **{key: header.members[key] for key in TOLD if key in header.members},
+                **{key: header.members[key] for key in AGENT_MEMBERS if key in header.members},
                 "conversation": _conversation(header),
             }
         )
         return
     if all_left_out:
-        _print_odd(session, coverage, odd, all_left_out)
+        _print_excluded(session, coverage, notable_entries, all_left_out)
         return
     _print_head(session, row, header, git, _notices(session, row, header, root))
     _print_changes(session, row, changes, before, everything)
-    if coverage.left_out or odd:
+    if coverage.left_out or notable_entries:
         session.print()
-    _print_odd(session, coverage, odd, all_left_out)
+    _print_excluded(session, coverage, notable_entries, all_left_out)
 
 
 def _of_work(session: Session, row: CheckpointRow, header: Header, root: bytes) -> dict[str, Any]:
-    """What the checkpoint tells of the agent's work, and its state as a document."""
+    """Return the JSON form of the agent's work in the checkpoint, with its state document."""
     from keepfast.app.state_document import state
     from keepfast.present.json_forms import of_state, of_work
     from keepfast.workspace.marker import show as show_path
 
-    found = state(session.repository, row, header, show_path(root), session.settings)
-    told = {**of_work(row, header), "state_left_out": found.left_out}
-    return {**told, "state": of_state(found.document)} if found.document is not None else told
+    described = state(session.repository, row, header, show_path(root), session.settings)
+    work = {**of_work(row, header), "state_left_out": described.left_out}
+    return {**work, "state": of_state(described.document)} if described.document is not None else work
 
 
 def _notices(session: Session, row: CheckpointRow, header: Header, root: bytes) -> list[str]:
-    """Those that were kept with the checkpoint, and what the settings of now leave out of its description."""
+    """Return the notices stored with the checkpoint, and those about files too large for its state document now."""
     from keepfast.app.state_document import too_large
     from keepfast.workspace.marker import show as show_path
 
@@ -104,7 +107,7 @@ def _notices(session: Session, row: CheckpointRow, header: Header, root: bytes) 
 
 def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[bytes], notices: list[str]) -> None:
     from keepfast.app.inspect import Coverage
-    from keepfast.present.json_forms import git_folders, kept, title
+    from keepfast.present.json_forms import git_folders, saved_counts, title
     from keepfast.present.terminal import age_in_words, local, printable, size
 
     session.print(session.paint("bold", title(row)))
@@ -124,8 +127,8 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
         ("git", _git(header.git) if header.git is not None else ""),
         ("agent", header.agent),
         ("tokens", _tokens(header)),
-        ("conversation", _talk(header)),
-        ("saved", kept(Coverage(header.counts))),
+        ("conversation", _conversation_line(header)),
+        ("saved", saved_counts(Coverage(header.counts))),
         ("not saved", git_folders(git)),
         ("stored", f"{size(row.added)} of new contents"),
     ]
@@ -139,35 +142,35 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
 def _print_changes(
     session: Session, row: CheckpointRow, changes: list[Change], before: CheckpointRow | None, everything: bool
 ) -> None:
-    from keepfast.present.json_forms import COLOURS, changed_line, made_after
+    from keepfast.present.json_forms import COLOURS, changed_line, counted_from
     from keepfast.present.terminal import plural
 
     since = f" since v{before.version}" if before is not None else " against an empty folder" if row.version > 1 else ""
-    after = made_after(row, before, len(changes))
+    after = counted_from(row, before, len(changes))
     session.print()
     if after:
         session.print(f"{plural(row.changed, 'change')} since v{after}, the version directly before.")
     session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
-    for change in changes if everything else changes[:SHOWN]:
+    for change in changes if everything else changes[:MOST_SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
-    if len(changes) > SHOWN and not everything:
-        session.print(f"  … and {len(changes) - SHOWN:,} more; `--all` shows them.")
+    if len(changes) > MOST_SHOWN and not everything:
+        session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; `--all` shows them.")
 
 
-def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: bool) -> None:
-    from keepfast.present.json_forms import left_out
+def _print_excluded(session: Session, coverage: Coverage, notable_entries: list[Entry], all_left_out: bool) -> None:
+    from keepfast.present.json_forms import excluded_counts
     from keepfast.workspace.marker import show as show_path
 
-    if not coverage.left_out and not odd:
+    if not coverage.left_out and not notable_entries:
         if all_left_out:
             session.print("Nothing was excluded.")
         return
     if coverage.left_out:
-        session.print(f"Excluded: {left_out(coverage)}.")
-    for entry in odd if all_left_out else odd[:SHOWN]:
+        session.print(f"Excluded: {excluded_counts(coverage)}.")
+    for entry in notable_entries if all_left_out else notable_entries[:MOST_SHOWN]:
         session.print(f"  {show_path(entry.path)}: {_why(entry)}")
-    named = sum(entry.kind in LEFT_OUT for entry in odd[:SHOWN])
+    named = sum(entry.kind in LEFT_OUT for entry in notable_entries[:MOST_SHOWN])
     if not all_left_out and named < sum(coverage.left_out.values()):
         session.print("  Run `keepfast show --excluded` to list all of them.")
 
@@ -175,20 +178,25 @@ def _print_odd(session: Session, coverage: Any, odd: list[Entry], all_left_out: 
 def _conversation(header: Header) -> dict[str, Any] | None:
     from keepfast.store.conversations import conversation_from_json
 
-    kept = conversation_from_json(header.conversation)
-    if kept is None:
+    conversation = conversation_from_json(header.conversation)
+    if conversation is None:
         return None
-    return {"agent": kept.agent, "session": kept.session, "bytes": kept.transcript.size, "last": kept.last}
+    return {
+        "agent": conversation.agent,
+        "session": conversation.session,
+        "bytes": conversation.transcript.size,
+        "last": conversation.last,
+    }
 
 
-def _talk(header: Header) -> str:
+def _conversation_line(header: Header) -> str:
     from keepfast.present.terminal import size
     from keepfast.store.conversations import conversation_from_json
 
-    kept = conversation_from_json(header.conversation)
-    if kept is None:
+    conversation = conversation_from_json(header.conversation)
+    if conversation is None:
         return ""
-    return f"{size(kept.transcript.size)}, sealed; `keepfast restore --both` restores it"
+    return f"{size(conversation.transcript.size)}, sealed; `keepfast restore --both` restores it"
 
 
 def _tokens(header: Header) -> str:
@@ -205,7 +213,7 @@ def _why(entry: Entry) -> str:
 
 
 def _losses(entry: Entry) -> list[str]:
-    """What could not be kept of something that was."""
+    """Return what is incomplete about a saved file."""
     losses = []
     if entry.flags & UNSTEADY and entry.kind not in LEFT_OUT:
         losses.append("changed while it was read")
@@ -214,7 +222,7 @@ def _losses(entry: Entry) -> list[str]:
     return losses
 
 
-def _odd_as_json(entry: Entry) -> dict[str, Any]:
+def _entry_as_json(entry: Entry) -> dict[str, Any]:
     from keepfast.present.json_forms import KINDS, of_path
 
     return {**of_path(entry.path), "kind": KINDS[entry.kind], "reason": _why(entry), "size": entry.size}

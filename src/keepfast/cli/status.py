@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from keepfast.state.workers import RunningWorker
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-SHOWN, NOTICES = 20, 5
+MOST_SHOWN, MOST_NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
 ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
-"""Notices that are not about one checkpoint."""
+"""Kinds of notices that are about hooks, not about one checkpoint."""
 
 
-class Standing:
+class WorkspaceStatus:
     """Everything that `status` says."""
 
     root: bytes
     workspace: str
     last: CheckpointRow | None
     base: CheckpointRow | None
-    """What the folder was last saved as, or restored to; `changes` are since then."""
+    """The version that the folder was last saved as or restored to; `changes` are since then."""
     changes: list[Change] | None
-    """None where nobody can tell."""
+    """None if they could not be determined."""
     remarks: list[str]
     coverage: Coverage
     not_covered: list[bytes]
@@ -43,69 +43,69 @@ class Standing:
     size: int
     versions: int
     forgotten: int
-    """Versions that the retention policy, the size cap or a person let go."""
+    """Versions removed by the retention policy, the size limit or `keepfast forget`."""
     restore: Unfinished | None
-    """A restore that was cut off, or is under way."""
+    """An interrupted restore, or one in progress."""
     workers: list[RunningWorker]
     pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
     usage: Usage | None
-    """How full the session is that was last heard of."""
+    """Token use of the session with the newest event."""
 
 
 @click.command()
 @common
 def status(session: Session) -> None:
     """Show the last checkpoint of this workspace, unsaved changes, excluded paths and problems."""
-    standing = _look(session)
+    standing = _collect(session)
     if session.json:
-        _as_json(session, standing)
+        _print_json(session, standing)
     else:
-        _as_text(session, standing)
+        _print_text(session, standing)
 
 
-def _look(session: Session) -> Standing:
+def _collect(session: Session) -> WorkspaceStatus:
     from keepfast.app.inspect import not_covered
     from keepfast.app.restore import Restorer
-    from keepfast.cli.client_files import hooks_in_hint, last_failure, launcher_path, not_starting
+    from keepfast.cli.client_files import hint_about_hooks, hooks_problem, last_failure, launcher_path
     from keepfast.state.notices import read
     from keepfast.store.maintenance.space import store_size
     from keepfast.store.rows import Query
 
     try:
-        with hooks_in_hint(session):
+        with hint_about_hooks(session):
             root, row = session.workspace(patience=0)
     except NoWorkspace as error:
-        raise NoWorkspace(str(error), _way_in(session)) from None
-    found = Standing()
-    found.root, found.workspace = root, row.id
-    found.base = session.repository.base(row.id)
+        raise NoWorkspace(str(error), _how_to_protect(session)) from None
+    standing = WorkspaceStatus()
+    standing.root, standing.workspace = root, row.id
+    standing.base = session.repository.base(row.id)
     newest = session.repository.find(Query(workspace=row.id, limit=1, safety=False))
-    found.last = newest[0] if newest else found.base
-    found.coverage = _coverage(session, row, found.base)
-    found.not_covered = not_covered(session.repository, found.base) if found.base is not None else []
+    standing.last = newest[0] if newest else standing.base
+    standing.coverage = _coverage(session, row, standing.base)
+    standing.not_covered = not_covered(session.repository, standing.base) if standing.base is not None else []
     since = session.now() - WEEK
     notices = read(session.engine.notice_folders(root, row.id))
     failed = last_failure(launcher_path(session))
     notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice.at)
-    found.notices = [notice for notice in notices if notice.at >= since]
-    found.size = store_size(session.repository)
-    found.versions = session.repository.count(row.id)
-    found.forgotten = max(0, row.version - found.versions)
-    found.restore = Restorer(session.engine, root, row).unfinished()
-    _look_at_hooks(session, found)
+    standing.notices = [notice for notice in notices if notice.at >= since]
+    standing.size = store_size(session.repository)
+    standing.versions = session.repository.count(row.id)
+    standing.forgotten = max(0, row.version - standing.versions)
+    standing.restore = Restorer(session.engine, root, row).unfinished()
+    _collect_hooks(session, standing)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
-            found.changes, found.remarks = _changes(session, root, row, found.base)
+            standing.changes, standing.remarks = _changes(session, root, row, standing.base)
         except KeepfastError as error:
-            found.changes, found.remarks = None, [f"Unsaved changes are unknown: {error}"]
-    found.remarks = [*found.remarks, *_keys(session), *filter(None, [not_starting(session)])]
-    return found
+            standing.changes, standing.remarks = None, [f"Unsaved changes are unknown: {error}"]
+    standing.remarks = [*standing.remarks, *_keys(session), *filter(None, [hooks_problem(session)])]
+    return standing
 
 
 def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
-    """Of what the folder is at; of the newest version where that is the same, or cannot be read."""
+    """Return the coverage of the version that the folder is at; of the newest if that one cannot be read."""
     from keepfast.app.inspect import Coverage, coverage
 
     if base is None or (base.workspace, base.version) == (row.id, row.version):
@@ -113,13 +113,13 @@ def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -
     try:
         return Coverage(session.repository.document(base)[0].counts)
     except KeepfastError:
-        return coverage(row)  # `verify` says what is wrong with that document
+        return coverage(row)  # `verify` reports the damage
 
 
 def _changes(
     session: Session, root: bytes, row: WorkspaceRow, base: CheckpointRow | None
 ) -> tuple[list[Change], list[str]]:
-    """What differs on disk from what it was last saved as or restored to, and what is odd about the tree."""
+    """Return the changes on disk since the folder was last saved or restored, and remarks about the tree."""
     from keepfast.app.inspect import compare, pending
 
     if base is None or (base.workspace, base.version) == (row.id, row.version):
@@ -128,7 +128,7 @@ def _changes(
 
 
 def _keys(session: Session) -> list[str]:
-    """What is to be said about the key of what is sealed."""
+    """Return remarks about missing keys and missing backups of the key."""
     sealer = session.repository.contents.sealer()
     try:
         if not sealer.keys.is_in_use():
@@ -142,32 +142,32 @@ def _keys(session: Session) -> list[str]:
     return []
 
 
-def _look_at_hooks(session: Session, found: Standing) -> None:
+def _collect_hooks(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.agents.claude.usage import tokens
     from keepfast.state import pending_events as pending
     from keepfast.state import sessions
     from keepfast.state.workers import HOOKS, NAME, running_worker
 
-    folder, settings = session.engine.place.folder(found.workspace), session.settings
-    found.workers = [
+    folder, settings = session.engine.place.folder(standing.workspace), session.settings
+    standing.workers = [
         worker for worker in (running_worker(folder, NAME), running_worker(folder, HOOKS)) if worker is not None
     ]
     events = [pending.read(folder, name) for name in pending.names(folder)]
-    found.pending = [event for event in events if event is not None]
-    known = {key: str(value) for key, value in sessions.newest_facts(folder).items()}
+    standing.pending = [event for event in events if event is not None]
+    session_facts = {key: str(value) for key, value in sessions.newest_facts(folder).items()}
     usage = tokens(
         folder,
-        known.get("session", ""),
-        known.get("transcript", ""),
-        known.get("model", ""),
+        session_facts.get("session", ""),
+        session_facts.get("transcript", ""),
+        session_facts.get("model", ""),
         settings["budget.tokens"],
         settings["budget.windows"],
     )
-    found.usage = usage if usage.used else None
+    standing.usage = usage if usage.used else None
 
 
-def _about(restore: Unfinished) -> str:
-    """What to know, and to do, about a restore that has not come to its end."""
+def _restore_advice(restore: Unfinished) -> str:
+    """Return the state of an unfinished restore and what to do about it."""
     if restore.error is not None:
         return f"{restore.error} {restore.error.hint}"
     cut = restore.cut
@@ -180,9 +180,9 @@ def _about(restore: Unfinished) -> str:
     )
 
 
-def _way_in(session: Session) -> str:
-    """What to do in a folder that nobody protects."""
-    from keepfast.cli.client_files import about_hooks
+def _how_to_protect(session: Session) -> str:
+    """Return the hint for a folder that is not protected."""
+    from keepfast.cli.client_files import hooks_summary
     from keepfast.workspace.adoption import root_for
     from keepfast.workspace.marker import git_root, show
 
@@ -195,12 +195,12 @@ def _way_in(session: Session) -> str:
         return "It was unprotected by `keepfast unprotect`. Run `keepfast init` to protect it again."
     if root is None:
         return f"Run `keepfast init {show(folder)}`. The setting `adopt` keeps hooks from doing it."
-    if dead := about_hooks(session):
-        return f"Run `keepfast init {show(root)}`. {dead}"
+    if problem := hooks_summary(session):
+        return f"Run `keepfast init {show(root)}`. {problem}"
     return f"Run `keepfast init {show(root)}`, or let hooks do it at their first event."
 
 
-def _as_json(session: Session, standing: Standing) -> None:
+def _print_json(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import (
         of_change,
         of_checkpoint,
@@ -230,7 +230,7 @@ def _as_json(session: Session, standing: Standing) -> None:
             "not_covered": [of_path(path) for path in standing.not_covered],
             "notices": [of_notice(notice) for notice in standing.notices],
             "remarks": standing.remarks,
-            "restore": {**of_unfinished(standing.restore), "text": _about(standing.restore)}
+            "restore": {**of_unfinished(standing.restore), "text": _restore_advice(standing.restore)}
             if standing.restore
             else None,
             "warnings": session.settings.warnings,
@@ -241,8 +241,8 @@ def _as_json(session: Session, standing: Standing) -> None:
     )
 
 
-def _as_text(session: Session, standing: Standing) -> None:
-    from keepfast.present.json_forms import git_folders, kept, left_out, title
+def _print_text(session: Session, standing: WorkspaceStatus) -> None:
+    from keepfast.present.json_forms import excluded_counts, git_folders, saved_counts, title
     from keepfast.present.terminal import age_in_words, size
     from keepfast.workspace.marker import show
 
@@ -267,14 +267,14 @@ def _as_text(session: Session, standing: Standing) -> None:
         if standing.forgotten:
             text = f"{standing.versions:,}; {standing.forgotten:,} more were forgotten, by retention or by hand"
             session.print(f"Versions   {text}")
-        session.print(f"Saved      {kept(standing.coverage)}")
+        session.print(f"Saved      {saved_counts(standing.coverage)}")
         if standing.coverage.left_out:
-            text = left_out(standing.coverage)
+            text = excluded_counts(standing.coverage)
             session.print("Excluded   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
         if standing.not_covered:
             session.print("Not saved  " + git_folders(standing.not_covered))
     if standing.restore is not None:
-        session.print("Restore    " + paint("bold yellow", _about(standing.restore)))
+        session.print("Restore    " + paint("bold yellow", _restore_advice(standing.restore)))
     _print_hooks(session, standing)
     _print_changes(session, standing)
     _print_notices(session, standing)
@@ -282,7 +282,7 @@ def _as_text(session: Session, standing: Standing) -> None:
         session.print(paint("yellow", f"Settings: {warning}"))
 
 
-def _print_hooks(session: Session, standing: Standing) -> None:
+def _print_hooks(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.terminal import age_in_words
 
     session.print("Workers    " + (", ".join([_worker(session, worker) for worker in standing.workers]) or "none"))
@@ -312,7 +312,7 @@ def _worker(session: Session, worker: RunningWorker) -> str:
     return f"watch, pid {worker.pid}, {last}"
 
 
-def _print_changes(session: Session, standing: Standing) -> None:
+def _print_changes(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import COLOURS, changed_line
     from keepfast.present.terminal import plural
 
@@ -320,26 +320,28 @@ def _print_changes(session: Session, standing: Standing) -> None:
     if changes or (base is not None and standing.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
         session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"No changes {since}.")
-    for change in changes[:SHOWN]:
+    for change in changes[:MOST_SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
-    if len(changes) > SHOWN:
-        session.print(f"  … and {len(changes) - SHOWN:,} more; run `keepfast diff --name-only` to list them.")
+    if len(changes) > MOST_SHOWN:
+        session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; run `keepfast diff --name-only` to list them.")
     for remark in standing.remarks:
         session.print(session.paint("yellow", remark))
 
 
-def _print_notices(session: Session, standing: Standing) -> None:
+def _print_notices(session: Session, standing: WorkspaceStatus) -> None:
     from keepfast.present.terminal import age_in_words, printable
 
     if not standing.notices:
         return
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
-    for notice in reversed(standing.notices[-NOTICES:]):
+    for notice in reversed(standing.notices[-MOST_NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
-        told = " (already reported)" if notice.was_reported else ""
+        reported = " (already reported)" if notice.was_reported else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
-        session.print(printable(f"  {what}: {notice.text}{told}"))
-    if len(standing.notices) > NOTICES:
-        session.print(f"  … and {len(standing.notices) - NOTICES:,} more; run `keepfast status --json` to list them.")
+        session.print(printable(f"  {what}: {notice.text}{reported}"))
+    if len(standing.notices) > MOST_NOTICES:
+        session.print(
+            f"  … and {len(standing.notices) - MOST_NOTICES:,} more; run `keepfast status --json` to list them."
+        )

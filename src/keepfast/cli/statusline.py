@@ -1,4 +1,4 @@
-"""`keepfast statusline`: what a client shows below its prompt; the work is done in `hook/statusline.py`."""
+"""`keepfast statusline`: print a client's status line; `hook/statusline.py` does the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keepfast supervise`: run tasks until told to stop."""
+"""`keepfast supervise`: run tasks until a signal stops it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from keepfast.cli.session import Session, common, write_bytes
 from keepfast.cli.task_session import ground_of
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -26,10 +26,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @common
 def supervise(session: Session, until_idle: bool) -> None:
     """Run tasks until Ctrl-C. Agents keep running; the next supervisor continues with them."""
-    until_told(session, until_idle)
+    run_supervisor(session, until_idle)
 
 
-def until_told(session: Session, until_idle: bool = False) -> None:
+def run_supervisor(session: Session, until_idle: bool = False) -> None:
     from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run
 
@@ -40,43 +40,46 @@ def until_told(session: Session, until_idle: bool = False) -> None:
             stop.set()
             wake(ground.folder)
 
-        before = {number: signal.signal(number, end) for number in ENDING}
+        before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
         session.remark("Supervisor running. Press Ctrl-C to stop it; agents keep running.")
         try:
-            _say_found(session, ground)
+            _print_unfinished(session, ground)
             run(
-                ground, stop, until_idle=until_idle, tell=None if session.quiet else lambda event: _tell(session, event)
+                ground,
+                stop,
+                until_idle=until_idle,
+                tell=None if session.quiet else lambda event: _print_event(session, event),
             )
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
 
 
-def _say_found(session: Session, ground: Ground) -> None:
-    """The tasks that were begun before, and what each waits for."""
+def _print_unfinished(session: Session, ground: Runtime) -> None:
+    """Print the tasks that are not finished, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 
-    for one in Tasks(ground).views.listing():
-        if one["state"] in ("queued", "active", "review"):
-            hold = f", waits for {one['hold']['kind'].replace('_', ' ')}" if one["hold"] else ""
-            session.say(f"Resumed {one['id']} ({one['title']}): {one['status'].replace('_', ' ')}{hold}")
+    for task in Tasks(ground).views.listing():
+        if task["state"] in ("queued", "active", "review"):
+            hold = f", {task['hold']['kind'].replace('_', ' ')}" if task["hold"] else ""
+            session.say(f"Unfinished: {task['id']} ({task['title']}), {task['status'].replace('_', ' ')}{hold}")
 
 
-def _tell(session: Session, event: dict[str, Any]) -> None:
-    """An event as a line: of JSON, or in words if it is of interest."""
-    from keepfast.cli.event_lines import told
+def _print_event(session: Session, event: dict[str, Any]) -> None:
+    """Print an event: as a line of JSON, or in words if it is worth a line."""
+    from keepfast.cli.event_lines import supervisor_line
 
-    text = json.dumps(event, ensure_ascii=False) if session.json else told(event)
+    text = json.dumps(event, ensure_ascii=False) if session.json else supervisor_line(event)
     if not text:
         return
-    with suppress(BrokenPipeError):  # nobody reads any more; tasks go on
+    with suppress(BrokenPipeError):  # the reader is gone; tasks continue
         write_bytes(text.encode("utf-8", "replace") + b"\n")
         sys.stdout.flush()
 
 
 @contextmanager
-def supervising(session: Session) -> Iterator[None]:
-    """Run tasks beside something else, or once the supervisor that does has ended; who does, and what goes wrong, is said."""
+def background_supervisor(session: Session) -> Iterator[None]:
+    """Run tasks in the background, as soon as no other supervisor does; print which one runs them, and errors."""
     from keepfast.runner.scheduler.service import Background
 
     with ground_of(session, stays=True) as ground:

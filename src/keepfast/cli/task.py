@@ -1,45 +1,41 @@
-"""`keepfast task`: unattended tasks, from a new one to what came of it; a room for each kind of verb."""
+"""`keepfast task`: the group of commands for unattended tasks."""
 
 from __future__ import annotations
 
 import click
 
-from keepfast.cli import task_answers as answering
-from keepfast.cli import task_control as steering
-from keepfast.cli import task_creation as making
-from keepfast.cli import task_results as results
-from keepfast.cli import task_views as looking
-from keepfast.cli.lazy import Listed
+from keepfast.cli import task_answers, task_control, task_creation, task_results, task_views
+from keepfast.cli.lazy import OrderedGroup
 
 
-@click.group(cls=Listed)
+@click.group(cls=OrderedGroup)
 def task() -> None:
     """Manage unattended tasks. `keepfast supervise` runs them."""
 
 
 for verb in (
-    making.new,
-    making.start,
-    looking.list_,
-    looking.show,
-    looking.log,
-    steering.pause,
-    steering.freeze,
-    steering.resume,
-    steering.restore,
-    steering.cancel,
-    steering.retry,
-    answering.approve,
-    answering.accept,
-    answering.reject,
-    answering.answer,
-    answering.secret,
-    steering.budget,
-    steering.try_now,
-    making.fork,
-    results.diff,
-    results.apply,
-    steering.archive,
-    looking.inbox,
+    task_creation.new,
+    task_creation.start,
+    task_views.list_,
+    task_views.show,
+    task_views.log,
+    task_control.pause,
+    task_control.freeze,
+    task_control.resume,
+    task_control.restore,
+    task_control.cancel,
+    task_control.retry,
+    task_answers.approve,
+    task_answers.accept,
+    task_answers.reject,
+    task_answers.answer,
+    task_answers.secret,
+    task_control.budget,
+    task_control.try_now,
+    task_creation.fork,
+    task_results.diff,
+    task_results.apply,
+    task_control.archive,
+    task_views.inbox,
 ):
     task.add_command(verb)

@@ -1,4 +1,4 @@
-"""`keepfast task approve`, `accept`, `reject`, `answer`, `secret`: what a task is told by people."""
+"""`keepfast task approve`, `accept`, `reject`, `answer`, `secret`: people's answers to a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import click
 
 from keepfast.cli.session import Session, common
-from keepfast.cli.task_session import REF, goes_on, say, tasks_of
+from keepfast.cli.task_session import REF, continuation, say, tasks_of
 
 
 @click.command("approve")
@@ -67,7 +67,7 @@ def answer(session: Session, question: str, text: str, exactly: bool) -> None:
         done, warning = tasks.answers.answer(question, text, exactly=exactly)
         if warning:
             session.remark(warning)
-        say(session, tasks, done, f"Answered. {done.id} {goes_on(tasks.views.describe(done))}.")
+        say(session, tasks, done, f"Answered. {done.id} {continuation(tasks.views.describe(done))}.")
 
 
 @click.command("secret")
@@ -79,6 +79,6 @@ def secret(session: Session, ref: str, name: str) -> None:
     value = click.prompt(name, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read().removesuffix("\n")
     with tasks_of(session, "secret") as tasks:
         done = tasks.answers.secret(ref, name, value)
-        shown = tasks.views.describe(done)
-        more = f" It {goes_on(shown)}." if shown["asks"] or shown["limit"] else ""
+        facts = tasks.views.describe(done)
+        more = f" It {continuation(facts)}." if facts["asks"] or facts["limit"] else ""
         say(session, tasks, done, f"{name} is sealed; {done.id} gets it at its next start.{more}")

@@ -1,4 +1,4 @@
-"""`keepfast task pause`, `freeze`, `resume`, `restore`, `cancel`, `retry`, `budget`, `try-now`, `archive`: where a task goes."""
+"""`keepfast task pause`, `freeze`, `resume`, `restore`, `cancel`, `retry`, `budget`, `try-now`, `archive`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from keepfast.cli.numbers import Number, Whole
 from keepfast.cli.session import Session, common
-from keepfast.cli.task_session import REF, goes_on, say, tasks_of
+from keepfast.cli.task_session import REF, continuation, say, tasks_of
 from keepfast.model.errors import Usage
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def pause(session: Session, ref: str, now: bool) -> None:
             session,
             tasks,
             done := tasks.pause(ref, now=now),
-            f"{done.id} {'is being paused' if done.wanted else 'is paused'}.",
+            f"{done.id} {'is being paused' if done.request else 'is paused'}.",
         )
 
 
@@ -48,7 +48,7 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
     """Resume a paused, frozen or stopped task, or retry the failed last checkpoint of a complete one."""
     with tasks_of(session, "resume") as tasks:
         done = tasks.resume(ref, allow=allowed)
-        text = "is done" if done.state == "done" else goes_on(tasks.views.describe(done))
+        text = "is done" if done.state == "done" else continuation(tasks.views.describe(done))
         say(session, tasks, done, f"{done.id} {text}.")
 
 
@@ -64,15 +64,15 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
 def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_run: bool, yes: bool) -> None:
     """Restore a task's files and conversation to a checkpoint, and continue from there."""
     if dry_run:
-        from keepfast.cli import restore_flow as bring
+        from keepfast.cli import restore_flow
 
         with tasks_of(session) as tasks:
             folder = tasks.views.find(ref).workspace
-        bring.preview(session, os.fsencode(folder), checkpoint)
+        restore_flow.preview(session, os.fsencode(folder), checkpoint)
         return
 
     def ask(target: CheckpointRow) -> bool:
-        return session.agreed(f"Restore the task to v{target.version}? The state now is saved first.", yes)
+        return session.confirm(f"Restore the task to v{target.version}? The state now is saved first.", yes)
 
     with tasks_of(session, "restore") as tasks:
         done = tasks.restore(ref, checkpoint, conversation=not only_files, ask=ask)
@@ -91,7 +91,7 @@ def cancel(session: Session, ref: str) -> None:
             session,
             tasks,
             done := tasks.cancel(ref),
-            f"{done.id} {'is being cancelled' if done.wanted else 'is cancelled'}.",
+            f"{done.id} {'is being cancelled' if done.request else 'is cancelled'}.",
         )
 
 

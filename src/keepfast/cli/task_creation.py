@@ -1,4 +1,4 @@
-"""`keepfast task new`, `start`, `fork`: a task comes into being."""
+"""`keepfast task new`, `start`, `fork`: create and start tasks."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
             raise Usage("--file cannot be combined with other options.")
         specs = taskfile.read(path)
     else:
-        specs = [taskfile.check(_described(flags), os.fsdecode(session.cwd))]
+        specs = [taskfile.check(_task_spec(flags), os.fsdecode(session.cwd))]
     with tasks_of(session) as tasks:
-        made = tasks.new_all(specs, start=not draft)
+        created = tasks.new_all(specs, start=not draft)
         if session.json:
-            write_json([tasks.views.describe(one) for one in made])
+            write_json([tasks.views.describe(task) for task in created])
             return
-        for one in made:
-            session.say(f"{'Created' if draft else 'Queued'} {one.id}: {one.title}")
+        for task in created:
+            session.say(f"{'Created' if draft else 'Queued'} {task.id}: {task.title}")
         if not draft:
             remark_unsupervised(session)
 
 
-def _described(flags: dict[str, Any]) -> dict[str, Any]:
+def _task_spec(flags: dict[str, Any]) -> dict[str, Any]:
     import shlex
 
     brief = flags["brief"] or ""

@@ -1,9 +1,9 @@
-"""`keepfast task diff`, `apply`: what a forked task has done comes back to where it came from."""
+"""`keepfast task diff`, `apply`: bring a forked task's changes back to the original workspace."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,7 @@ from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.cli.task_session import REF, tasks_of
 
 if TYPE_CHECKING:
+    from keepfast.app.fork_patch import Patch
     from keepfast.runner.actions.tasks import Tasks
 
 
@@ -47,12 +48,8 @@ def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
 @common
 def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None:
     """Apply the changes of a forked task to the original workspace, after saving a checkpoint."""
-    import subprocess
-
     from keepfast.cli.fork import say_branch
-    from keepfast.model.errors import Conflict
     from keepfast.model.event import Event
-    from keepfast.workspace.git_clone import Git
 
     with tasks_of(session) as tasks:
         if branch is not None:
@@ -63,9 +60,6 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
         if not patch.lines:
             session.say("The fork has no changes.")
             return
-        # Outside any repository of ours: `git apply` then touches files only, and reads no index.
-        git = Git(session.around.text("PATH"), os.fsencode(home.workspace))
-        words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
         if not dry_run:
             session.engine.handle(
                 Event(
@@ -75,31 +69,39 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
                     message="before applying a fork",
                 )
             )
-        done = subprocess.run(
-            words,
-            cwd=home.workspace,
-            input=_text(patch),
-            capture_output=True,
-            env={"PATH": git.search, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"},
-        )
-        if done.returncode:
-            raise Conflict(
-                f"The patch does not apply: {done.stderr.decode('utf-8', 'replace').strip()}",
-                "Run `keepfast task diff` to see it.",
-            )
+        _git_apply(session, _text(patch), home.workspace, dry_run)
         if session.json:
             write_json({"files": patch.files, "applied": not dry_run, "workspace": home.workspace})
         else:
             session.say(f"{'Would change' if dry_run else 'Changed'} {patch.files} files in {home.workspace}.")
 
 
-def _text(patch: Any) -> bytes:
+def _git_apply(session: Session, patch: bytes, folder: str, dry_run: bool) -> None:
+    """Apply a patch in a folder with `git apply`. Raises `Conflict`."""
+    import subprocess
+
+    from keepfast.model.errors import Conflict
+    from keepfast.workspace.git_clone import Git
+
+    git = Git(session.environment.text("PATH"), os.fsencode(folder))
+    words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
+    # GIT_DIR names no repository: `git apply` then changes files only, and reads no index.
+    variables = {"PATH": git.search, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"}
+    done = subprocess.run(words, cwd=folder, input=patch, capture_output=True, env=variables)
+    if done.returncode:
+        raise Conflict(
+            f"The patch does not apply: {done.stderr.decode('utf-8', 'replace').strip()}",
+            "Run `keepfast task diff` to see it.",
+        )
+
+
+def _text(patch: Patch) -> bytes:
     return b"".join([line + b"\n" for line in patch.lines])
 
 
-def _patch(session: Session, tasks: Tasks, ref: str) -> Any:
+def _patch(session: Session, tasks: Tasks, ref: str) -> Patch:
     from keepfast.app.fork_patch import bring_home
 
-    found, home = tasks.views.find(ref), tasks.home(ref)
+    forked, home = tasks.views.find(ref), tasks.home(ref)
     _, row = session.engine.root(os.fsencode(home.workspace))
-    return bring_home(session.engine, row, os.fsencode(found.workspace))
+    return bring_home(session.engine, row, os.fsencode(forked.workspace))

@@ -1,9 +1,9 @@
-"""What the commands about tasks share: their ground, how a task is named, and how they answer."""
+"""What the task commands share: opening the task database, naming a task, and printing results."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,28 +13,29 @@ from keepfast.cli.event_lines import local
 from keepfast.cli.session import Session, write_json
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.actions.tasks import Tasks
+    from keepfast.runner.actions.view_types import TaskView
     from keepfast.runner.domain.records import Task
 
 REF = click.argument("ref", metavar="TASK")
 
 
 @contextmanager
-def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
-    """What commands about tasks stand on, for as long as they need it; one that stays goes by settings as they change."""
-    from keepfast.runner.scheduler.service import make_ground
+def ground_of(session: Session, stays: bool = False) -> Iterator[Runtime]:
+    """Open what task commands need: database, settings and engine. With `stays`, settings are reloaded when they change."""
+    from keepfast.runner.scheduler.service import make_runtime
 
-    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.around.variables.items()}
-    around = session.around
-    following = session.following(here=True) if stays else None
-    ground = make_ground(
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
+    environment = session.environment
+    following = session.follow_settings(here=True) if stays else None
+    ground = make_runtime(
         session.settings,
-        around.data,
-        around.home,
+        environment.data,
+        environment.home,
         session.now,
         variables,
-        folders=around.folders,
+        folders=environment.folders,
         following=following,
     )
     try:
@@ -45,7 +46,7 @@ def ground_of(session: Session, stays: bool = False) -> Iterator[Ground]:
 
 @contextmanager
 def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
-    """The function layer; human-only verbs refuse processes that belong to a run."""
+    """Open the task actions. Raises `Refused` if `verb` is for people only and an agent's process runs it."""
     from keepfast.runner.actions.tasks import Tasks, only_people
 
     only_people(os.getpid(), verb)
@@ -54,50 +55,52 @@ def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
 
 
 def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
-    """What became of a task: as JSON, or in words."""
+    """Print the result: the task with --json, else the text."""
     if session.json:
         write_json(tasks.views.describe(done))
     else:
         session.say(text)
 
 
-def goes_on(shown: dict[str, Any]) -> str:
-    """What a task does once it was told something: it goes on, or what it still waits for."""
-    if shown["asks"]:
-        return "still waits for " + "; ".join([f"{asked(one, shown['id'])} ({one['id']})" for one in shown["asks"]])
-    hold = shown["hold"]
-    limit = shown["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
+def continuation(facts: TaskView) -> str:
+    """Return what a task does after an answer: whether it continues, or what it still waits for."""
+    if facts["asks"]:
+        return "still waits for " + "; ".join(
+            [f"{question_text(prompt, facts['id'])} ({prompt['id']})" for prompt in facts["asks"]]
+        )
+    hold = facts["hold"]
+    limit = facts["limit"] or (hold if hold is not None and hold["kind"] == "rate_limit" else None)
     if limit is not None and limit["until"]:
         return f"continues when the limit resets, {local(limit['until'])}"
     if limit is not None:
         return f"waits at its limit and needs you: {limit['reason'] or ''}".rstrip(": ")
     if hold is not None:
-        return f"still waits: {shown['hold']['kind'].replace('_', ' ')}, {shown['hold']['reason'] or ''}".rstrip(", ")
-    return "goes on" if shown["state"] in ("queued", "active") else f"is {shown['status']}"
+        return f"still waits: {hold['kind'].replace('_', ' ')}, {hold['reason'] or ''}".rstrip(", ")
+    return "continues" if facts["state"] in ("queued", "active") else f"is {facts['status']}"
 
 
-def asked(one: dict[str, Any], task: str) -> str:
-    """What a person is asked; of a value that is needed, its name and the command that takes it."""
-    text, name = str(one["text"]), one.get("name")
+def question_text(prompt: Mapping[str, Any], task: str) -> str:
+    """Return the text of a question; for a needed secret, also its name and the command that provides it."""
+    text, name = str(prompt["text"]), prompt.get("name")
     named = text if not name or name in text else f"{name}: {text}"
-    return f"{named} (`keepfast task secret {task} {name}`)" if one["kind"] == "secret" else named
+    return f"{named} (`keepfast task secret {task} {name}`)" if prompt["kind"] == "secret" else named
 
 
 def clock(seconds: int) -> str:
-    """A countdown: `1:02:03`, `4:05`."""
+    """Format seconds as `1:02:03` or `4:05`."""
     hours, rest = divmod(int(seconds), 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
 def remark_unsupervised(session: Session) -> None:
-    """Say why nothing begins, if no supervisor runs."""
+    """Print a remark if no supervisor is running, because tasks do not start then."""
     if trouble(session) is None:
         session.remark("No supervisor is running. Run `keepfast supervise` to start one.")
 
 
 def trouble(session: Session) -> str | None:
-    """What the supervisor cannot do now; None if there is none."""
+    """Return the supervisor's error, empty if it has none; None if no supervisor is running."""
     from keepfast.runner.scheduler.lock import trouble_of
     from keepfast.runner.scheduler.service import FOLDER
 
-    return trouble_of(session.around.data + FOLDER)
+    return trouble_of(session.environment.data + FOLDER)

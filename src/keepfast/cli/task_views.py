@@ -1,24 +1,28 @@
-"""`keepfast task list`, `show`, `log`, `inbox`: what tasks do, and what they wait for."""
+"""`keepfast task list`, `show`, `log`, `inbox`: show tasks and what they wait for."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from keepfast.cli.session import Session, common, write_bytes, write_json
-from keepfast.cli.task_session import REF, asked, clock, remark_unsupervised, tasks_of, trouble
+from keepfast.cli.task_session import REF, clock, question_text, remark_unsupervised, tasks_of, trouble
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.terminal import SECOND, age
 
-SHOWN = 10
-LABEL = 9
-"""The width of what stands before a fact."""
+if TYPE_CHECKING:
+    from keepfast.runner.actions.view_types import TaskDetails, TaskView
+
+MOST_SHOWN = 10
+LABEL_WIDTH = 9
+"""Width of the label before a fact."""
 
 
 @click.command("list")
@@ -28,58 +32,59 @@ LABEL = 9
 def list_(session: Session, state: str, archived: bool) -> None:
     """List tasks and what each is waiting for."""
     with tasks_of(session) as tasks:
-        found = tasks.views.listing(state=state, archived=archived)
-        if not found and not tasks.views.is_any():
+        listed = tasks.views.listing(state=state, archived=archived)
+        if not listed and not tasks.views.is_any():
             _say_lost(session)
         if session.json:
-            write_json(found)
+            write_json(listed)
             return
-        if not found:
+        if not listed:
             session.remark("No tasks.")
             return
         rows = [
-            [one["id"], one["status"], _phase(one), f"{one['progress']}%", _why(one), one["title"]] for one in found
+            [task["id"], task["status"], _phase(task), f"{task['progress']}%", _waits_for(task), task["title"]]
+            for task in listed
         ]
         for line in session.paint.table(["TASK", "STATUS", "PHASE", "DONE", "WAITS FOR", "TITLE"], rows, give=5):
             session.print(line)
-        if any(_goes_on(one) for one in found):
+        if any(_can_continue(task) for task in listed):
             remark_unsupervised(session)
         why = trouble(session)
         if why:
             session.warn(f"The supervisor cannot work: {why}")
 
 
-def _goes_on(one: dict[str, Any]) -> bool:
-    """Would a supervisor do something for this task, without a person?"""
-    return one["state"] in ("queued", "active") and not (one["hold"] and one["hold"]["needs_you"])
+def _can_continue(task: TaskView) -> bool:
+    """Return whether a supervisor can continue this task without a person."""
+    return task["state"] in ("queued", "active") and not (task["hold"] and task["hold"]["needs_you"])
 
 
 def _say_lost(session: Session) -> None:
-    """The database knows of no task: name folders with documents of some, as after it was lost."""
+    """Warn about folders with task documents if the database has no tasks, as after it was lost."""
     from keepfast.runner.actions.recovery import workspaces
 
     with suppress(KeepfastError):  # without a store, no folder is known
-        known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
-        folders = dict.fromkeys([*known, *workspaces(session.settings["supervisor.roots"])])
-        found = [folder for folder in folders if os.path.isfile(folder + "/.metadata/task.json")]
-        if found:
-            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        protected = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
+        folders = dict.fromkeys([*protected, *workspaces(session.settings["supervisor.roots"])])
+        task_folders = [folder for folder in folders if os.path.isfile(folder + "/.metadata/task.json")]
+        if task_folders:
+            more = f" and {len(task_folders) - MOST_SHOWN} more" if len(task_folders) > MOST_SHOWN else ""
             session.warn(
-                f"The task database has no tasks, but task documents were found in {', '.join(found[:SHOWN])}{more}."
+                f"The task database has no tasks, but task documents were found in {', '.join(task_folders[:MOST_SHOWN])}{more}."
                 " Run `keepfast rebuild` to restore them."
             )
 
 
-def _phase(one: dict[str, Any]) -> str:
-    return f"{one['phase']}/{len(one['phases'])}" if one["phase"] else ""
+def _phase(task: TaskView) -> str:
+    return f"{task['phase']}/{len(task['phases'])}" if task["phase"] else ""
 
 
-def _why(one: dict[str, Any]) -> str:
-    hold = one["hold"]
-    if one["frozen"]:
+def _waits_for(task: TaskView) -> str:
+    hold = task["hold"]
+    if task["frozen"]:
         return "frozen (you)"
     if hold is None:
-        return f"{one['waits_for'][0]}" if one["waits_for"] else ""
+        return f"{task['waits_for'][0]}" if task["waits_for"] else ""
     left = f", {clock(hold['seconds_left'])}" if hold["seconds_left"] is not None else ""
     return f"{hold['kind']}{left}{' (you)' if hold['needs_you'] else ''}"
 
@@ -90,66 +95,75 @@ def _why(one: dict[str, Any]) -> str:
 def show(session: Session, ref: str) -> None:
     """Show a task: why it waits, its runs, questions and checkpoints."""
     with tasks_of(session) as tasks:
-        one = tasks.views.show(ref)
+        task = tasks.views.show(ref)
     if session.json:
-        write_json(one)
+        write_json(task)
         return
-    session.print(f"{session.paint('bold', one['title'])}  {one['id']}  {one['status']}")
-    waiting = [prompt for prompt in one["prompts"] if prompt["status"] in ("pending", "presented")]
-    for label, text in [*_facts(one), *[(prompt["kind"], f"{_asked(prompt)} ({prompt['id']})") for prompt in waiting]]:
-        session.print(f"{label:<{LABEL}} {text}")
-    runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in one["runs"]]
-    kept = [[each["version"], each["reason"], _age(session, each["created_at"])] for each in one["checkpoints"]]
-    for head, rows in ((["RUN", "OUTCOME", "WHY"], runs[-SHOWN:]), (["KEPT", "REASON", "WHEN"], kept[:SHOWN])):
+    session.print(f"{session.paint('bold', task['title'])}  {task['id']}  {task['status']}")
+    waiting = [prompt for prompt in task["prompts"] if prompt["status"] in ("pending", "presented")]
+    for label, text in [
+        *_facts(task),
+        *[(prompt["kind"], f"{_prompt_text(prompt)} ({prompt['id']})") for prompt in waiting],
+    ]:
+        session.print(f"{label:<{LABEL_WIDTH}} {text}")
+    runs = [[run["id"].rpartition(":")[2], run["outcome"] or run["state"], run["reason"] or ""] for run in task["runs"]]
+    checkpoints = [
+        [checkpoint["version"], checkpoint["reason"], _age(session, checkpoint["created_at"])]
+        for checkpoint in task["checkpoints"]
+    ]
+    for head, rows in (
+        (["RUN", "OUTCOME", "WHY"], runs[-MOST_SHOWN:]),
+        (["VERSION", "REASON", "WHEN"], checkpoints[:MOST_SHOWN]),
+    ):
         if rows:
             session.print()
             for line in session.paint.table(head, rows, give=2):
                 session.print(line)
-            all_of_them = len(runs) if head[0] == "RUN" else one["checkpoints_total"]
+            all_of_them = len(runs) if head[0] == "RUN" else task["checkpoints_total"]
             if all_of_them > len(rows):
                 session.print(
-                    f"… and {all_of_them - len(rows)} older ones (run `keepfast task show {one['id']} --json`)"
+                    f"… and {all_of_them - len(rows)} older; run `keepfast task show {task['id']} --json` to list them."
                 )
     session.print()
-    session.print(f"you can: {', '.join(one['actions'])}")
+    session.print(f"Actions: {', '.join(task['actions'])}")
 
 
-def _facts(one: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a task is at, a line each: a label and its text."""
-    hold, used, found = one["hold"], one["used"], []
-    if one["frozen"]:
-        found.append(("frozen", "the agent's processes are stopped until `keepfast task resume`"))
+def _facts(task: TaskDetails) -> list[tuple[str, str]]:
+    """Return label and text of each line about a task."""
+    hold, used, lines = task["hold"], task["used"], []
+    if task["frozen"]:
+        lines.append(("frozen", "the agent's processes are stopped until `keepfast task resume`"))
     elif hold is not None:
         left = f", {clock(hold['seconds_left'])} left" if hold["seconds_left"] is not None else ""
-        found.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
-    elif one["reason"] and one["state"] != "done":
-        found.append(("because", one["reason"]))
-    if one["save_failed"] is not None:
-        failed = one["save_failed"]
-        found.append(("not saved", f"{failed['reason']}: {failed['error']}"))
-    if one["missing_keys"]:
-        found.append(
+        lines.append(("waits", f"{hold['kind']}{left}: {hold['reason'] or ''}"))
+    elif task["reason"] and task["state"] != "done":
+        lines.append(("because", task["reason"]))
+    if task["save_failed"] is not None:
+        failed = task["save_failed"]
+        lines.append(("not saved", f"{failed['reason']}: {failed['error']}"))
+    if task["missing_keys"]:
+        lines.append(
             (
                 "no key",
-                (f"contents sealed with {', '.join(one['missing_keys'])} cannot be decrypted (see `keepfast key`)"),
+                (f"contents sealed with {', '.join(task['missing_keys'])} cannot be decrypted (see `keepfast key`)"),
             )
         )
-    found += [("warning", text) for text in dict.fromkeys([warning["message"] for warning in one["warnings"]])]
-    if one["phase"]:
-        found.append(("phase", f"{one['phase']} of {len(one['phases'])}, {one['phases'][one['phase'] - 1]}"))
-    found.append(("used", f"{used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}"))
-    found.append(("where", one["workspace"]))
-    return found
+    lines += [("warning", text) for text in dict.fromkeys([warning["message"] for warning in task["warnings"]])]
+    if task["phase"]:
+        lines.append(("phase", f"{task['phase']} of {len(task['phases'])}, {task['phases'][task['phase'] - 1]}"))
+    lines.append(("used", f"{used['tokens']:,} tokens, ${used['money']:.2f}, {clock(used['seconds'])}"))
+    lines.append(("where", task["workspace"]))
+    return lines
 
 
-def _asked(one: dict[str, Any]) -> str:
-    """What a person is asked or told, and what can be answered or done."""
-    choices = one["options"] or one.get("actions") or []
-    return asked(one, one["task"]) + (f" [{' | '.join(choices)}]" if choices else "")
+def _prompt_text(prompt: Mapping[str, Any]) -> str:
+    """Return the text of a prompt, with the possible answers or actions."""
+    choices = prompt["options"] or prompt.get("actions") or []
+    return question_text(prompt, prompt["task"]) + (f" [{' | '.join(choices)}]" if choices else "")
 
 
 def _age(session: Session, moment: str) -> str:
-    """How long ago a moment of a task's JSON form is."""
+    """Return the age of a timestamp in a task's JSON form."""
     then = int(datetime.fromisoformat(moment).timestamp()) * SECOND
     return age(then, session.now())
 
@@ -163,12 +177,12 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
     """Show the events of a task."""
     import json
 
-    from keepfast.cli.event_lines import logged
+    from keepfast.cli.event_lines import log_line
 
     with tasks_of(session) as tasks:
-        found = tasks.views.find(ref)
+        task = tasks.views.find(ref)
         if output:
-            run = tasks.tables.last_run(found.id)
+            run = tasks.tables.last_run(task.id)
             if run is None:
                 raise NotFound("The task has not run yet.")
             try:
@@ -179,14 +193,14 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
             return
         since = 0
         while True:
-            for event in tasks.views.log(found.id, since):
+            for event in tasks.views.log(task.id, since):
                 since = event["sequence"]
                 if session.json:
                     write_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 else:
-                    session.print(logged(event))
+                    session.print(log_line(event))
             sys.stdout.flush()
-            if not follow or tasks.views.find(found.id).state in ("done", "failed", "cancelled"):
+            if not follow or tasks.views.find(task.id).state in ("done", "failed", "cancelled"):
                 return
             sleep(0.5)
 
@@ -196,11 +210,13 @@ def log(session: Session, ref: str, follow: bool, output: bool) -> None:
 def inbox(session: Session) -> None:
     """List everything that needs you, most urgent first."""
     with tasks_of(session) as tasks:
-        found = tasks.views.inbox()
+        entries = tasks.views.inbox()
     if session.json:
-        write_json(found)
+        write_json(entries)
         return
-    for one in found:
-        session.print(f"{one['id'] or one['task']}  {one['hold'] or one['kind']}  {one['title']}: {_asked(one)}")
-    if not found:
+    for entry in entries:
+        session.print(
+            f"{entry['id'] or entry['task']}  {entry['hold'] or entry['kind']}  {entry['title']}: {_prompt_text(entry)}"
+        )
+    if not entries:
         session.remark("Nothing needs you.")

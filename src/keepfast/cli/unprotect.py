@@ -1,4 +1,4 @@
-"""`keepfast unprotect` and `keepfast purge`: stop protecting folders, and remove what was kept of them."""
+"""`keepfast unprotect` and `keepfast purge`: stop protecting folders, and delete their checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keepfast.model.errors import Failed, NotCompacted, Usage
 if TYPE_CHECKING:
     from keepfast.app.unprotect import Protected
 
-SHOWN = 20
+MOST_SHOWN = 20
 
 
 @click.command()
@@ -35,26 +35,26 @@ def unprotect(
         return _purge(session, folder, everything, dry_run, yes)
     from keepfast.app import unprotect as departure
 
-    chosen = _chosen(session, folder, everything, with_folder=True)
+    chosen = _select(session, folder, everything, with_folder=True)
     if dry_run:
         _show(session, chosen, "Would stop protecting")
         _answer(session, chosen, dry_run=True)
         return 0
     if everything and chosen:
         _show(session, chosen, "Stop protecting" if yes else "Would stop protecting")
-        if not session.agreed("Stop protecting all of them?", yes):
+        if not session.confirm("Stop protecting all of them?", yes):
             raise Failed("Nothing changed.")
-    for one in chosen:
-        departure.unprotect(session.engine, one)
+    for workspace in chosen:
+        departure.unprotect(session.engine, workspace)
     _answer(session, chosen)
-    for one in chosen:
-        verb = "stays" if one.is_registered and one.versions == 1 else "stay"
+    for workspace in chosen:
+        verb = "stays" if workspace.is_registered and workspace.versions == 1 else "stay"
         what = (
             "; its marker named the history of another folder, which is kept"
-            if one.elsewhere
-            else f"; {_checkpoints(one)} {verb} in the store"
+            if workspace.elsewhere
+            else f"; {_checkpoints(workspace)} {verb} in the store"
         )
-        session.say(f"{_name(one)} is no longer protected{what}.")
+        session.say(f"{_name(workspace)} is no longer protected{what}.")
     if not chosen:
         session.say("Nothing is protected.")
     _name_left(session, chosen)
@@ -80,21 +80,21 @@ def purge(session: Session, folder: str | None, everything: bool, dry_run: bool,
 def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool, yes: bool) -> int:
     from keepfast.app import unprotect as departure
 
-    chosen = _chosen(session, folder, everything, with_folder=False)
+    chosen = _select(session, folder, everything, with_folder=False)
     departure.refuse_purge(session.engine, chosen)
     path = session.engine.place.path
     if not dry_run or not session.json:
-        _show(session, chosen, "Removing" if yes and not dry_run else "Would remove")
+        _show(session, chosen, f"{'Deleting' if yes and not dry_run else 'Would delete'} the checkpoints of")
     if dry_run:
         _answer(session, chosen, dry_run=True, purged=True, everything=everything)
         return 0
     what = f"the store {path} and everything in it" if everything else "all of it"
-    if not session.agreed(f"Delete {what}? This cannot be undone.", yes):
-        raise Failed("Nothing was removed.")
+    if not session.confirm(f"Delete {what}? This cannot be undone.", yes):
+        raise Failed("Nothing was deleted.")
     if everything:
         left = departure.purge_everything(session.engine, chosen)
         _answer(session, chosen, purged=True, everything=True, store_removed=True, left_in_store=left)
-        session.say(f"Removed the store {path} and its keys.")
+        session.say(f"Deleted the store {path} and its keys.")
         if left:
             session.remark(f"Kept in {path}, not created by keepfast: {', '.join(left)}.")
     else:
@@ -102,7 +102,7 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
 
         try:
             done = departure.purge(session.engine, chosen)
-        except NotCompacted as error:  # what was to go is gone, whatever became of its space
+        except NotCompacted as error:  # the checkpoints are deleted; only their space was not freed
             _answer(session, chosen, purged=True, not_compacted={"message": str(error), "hint": error.hint})
             if not session.json:
                 raise
@@ -110,12 +110,12 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
         _answer(session, chosen, purged=True, bytes_before=done.bytes_before, bytes_after=done.bytes_after)
         session.say(f"The store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
     _name_left(session, chosen)
-    for text in _stays(session, everything):
+    for text in _kept_paths(session, everything):
         session.remark(f"Kept: {text}.")
     return 0
 
 
-def _chosen(session: Session, folder: str | None, everything: bool, with_folder: bool) -> list[Protected]:
+def _select(session: Session, folder: str | None, everything: bool, with_folder: bool) -> list[Protected]:
     from keepfast.app import unprotect as departure
 
     if everything:
@@ -136,10 +136,10 @@ def _show(session: Session, chosen: list[Protected], verb: str) -> None:
     if session.json or not chosen:
         return
     session.say(f"{verb} {plural(len(chosen), 'workspace')}:")
-    for one in chosen[:SHOWN]:
-        session.say(f"  {_name(one)}, {_checkpoints(one)}")
-    if len(chosen) > SHOWN:
-        session.say(f"  … and {len(chosen) - SHOWN:,} more")
+    for workspace in chosen[:MOST_SHOWN]:
+        session.say(f"  {_name(workspace)}, {_checkpoints(workspace)}")
+    if len(chosen) > MOST_SHOWN:
+        session.say(f"  … and {len(chosen) - MOST_SHOWN:,} more")
 
 
 def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False, **more: Any) -> None:
@@ -149,58 +149,58 @@ def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False,
         return
     listed = [
         {
-            "workspace": one.id,
-            "root": show(one.root) if one.root else None,
-            "was": show(one.was) if one.was else None,
-            "checkpoints": one.versions,
-            "left_in_marker": [show(name) for name in one.left],
+            "workspace": workspace.id,
+            "root": show(workspace.root) if workspace.root else None,
+            "was": show(workspace.was) if workspace.was else None,
+            "checkpoints": workspace.versions,
+            "left_in_marker": [show(name) for name in workspace.left],
         }
-        for one in chosen
+        for workspace in chosen
     ]
     purged, everything = more.pop("purged", False), more.pop("everything", False)
-    stays = _stays(session, everything)
+    stays = _kept_paths(session, everything)
     write_json({"dry_run": dry_run, "unprotected": listed, "purged": purged, "stays": stays, **more})
 
 
-def _stays(session: Session, everything: bool = False) -> list[str]:
-    """What no purge removes: it is for other commands to take away, or for the user.
+def _kept_paths(session: Session, everything: bool = False) -> list[str]:
+    """Return what a purge keeps: settings, tasks and other stores.
 
-    Where `everything` goes, that is all of our data folder but the store with its keys, and settings of clients with our hooks.
+    With `everything`, also the rest of the data folder, and clients' settings with our hooks.
     """
     from keepfast.cli.client_files import users
     from keepfast.store.small_files import read_store_list
 
-    place, data = session.engine.place, session.around.data
+    place, data = session.engine.place, session.environment.data
     others = [path for path in read_store_list(place.list) if path != place.path]
-    found = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
+    paths = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
     if everything:
         names = sorted(os.listdir(data)) if os.path.isdir(data) else []
-        inside = [f"{data}/{name}" for name in names]
-        found += [path for path in inside if path not in (place.path, place.keys, *found, *others)]
-        found += [place.keys] if others and os.path.isdir(place.keys) else []
-        found += [f"our hooks in {path}" for path in users(session) if os.path.exists(path)]
-    return [*found, *[f"the store {path}" for path in others]]
+        data_paths = [f"{data}/{name}" for name in names]
+        paths += [path for path in data_paths if path not in (place.path, place.keys, *paths, *others)]
+        paths += [place.keys] if others and os.path.isdir(place.keys) else []
+        paths += [f"our hooks in {path}" for path in users(session) if os.path.exists(path)]
+    return [*paths, *[f"the store {path}" for path in others]]
 
 
-def _name(one: Protected) -> str:
+def _name(workspace: Protected) -> str:
     from keepfast.workspace.marker import show
 
-    if one.root:
-        return show(one.root)
-    what = f"{show(one.was)}, no longer protected" if one.was else "a workspace without a folder"
-    return f"{what} ({one.id[:8]})"
+    if workspace.root:
+        return show(workspace.root)
+    what = f"{show(workspace.was)}, no longer protected" if workspace.was else "a workspace without a folder"
+    return f"{what} ({workspace.id[:8]})"
 
 
-def _checkpoints(one: Protected) -> str:
+def _checkpoints(workspace: Protected) -> str:
     from keepfast.present.terminal import plural
 
-    return plural(one.versions, "checkpoint") if one.is_registered else "its checkpoints"
+    return plural(workspace.versions, "checkpoint") if workspace.is_registered else "its checkpoints"
 
 
 def _name_left(session: Session, chosen: list[Protected]) -> None:
     from keepfast.workspace.marker import show
 
-    for one in chosen:
-        if one.left:
-            names = ", ".join([show(name) for name in one.left])
-            session.remark(f"Kept in {_name(one)}/.keepfast, not created by keepfast: {names}.")
+    for workspace in chosen:
+        if workspace.left:
+            names = ", ".join([show(name) for name in workspace.left])
+            session.remark(f"Kept in {_name(workspace)}/.keepfast, not created by keepfast: {names}.")

@@ -1,4 +1,4 @@
-"""`keepfast verify` and `keepfast rebuild`: trust, shown, and healed."""
+"""`keepfast verify` and `keepfast rebuild`: check the store, repair it, and rebuild its ledger."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Damaged, Usage
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.recovery import Found
+    from keepfast.runner.actions.recovery import RebuiltTask
     from keepfast.store.maintenance.verify import Problem
 
-CHECKPOINTS = 10
+MOST_CHECKPOINTS = 10
 
 
 @click.command()
@@ -41,47 +41,47 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
     you to resume them.
     """
     from keepfast.present.terminal import plural
-    from keepfast.store.maintenance.verify import rebuild as make_again
+    from keepfast.store.maintenance.verify import rebuild as rebuild_ledger
 
-    _reach(session)
+    _require_store(session)
     with session.progress("Rebuilding") as progress:
-        report = make_again(session.engine.place, progress=progress)
+        report = rebuild_ledger(session.engine.place, progress=progress)
     tasks = _rebuild_tasks(session, folders)
     if session.json:
-        found = [
+        task_facts = [
             {
-                "workspace": one.workspace,
-                "task": one.task or None,
-                "outcome": one.outcome,
-                "refused": [refused._asdict() for refused in one.refused],
+                "workspace": task.workspace,
+                "task": task.task or None,
+                "outcome": task.outcome,
+                "refused": [refused._asdict() for refused in task.refused],
             }
-            for one in tasks
+            for task in tasks
         ]
         facts = {"workspaces": report.workspaces, "checkpoints": report.checkpoints, "notices": report.notices}
-        write_json({**facts, "tasks": found})
+        write_json({**facts, "tasks": task_facts})
         return
     session.say(
         f"Ledger rebuilt: {plural(report.checkpoints, 'checkpoint')} of {plural(report.workspaces, 'workspace')}."
     )
     for notice in report.notices:
         session.warn(notice)
-    for one in tasks:
-        session.say(f"Task {one.task or '?'} in {one.workspace}: {one.outcome}")
-        for refused in one.refused:
+    for task in tasks:
+        session.say(f"Task {task.task or '?'} in {task.workspace}: {task.outcome}")
+        for refused in task.refused:
             session.warn(f"Not used: {refused.why}")
 
 
-def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
-    """Look for tasks only where some may be: the supervisor's tables are not made for nothing."""
+def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[RebuiltTask]:
+    """Restore tasks from their documents. Without any, the task database is not created."""
     from keepfast.cli.task_session import ground_of
     from keepfast.runner.actions.recovery import rebuild as take_over
     from keepfast.runner.actions.recovery import workspaces
 
-    known = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
+    folders_of_workspaces = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
     roots = [
         *folders,
         *session.settings["supervisor.roots"],
-        *[path for path in known if os.path.isdir(path + "/.metadata")],
+        *[path for path in folders_of_workspaces if os.path.isdir(path + "/.metadata")],
     ]
     if not any(True for _ in workspaces(roots)):
         return []
@@ -89,21 +89,21 @@ def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[Found]:
         return take_over(ground, roots)
 
 
-def _reach(session: Session) -> None:
-    """Raise unless there is a store that is ours to mend; a damaged one is."""
+def _require_store(session: Session) -> None:
+    """Raise if there is no store of ours; a damaged one is accepted."""
     try:
         session.engine.place.id()
     except Damaged:
-        pass  # that is what we are here for
+        pass  # the caller repairs it
 
 
 def _verify(session: Session, quick: bool) -> int:
     from keepfast.present.terminal import plural, size
     from keepfast.store.maintenance.last_verify import write_last_verify
-    from keepfast.store.maintenance.verify import verify as check
+    from keepfast.store.maintenance.verify import verify as verify_store
 
     with session.progress("Verifying") as progress:
-        report = check(session.repository, session.engine.place.path, quick=quick, progress=progress)
+        report = verify_store(session.repository, session.engine.place.path, quick=quick, progress=progress)
     if report.is_read_only:
         session.remark("The store is not writable: the result of this verify was not recorded.")
     else:
@@ -132,11 +132,11 @@ def _verify(session: Session, quick: bool) -> int:
 def _repair(session: Session) -> int:
     from keepfast.present.terminal import plural
     from keepfast.store.maintenance.last_verify import write_last_verify
-    from keepfast.store.maintenance.repair import repair as heal
+    from keepfast.store.maintenance.repair import repair as repair_store
 
-    _reach(session)
+    _require_store(session)
     with session.progress("Repairing") as progress:
-        report = heal(session.engine.place, progress=progress)
+        report = repair_store(session.engine.place, progress=progress)
     write_last_verify(session.engine.place.path, session.now(), False, report.lost, None)
     if session.json:
         write_json({"healed": report.healed, "lost": [_problem(problem) for problem in report.lost]})
@@ -154,10 +154,10 @@ def _repair(session: Session) -> int:
 def _print_problems(session: Session, problems: list[Problem]) -> None:
     for problem in problems:
         session.print("  " + session.paint("red", problem.text))
-        for name in problem.checkpoints[:CHECKPOINTS]:
+        for name in problem.checkpoints[:MOST_CHECKPOINTS]:
             session.print(f"    {name}")
-        if len(problem.checkpoints) > CHECKPOINTS:
-            session.print(f"    … and {len(problem.checkpoints) - CHECKPOINTS:,} more; --json names all")
+        if len(problem.checkpoints) > MOST_CHECKPOINTS:
+            session.print(f"    … and {len(problem.checkpoints) - MOST_CHECKPOINTS:,} more; --json names all")
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`keepfast watch`: save whenever the tree settles."""
+"""`keepfast watch`: save whenever files changed and no change follows for a while."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from keepfast.model.errors import Failed
 if TYPE_CHECKING:
     from keepfast.model.event import Outcome
 
-SETTLE, AT_MOST = 2.0, 15.0
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SETTLE_SECONDS, AT_MOST_SECONDS = 2.0, 15.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
 @click.option(
     "--settle",
-    default=SETTLE,
+    default=SETTLE_SECONDS,
     type=Number(0.1),
     metavar="SECONDS",
-    help="Save after SECONDS without a change.",
+    help="Save after SECONDS without a change (default 2).",
 )
 @click.option(
     "--at-most",
-    default=AT_MOST,
+    default=AT_MOST_SECONDS,
     type=Number(0.1),
     metavar="SECONDS",
-    help="Save at most once in SECONDS; no change waits longer.",
+    help="Save at most once in SECONDS; no change waits longer (default 15).",
 )
 @click.option("--poll", is_flag=True, help="Poll the files instead of using kernel notifications.")
 @common
@@ -49,32 +49,32 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
     from keepfast.app.watch import Watch
     from keepfast.model.save_schedule import SaveSchedule
 
-    teller = _Lines(session) if session.json else _Teller(session)
-    WAITING.seconds = None  # it has all the time there is
-    watching = Watch(session.engine, session.cwd, SaveSchedule(settle, at_most), monotonic, teller)
-    with _told_to_end(watching.stop.set):
+    reporter = _JsonReporter(session) if session.json else _TextReporter(session)
+    WAITING.seconds = None  # wait for locks without limit
+    watcher = Watch(session.engine, session.cwd, SaveSchedule(settle, at_most), monotonic, reporter)
+    with _stop_at_signals(watcher.stop.set):
         try:
-            watching.run(poll)
+            watcher.run(poll)
         except OSError as error:
             raise Failed(f"Stopped watching: {error.strerror or error}.") from None
         finally:
-            teller.clear()
-    teller.ended()
+            reporter.clear()
+    reporter.ended()
 
 
 @contextmanager
-def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
-    """The first signal ends the watch in order, the second at once."""
-    told = False
+def _stop_at_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop the watch in order at the first signal, and at once at the second."""
+    was_interrupted = False
 
     def end(number: int, frame: object) -> None:
-        nonlocal told
-        if told:
+        nonlocal was_interrupted
+        if was_interrupted:
             raise KeyboardInterrupt
-        told = True
+        was_interrupted = True
         stop()
 
-    before = {number: signal.signal(number, end) for number in ENDING}
+    before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
     try:
         yield
     finally:
@@ -82,14 +82,14 @@ def _told_to_end(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-class _Teller:
-    """Says it in lines, and on a terminal shows below them how things stand."""
+class _TextReporter:
+    """Reports events as lines of text, with a status line below them on a terminal."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.live = sys.stderr.isatty() and not session.quiet
         self.last: Outcome | None = None
-        self.shown = ""
+        self.status_line = ""
 
     def watching(self, root: bytes, how: str) -> None:
         from keepfast.workspace.marker import show
@@ -117,10 +117,10 @@ class _Teller:
         if not self.live:
             return
         text = self._standing() + (" · waiting for changes to settle" if waiting else "")
-        if text != self.shown:
+        if text != self.status_line:
             sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()
-            self.shown = text
+            self.status_line = text
 
     def _standing(self) -> str:
         from keepfast.present.terminal import age, plural
@@ -131,17 +131,17 @@ class _Teller:
         return f"v{row.version}, {plural(row.files, 'file')}, {age(row.created_at, self.session.now())}"
 
     def clear(self) -> None:
-        if self.shown:
+        if self.status_line:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-            self.shown = ""
+            self.status_line = ""
 
     def ended(self) -> None:
         self.session.say("Stopped watching.")
 
 
-class _Lines:
-    """The same as JSON, one object a line (docs/json.md)."""
+class _JsonReporter:
+    """Reports events as lines of JSON (docs/json.md)."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

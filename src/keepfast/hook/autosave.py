@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import write
 
 from keepfast.model.errors import KeepfastError, NoWorkspace, Unreachable, sentence
-from keepfast.present.environment import current_folder, hook_surroundings, now_ns
+from keepfast.present.environment import current_folder, hook_environment, now_ns
 from keepfast.present.former_name import take_over
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
     from keepfast.settings import Settings
 
 USAGE = "usage: launch.py [--folders HOME CONFIG DATA] save|tidy [--cwd DIR] [--config FILE]"
@@ -31,12 +31,12 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
             from posix import chdir
 
             chdir(cwd)
-        around = hook_surroundings(folders)
-        take_over(around)
-        engine = engine_of(around, current_folder(), options.get("--config"))
+        environment = hook_environment(folders)
+        take_over(environment)
+        engine = engine_of(environment, current_folder(), options.get("--config"))
         if arguments[0] == "tidy":
             return tidy(engine, current_folder())
-        return save(engine, current_folder(), around, options.get("--config"))
+        return save(engine, current_folder(), environment, options.get("--config"))
     except KeepfastError as error:
         say(f"keepfast: {error} {error.hint}")
     except Exception as error:
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
     return 1
 
 
-def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = None) -> int:
+def save(engine: Engine, cwd: bytes, environment: Environment, config: str | None = None) -> int:
     """Save the folder and return the exit code. A skipped or failed save becomes a notice for `status`."""
     from keepfast.model.event import Event
 
@@ -53,11 +53,9 @@ def save(engine: Engine, cwd: bytes, around: Surroundings, config: str | None = 
         if engine.handle(event).untidy:
             from keepfast.present import background
 
-            background.tidy(cwd, config, around)
+            background.tidy(cwd, config, environment)
     except (NoWorkspace, Unreachable) as error:
-        # The agent can do nothing about a store out of reach: it is printed only if no notice can be written.
-        if not engine.note(cwd, "skipped", "auto", str(error)):
-            say(f"keepfast: {error}")
+        engine.note(cwd, "skipped", "auto", str(error))  # the agent can do nothing about a store out of reach
     except Exception as error:
         engine.note(cwd, "failed", "auto", sentence(error), reported=True)
         raise
@@ -86,17 +84,19 @@ def tidy(engine: Engine, cwd: bytes) -> int:
     return 0
 
 
-def engine_of(around: Surroundings, folder: bytes, config: str | None) -> Engine:
+def engine_of(environment: Environment, folder: bytes, config: str | None) -> Engine:
     from keepfast.app.wiring import build
 
-    return build(settings_of(around, folder, config), around.data, around.home, now_ns, folder)
+    return build(settings_of(environment, folder, config), environment.data, environment.home, now_ns, folder)
 
 
-def settings_of(around: Surroundings, folder: bytes, config: str | None) -> Settings:
+def settings_of(environment: Environment, folder: bytes, config: str | None) -> Settings:
     from keepfast.settings import load
 
     # Invalid settings do not stop the agent: `status` and `doctor` report them.
-    return load(config or around.config, around.keepfast_variables(), folder, hook=True, data=around.data)
+    return load(
+        config or environment.config, environment.keepfast_variables(), folder, hook=True, data=environment.data
+    )
 
 
 def options_of(arguments: Sequence[str]) -> dict[str, str] | None:

@@ -7,7 +7,7 @@ from posix import read, write
 from keepfast.fsutil.lock_wait import HOOK, WAITING
 from keepfast.hook.autosave import engine_of, options_of, say, settings_of
 from keepfast.model.errors import KeepfastError, sentence
-from keepfast.present.environment import current_folder, hook_surroundings, now_ns, program
+from keepfast.present.environment import current_folder, hook_environment, now_ns, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.app.hooks import Background, Deliver
     from keepfast.model.agent_event import AgentEvent
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
 
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
 """Frequent kinds of events at which errors are not reported: the end of the turn reports them."""
@@ -53,40 +53,42 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     except OSError as error:
         say(f"keepfast: The client's payload cannot be read: {error.strerror}.")
         return 1
-    around = hook_surroundings(folders)
-    is_claimed = around.text(SUPERVISED) != "" and options.get("--part") != GUARD
-    if is_claimed and _stands_down(arguments[0], client, payload, around, options.get("--config")):
+    environment = hook_environment(folders)
+    is_claimed = environment.text(SUPERVISED) != "" and options.get("--part") != GUARD
+    if is_claimed and _stands_down(arguments[0], client, payload, environment, options.get("--config")):
         return 0  # the supervisor saves and reports, and has a guard of its own: nothing is done twice
     from keepfast.present.former_name import take_over
 
-    line = take_over(around)
-    output, problem, code = respond(client, payload, around, Processes(options.get("--config"), around), options, line)
+    line = take_over(environment)
+    output, problem, code = respond(
+        client, payload, environment, Processes(options.get("--config"), environment), options, line
+    )
     if problem:
         say(f"keepfast: {problem}")
     _write(output)
     return code
 
 
-def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings, config: str | None) -> bool:
+def _stands_down(name: str, client: Agent, payload: bytes, environment: Environment, config: str | None) -> bool:
     """Return whether a supervisor does the work of this hook. Anybody can set the variable, so `status` shows either answer."""
     from keepfast.present import supervision
 
-    folder, claimed = supervision.run_above(around), around.text(SUPERVISED)
-    if not supervision.drives(folder, name):
-        if folder and claimed != name and supervision.drives(folder, claimed):
+    folder, claimed = supervision.run_above(environment), environment.text(SUPERVISED)
+    if not supervision.saves_for(folder, name):
+        if folder and claimed != name and supervision.saves_for(folder, claimed):
             return False  # the variable is about another client, which has started this one
         folder = ""
-    if folder and not supervision.is_first(folder):
+    if folder and not supervision.note_stand_down(folder):
         return True
     kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
     text = (
-        f"Hooks are inactive: the supervisor saves for run {around.text(supervision.RUN)}."
+        f"Hooks are inactive: the supervisor saves for run {environment.text(supervision.RUN)}."
         if folder
         else f"{SUPERVISED} is set, but no supervisor runs this client: hooks stay active."
     )
     try:
         cwd = client.read(payload, {}).cwd or current_folder()
-        engine_of(around, cwd, config).note_once(cwd, kind, "hook", text)
+        engine_of(environment, cwd, config).note_once(cwd, kind, "hook", text)
     except (KeepfastError, OSError, ValueError):
         pass  # a notice is no reason to fail, or to save twice
     return bool(folder)
@@ -95,7 +97,7 @@ def _stands_down(name: str, client: Agent, payload: bytes, around: Surroundings,
 def respond(
     client: Agent,
     payload: bytes,
-    around: Surroundings,
+    environment: Environment,
     background: Background,
     options: Mapping[str, str],
     line: str = "",
@@ -108,13 +110,13 @@ def respond(
     """
     event = None
     try:
-        event = client.read(payload, around.variables)
+        event = client.read(payload, environment.variables)
         event.cwd = event.cwd or current_folder()
         if event.reason == "clear" and not event.client:
-            from keepfast.present.ancestors import program_above
+            from keepfast.present.ancestors import nearest_program
 
-            event.likely_client = program_above()
-        reply = _reply_to(event, around, background, options)
+            event.likely_client = nearest_program()
+        reply = _reply_to(event, environment, background, options)
         if line:
             reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
         output, code = client.answer(event, reply)
@@ -123,7 +125,7 @@ def respond(
         if _is_torn(error):
             raise
         if isinstance(error, ValueError) and event is None:
-            return b"", _unreadable(around, options.get("--config"), str(error)), 1
+            return b"", _unreadable(environment, options.get("--config"), str(error)), 1
         if isinstance(error, KeepfastError | OSError):
             if event is not None and event.kind in QUIET:
                 return b"", "", 0
@@ -138,27 +140,27 @@ def _is_torn(error: Exception) -> bool:
     return isinstance(error, ImportError | SyntaxError)
 
 
-def _reply_to(event: AgentEvent, around: Surroundings, background: Background, options: Mapping[str, str]) -> Reply:
+def _reply_to(event: AgentEvent, environment: Environment, background: Background, options: Mapping[str, str]) -> Reply:
     from keepfast.app.hooks import HookCall
     from keepfast.app.wiring import build, place
 
-    settings = settings_of(around, event.cwd, options.get("--config"))
+    settings = settings_of(environment, event.cwd, options.get("--config"))
     part = options.get("--part", "1")
     number = int(part) if part.isascii() and part.isdigit() else 1
 
     def language() -> str:
-        return _language(settings["language"], around)
+        return _language(settings["language"], environment)
 
     call = HookCall(
-        place(settings, around.data, event.cwd),
+        place(settings, environment.data, event.cwd),
         settings,
-        lambda: build(settings, around.data, around.home, now_ns, event.cwd),
+        lambda: build(settings, environment.data, environment.home, now_ns, event.cwd),
         now_ns,
         background,
         event,
         language,
         number,
-        _deliver(language, around),
+        _deliver(language, environment),
     )
     try:
         return call.answer()
@@ -173,13 +175,13 @@ def _reply_to(event: AgentEvent, around: Surroundings, background: Background, o
         call.close()
 
 
-def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
+def _deliver(language: Callable[[], str], environment: Environment) -> Deliver:
     """Return the function that answers the start of a session; what it needs is imported only then."""
 
     def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
         from keepfast.app.deliver import Delivery
 
-        return Delivery(engine, root, workspace, event, part, language, lambda: program(around)).reply()
+        return Delivery(engine, root, workspace, event, part, language, lambda: program(environment)).reply()
 
     return deliver
 
@@ -187,8 +189,8 @@ def _deliver(language: Callable[[], str], around: Surroundings) -> Deliver:
 class Processes:
     """Work done by other processes: implements `Background`; the code for it is imported on use."""
 
-    def __init__(self, config: str | None, around: Surroundings) -> None:
-        self.config, self.around = config, around
+    def __init__(self, config: str | None, environment: Environment) -> None:
+        self.config, self.environment = config, environment
 
     def detach(self, work: Callable[[], object]) -> None:
         from keepfast.present.background import detach
@@ -203,7 +205,7 @@ class Processes:
     def tidy(self, folder: bytes) -> None:
         from keepfast.present.background import tidy
 
-        tidy(folder, self.config, self.around)
+        tidy(folder, self.config, self.environment)
 
     def pause(self, seconds: float) -> None:
         from time import sleep
@@ -219,20 +221,20 @@ def _payload() -> bytes:
     return b"".join(parts)
 
 
-def _unreadable(around: Surroundings, config: str | None, why: str) -> str:
+def _unreadable(environment: Environment, config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
         folder = current_folder()
-        engine_of(around, folder, config).note(folder, "skipped", "hook", text, reported=True)
+        engine_of(environment, folder, config).note(folder, "skipped", "hook", text, reported=True)
     except (KeepfastError, OSError):
         pass  # the client gets the text in any case
     return text
 
 
-def _language(setting: str, around: Surroundings) -> str:
+def _language(setting: str, environment: Environment) -> str:
     from keepfast.app.messages import language
 
-    return language(setting, around.text("LC_ALL"), around.text("LC_MESSAGES"), around.text("LANG"))
+    return language(setting, environment.text("LC_ALL"), environment.text("LC_MESSAGES"), environment.text("LANG"))
 
 
 def _write(output: bytes) -> None:

@@ -110,9 +110,9 @@ def start(here: str) -> None:
 
 
 def _run(arguments: "Sequence[str]") -> int:
-    from keepfast.present.environment import written
+    from keepfast.present.environment import split_folders
 
-    folders, arguments = written(arguments)
+    folders, arguments = split_folders(arguments)
     verb, rest = arguments[:1], arguments[1:]
     if verb == ["hook"]:
         from keepfast.hook.main import main

@@ -6,14 +6,14 @@ from posix import O_CLOEXEC, O_RDONLY, close, dup2, execve, fstat, pipe, pread, 
 from posix import open as open_fd
 
 from keepfast.model.light_json import loads
-from keepfast.present.environment import current_folder, hook_surroundings, now_ns
+from keepfast.present.environment import current_folder, hook_environment, now_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from keepfast.present.environment import Folders, Surroundings
+    from keepfast.present.environment import Environment, Folders
 
 MAX_PAYLOAD_BYTES = 1 << 20
 LOG_TAIL_BYTES = 16384
@@ -32,14 +32,14 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
         write(2, USAGE.encode() + b"\n")
         return 1
     payload = _input()
-    around, now = hook_surroundings(folders), now_ns()
+    environment, now = hook_environment(folders), now_ns()
     try:
-        line = render(_loaded(payload), around, now)
+        line = render(_loaded(payload), environment, now)
     except Exception as error:
         # An error of ours must not cost the user their own status line.
         line = f"keepfast: {type(error).__name__}"
     if arguments:
-        return _then(arguments[1], payload, line, around)
+        return _then(arguments[1], payload, line, environment)
     write(1, line.encode("utf-8", "replace") + b"\n")
     return 0
 
@@ -49,14 +49,14 @@ def serve(then: str | None) -> int:
     return main(["--then", then] if then is not None else [])
 
 
-def render(payload: dict[str, Any], around: Surroundings, now: int) -> str:
+def render(payload: dict[str, Any], environment: Environment, now: int) -> str:
     """Return the line for this payload, and keep its figures for the hooks of the session."""
     from keepfast.state.figures import figures, store_figures
 
     usage = figures(payload, now)
-    colours = not around.text("NO_COLOR")
+    colours = not environment.text("NO_COLOR")
     protection = "not protected"
-    location = _workspace(payload, around)
+    location = _workspace(payload, environment)
     if location is not None:
         store, workspace = location
         session = payload.get("session_id")
@@ -95,7 +95,7 @@ def last_checkpoint(log: str, now: int) -> str:
     return "no checkpoint yet" if size < LOG_TAIL_BYTES else "protected"
 
 
-def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str] | None:
+def _workspace(payload: dict[str, Any], environment: Environment) -> tuple[str, str] | None:
     """Return the store and the workspace's id if the session's folder is protected, else None."""
     from keepfast.app.wiring import place as place_of
     from keepfast.settings import Settings
@@ -113,16 +113,16 @@ def _workspace(payload: dict[str, Any], around: Surroundings) -> tuple[str, str]
             return None
     settings = Settings()
     try:
-        with open(around.config, "rb") as file:
-            settings.read_file(file.read(), around.config)
+        with open(environment.config, "rb") as file:
+            settings.read_file(file.read(), environment.config)
     except OSError:
         pass  # no readable settings file: the defaults
-    store = place_of(settings, around.data, cwd)
+    store = place_of(settings, environment.data, cwd)
     location = find(cwd, store.path, store.list)
     return (store.path, location[1]) if location is not None and location[2] == HERE else None
 
 
-def _then(command: str, payload: bytes, line: str, around: Surroundings) -> int:
+def _then(command: str, payload: bytes, line: str, environment: Environment) -> int:
     """Write our line, then become the user's own command, which reads the same payload and appends its line."""
     write(1, (line + " · ").encode("utf-8", "replace"))
     if len(payload) >= PIPE_BYTES:
@@ -131,7 +131,7 @@ def _then(command: str, payload: bytes, line: str, around: Surroundings) -> int:
     write(writing, payload)
     close(writing)
     dup2(reading, 0)
-    execve("/bin/sh", ["/bin/sh", "-c", command], dict(around.variables))
+    execve("/bin/sh", ["/bin/sh", "-c", command], dict(environment.variables))
     return 1
 
 

@@ -1,27 +1,28 @@
-"""The MCP server: what an agent may ask of keepfast by itself (docs/mcp.md)."""
+"""The MCP server: the tools that an agent may call by itself (docs/mcp.md)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
+    from keepfast.present.server_options import McpOptions
 
 
-def serve(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
-    """Serve until the client goes; return the exit code. `options`: `cwd`, `config`, `store`, `http`, `port`, `token_file`."""
+def serve(options: McpOptions, environment: Environment, clock: Callable[[], int]) -> int:
+    """Serve until the client disconnects; return the exit code."""
     from keepfast.mcp.server import build
-    from keepfast.mcp.visit import Visits
+    from keepfast.mcp.workspace_access import WorkspaceAccess
 
-    visits = Visits(options, around, clock)
-    if options.get("http"):
+    access = WorkspaceAccess(options, environment, clock)
+    if options.http:
         from keepfast.mcp.http import serve_http
 
-        return serve_http(build(visits), visits.token_file, int(options.get("port") or 0))
-    from keepfast.mcp.wire import mend_standard_input
+        return serve_http(build(access), access.token_file, options.port)
+    from keepfast.mcp.wire import repair_standard_input
 
-    mend_standard_input()
-    build(visits).run("stdio")
+    repair_standard_input()
+    build(access).run("stdio")
     return 0

@@ -1,4 +1,4 @@
-"""A command line for a person to run: it means the same in every folder, and a shell reads every name in it as it is."""
+"""Command lines for a person to run: quoted for a shell, and independent of the current folder."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from keepfast.mcp.visit import Visits
+    from keepfast.mcp.workspace_access import WorkspaceAccess
 
 PROGRAM = "keepfast"
 
 
-def command(visits: Visits, words: Sequence[str | bytes], root: bytes = b"") -> str:
-    """The command with the flags that this server was started with; with `root`, for the workspace there."""
+def command(access: WorkspaceAccess, words: Sequence[str | bytes], root: bytes = b"") -> str:
+    """Return the command with the flags that this server was started with; with `root`, for the workspace there."""
     flags: list[str | bytes] = ["-C", root] if root else []
-    flags += [word for flag, value in visits.given for word in (flag, value)]
+    flags += [word for flag, value in access.given_flags for word in (flag, value)]
     return " ".join([PROGRAM, *[_quoted(word) for word in [*flags, *words]]])
 
 
 def _quoted(word: str | bytes) -> str:
-    """The word for a shell, on one line that hides nothing: odd bytes as escapes."""
+    """Quote a word for a shell; unprintable bytes become escapes."""
     data = os.fsencode(word)
     text = data.decode("utf-8", "surrogateescape")
     if text.isprintable():

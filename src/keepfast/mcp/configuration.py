@@ -1,4 +1,4 @@
-"""The tool that configures: an agent may tighten the settings of its workspace; anything else is prepared for a human."""
+"""The tool that configures: an agent may tighten the settings of its workspace; other changes are prepared for the user."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 
 from keepfast.mcp import answers
 from keepfast.mcp.command import command
-from keepfast.mcp.visit import Visits
+from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.model.errors import KeepfastError, Usage
 from keepfast.model.light_json import dumps
 from keepfast.model.schema import ALIASES, SECTIONS, TABLE, variable
@@ -24,9 +24,9 @@ NAMES = {
     "checkpoint_threshold_percent": "hooks.checkpoint_threshold_percent",
     "verify_before_clear": "hooks.verify_before_clear",
 }
-SHOWN = {key.partition(".")[2]: key for key in NAMES.values()}
+SHORT_NAMES = {key.partition(".")[2]: key for key in NAMES.values()}
 
-# Values are checked by our own schema, so that a wrong one is refused with the same sentence as everywhere.
+# Our own schema checks the values, so that a wrong one gets the same error message as everywhere.
 Tristate = Annotated[Any, WithJsonSchema({"enum": [True, False, "prompt", None]})]
 Percent = Annotated[Any, WithJsonSchema({"type": ["integer", "null"], "minimum": 70, "maximum": 95})]
 Flag = Annotated[Any, WithJsonSchema({"type": ["boolean", "null"]})]
@@ -39,7 +39,7 @@ Others = Annotated[
 
 
 def checkpoint_configure(
-    visits: Visits,
+    access: WorkspaceAccess,
     auto_checkpoint_on_clear: Annotated[Tristate, Field(description="Save a checkpoint at /clear")] = None,
     auto_resume_on_start: Annotated[
         Tristate, Field(description=("Give a new session the resume brief of the last one"))
@@ -52,97 +52,103 @@ def checkpoint_configure(
     settings: Annotated[Others, Field(description="Other settings by their keys, such as capture.ignored")] = None,
 ) -> answers.Configured:
     """Show the settings, or tighten them for this workspace. What would loosen them is prepared for the user instead."""
-    given = {
+    arguments = {
         "auto_checkpoint_on_clear": auto_checkpoint_on_clear,
         "auto_resume_on_start": auto_resume_on_start,
         "checkpoint_threshold": checkpoint_threshold,
         "checkpoint_threshold_percent": checkpoint_threshold_percent,
         "verify_before_clear": verify_before_clear,
     }
-    wanted = _joined([(name, NAMES[name], value) for name, value in given.items() if value is not None], settings)
-    with visits.open() as visit:
-        now = visit.settings
-        news = {key: value for key, value in wanted.items() if value != now[key]}
-        tight = {key: value for key, value in news.items() if tightens(key, now[key], value)}
+    requested = _merge([(name, NAMES[name], value) for name, value in arguments.items() if value is not None], settings)
+    with access.open() as workspace:
+        settings_now = workspace.settings
+        changes = {key: value for key, value in requested.items() if value != settings_now[key]}
+        tight = {key: value for key, value in changes.items() if tightens(key, settings_now[key], value)}
         if tight:
-            change_project(visit.root, tight)
-        root = visit.root
-    now = visits.following.now()
+            change_project(workspace.root, tight)
+        root = workspace.root
+    settings_now = access.following.now()
     prepared = [
-        one for key, value in news.items() if now[key] != value for one in _prepared(visits, root, now, key, value)
+        command_for_user
+        for key, value in changes.items()
+        if settings_now[key] != value
+        for command_for_user in _commands_for(access, root, settings_now, key, value)
     ]
-    config = {name: now[key] for name, key in SHOWN.items()} | {
-        key: now[key] for key in wanted if key not in SHOWN.values()
+    config = {name: settings_now[key] for name, key in SHORT_NAMES.items()} | {
+        key: settings_now[key] for key in requested if key not in SHORT_NAMES.values()
     }
     return answers.Configured(success=not prepared, config=config, prepared=prepared)
 
 
-def _prepared(visits: Visits, root: bytes, now: Settings, key: str, value: Any) -> list[answers.Prepared]:
-    """The commands that bring the setting to the value, one after the other; where none can, what has the last word."""
+def _commands_for(access: WorkspaceAccess, root: bytes, now: Settings, key: str, value: Any) -> list[answers.Prepared]:
+    """Return the commands that set the value, in order; if none can, the one that explains what overrides it."""
     project = (root + PROJECT_FILE).decode("utf-8", "backslashreplace")
     is_now = f"{key} is {shown(key, now[key]) or 'empty'}"
-    above = _above(now, key, value, project)
-    found = []
+    above = _overriding_layers(now, key, value, project)
+    prepared = []
     if project in above:
         why = f"{is_now}, from the project's file {project}, which overrides the user's; only the user can loosen it."
         if now.origins.get(key, "") != project:
-            there = f"the project's file {project} says {shown(key, above[project]) or 'empty'}"
-            why = f"{is_now}; {there} as well, which overrides the user's. Only the user can loosen it."
+            also_says = f"the project's file {project} says {shown(key, above[project]) or 'empty'}"
+            why = f"{is_now}; {also_says} as well, which overrides the user's. Only the user can loosen it."
         words = ["config", "unset", "--project", key]
-        found.append(answers.Prepared(command=command(visits, words, root), why=why))
-    others = [f"{by} says {shown(key, one) or 'empty'}" for by, one in above.items() if by != project]
+        prepared.append(answers.Prepared(command=command(access, words, root), why=why))
+    others = [
+        f"{layer} says {shown(key, layer_value) or 'empty'}" for layer, layer_value in above.items() if layer != project
+    ]
     last = f"{is_now}; {' and '.join(others)}, which takes precedence" if others else ""
-    if _users(visits, key) != value or not above:
+    if _user_value(access, key) != value or not above:
         why = (
             (f"{last}: this value takes effect when that is removed.")
             if last
-            else f"{is_now}; an agent can only tighten it."
+            else f"{is_now}. An agent can only tighten it."
         )
-        found.append(
+        prepared.append(
             answers.Prepared(
-                command=command(visits, ["config", "set", key, *_text(key, value)]), why=why + _unheard(now, key)
+                command=command(access, ["config", "set", key, *_words_for(key, value)]),
+                why=why + _ignored_variable_note(now, key),
             )
         )
     elif last:
-        # The user's file is as it should be: no command of ours changes what the environment says.
+        # The user's file has the value already, and no command of ours changes the environment.
         why = (
             f"{last}. The user's file says {shown(key, value) or 'empty'} already, which takes effect when that "
             "is removed."
         )
-        found.append(answers.Prepared(command=command(visits, ["config", "explain", key], root), why=why))
-    return found
+        prepared.append(answers.Prepared(command=command(access, ["config", "explain", key], root), why=why))
+    return prepared
 
 
-def _above(now: Settings, key: str, value: Any, project: str) -> dict[str, Any]:
-    """What would still overrule the value if the user's own file said it: the project's file, variables, a flag.
+def _overriding_layers(now: Settings, key: str, value: Any, project: str) -> dict[str, Any]:
+    """Return what would override the value if the user's own file had it: the project's file, variables, a flag.
 
-    A layer that is not taken now, because the user's value is tighter, is taken once that is looser.
+    A layer that is ignored now because the user's value is tighter counts once that value is looser.
     """
-    found, in_force = {}, value
-    for by, one, _ in now.considered.get(key, []):
-        counts = by == FLAG or ((by == project or by in ALIASES) and tightens(key, in_force, one))
-        if counts and one != in_force:
-            found[by] = in_force = one
-    return found
+    overriding, in_force = {}, value
+    for layer, layer_value, _ in now.considered.get(key, []):
+        counts = layer == FLAG or ((layer == project or layer in ALIASES) and tightens(key, in_force, layer_value))
+        if counts and layer_value != in_force:
+            overriding[layer] = in_force = layer_value
+    return overriding
 
 
-def _unheard(now: Settings, key: str) -> str:
-    """Say which variable agents and hooks do not hear, but a person's commands do."""
+def _ignored_variable_note(now: Settings, key: str) -> str:
+    """Return a note about a variable that agents and hooks ignore, but a person's commands do not."""
     name = variable(key)
     is_set = any(by == name and name not in ALIASES for by, _, _ in now.considered.get(key, []))
     return f" {name} is also set, and overrides it in shells that have the variable." if is_set else ""
 
 
-def _users(visits: Visits, key: str) -> Any:
-    """What the user's own file says, or the default; None if it cannot be read."""
+def _user_value(access: WorkspaceAccess, key: str) -> Any:
+    """Return the value in the user's own file, or the default; None if the file cannot be read."""
     try:
-        return load(visits.config, {})[key]
+        return load(access.config, {})[key]
     except KeepfastError:
         return None
 
 
-def _text(key: str, value: Any) -> list[str]:
-    """The value as words that set it again, exactly."""
+def _words_for(key: str, value: Any) -> list[str]:
+    """Return the value as arguments of `config set` that set exactly this value."""
     text = shown(key, value)
     try:
         exact = checked(key, text, ORIGIN) == value
@@ -152,33 +158,33 @@ def _text(key: str, value: Any) -> list[str]:
     return ["--", text] if text.startswith("-") else [text]
 
 
-def _joined(given: list[tuple[str, str, object]], settings: object) -> dict[str, Any]:
-    """Checked values by their keys. Raises `Usage` if one setting is given two different ones."""
-    found: dict[str, tuple[str, Any]] = {}
-    for name, key, value in [*given, *_others(settings)]:
+def _merge(arguments: list[tuple[str, str, object]], settings: object) -> dict[str, Any]:
+    """Return checked values by key. Raises `Usage` if a setting is given two different values."""
+    values: dict[str, tuple[str, Any]] = {}
+    for name, key, value in [*arguments, *_entries_of(settings)]:
         result = checked(key, value, ORIGIN)
-        before, known = found.setdefault(key, (name, result))
-        if known != result:
-            raise Usage(f"{before} and {name} are the same setting with two different values.", "Give one of them.")
-    return {key: value for key, (_, value) in found.items()}
+        first_name, first_value = values.setdefault(key, (name, result))
+        if first_value != result:
+            raise Usage(f"{first_name} and {name} are the same setting with two different values.", "Give one of them.")
+    return {key: value for key, (_, value) in values.items()}
 
 
-def _others(settings: object) -> list[tuple[str, str, object]]:
+def _entries_of(settings: object) -> list[tuple[str, str, object]]:
     if settings is None:
         return []
     if not isinstance(settings, dict):
         raise Usage("settings must be an object of keys and values.", 'Give {"capture.ignored": "all"}, for example.')
     for key in settings:
         if key not in TABLE:
-            raise Usage(f"settings: unknown setting {key[:100]!r}.", _known(key))
+            raise Usage(f"settings: unknown setting {key[:100]!r}.", _suggestion(key))
     return [(f"settings.{key}", key, value) for key, value in settings.items()]
 
 
-def _known(key: str) -> str:
-    """What was probably meant, else what there is: the keys of its section, or all sections."""
-    near = similar(key)
-    if near:
-        return f"Did you mean {near}?"
+def _suggestion(key: str) -> str:
+    """Return a hint: the key that was probably meant, else the keys of its section, or all sections."""
+    similar_key = similar(key)
+    if similar_key:
+        return f"Did you mean {similar_key}?"
     section = key.partition(".")[0]
-    keys = [one for one in TABLE if one.startswith(section + ".")]
-    return f"Known: {', '.join(keys or [*SECTIONS, *[one for one in TABLE if '.' not in one]])}."
+    keys = [setting for setting in TABLE if setting.startswith(section + ".")]
+    return f"Known: {', '.join(keys or [*SECTIONS, *[setting for setting in TABLE if '.' not in setting]])}."

@@ -1,4 +1,4 @@
-"""The server over HTTP: on this machine only, for those who know the token."""
+"""The server over HTTP: on loopback only, protected by a token."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from keepfast.model.errors import Failed
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-HOST, WHERE = "127.0.0.1", "/mcp"
-SHORTEST = 20
+HOST, PATH = "127.0.0.1", "/mcp"
+SHORTEST_TOKEN = 20
 
 
 def serve_http(server: MCPServer, token_file: str, port: int) -> int:
-    """Listen until interrupted; say where, and which file holds the token."""
+    """Serve until interrupted; print the address and the token's file."""
     import uvicorn
 
     token = token_in(token_file)
     listening = listen(port)
     port = listening.getsockname()[1]
-    print(f"http://{HOST}:{port}{WHERE}\nThe token is in {token_file}.", flush=True)
-    app = Guarded(application(server, port), token)
+    print(f"http://{HOST}:{port}{PATH}\nThe token is in {token_file}.", flush=True)
+    app = TokenGuard(application(server, port), token)
     uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False)).run(sockets=[listening])
     return 0
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on this machine alone. Raises `Failed` if the port is taken."""
+    """Return a socket that listens on loopback. Raises `Failed` if the port is in use."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
-        listening.listen()  # who reads the address may knock at once
+        listening.listen()  # clients may connect as soon as the address is printed
     except OSError as error:
         listening.close()
         raise Failed(f"Port {port} of {HOST} cannot be used: {error.strerror}.", "Give another with --port.") from None
@@ -44,25 +44,25 @@ def listen(port: int) -> socket.socket:
 
 
 def application(server: MCPServer, port: int) -> Any:
-    """The server as an ASGI application that answers to our own names only, whoever asks."""
+    """Return the server as an ASGI application that accepts only our own host names."""
     from mcp.server.transport_security import TransportSecuritySettings
 
-    # A page in the user's browser must not reach us under a name of its own.
+    # A page in the user's browser must not reach us under its own host name (DNS rebinding).
     names = [f"{HOST}:{port}", f"localhost:{port}"]
     guard = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
     return server.streamable_http_app(transport_security=guard, host=HOST)
 
 
-class Guarded:
-    """Lets through only requests that carry the token."""
+class TokenGuard:
+    """ASGI middleware that rejects requests without the token."""
 
     def __init__(self, app: Any, token: str) -> None:
         self.app, self.expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not compare_digest(given, self.expected):
+            authorization = dict(scope["headers"]).get(b"authorization", b"")
+            if not compare_digest(authorization, self.expected):
                 headers = [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")]
                 await send({"type": "http.response.start", "status": 401, "headers": headers})
                 await send({"type": "http.response.body", "body": b"The token is missing or wrong.\n"})
@@ -71,7 +71,7 @@ class Guarded:
 
 
 def token_in(path: str) -> str:
-    """The token in the file, which is made with a new one if it is not there. Raises `Failed` if others may read it."""
+    """Return the token in the file, which is created if missing. Raises `Failed` if other users can read it."""
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -87,7 +87,7 @@ def token_in(path: str) -> str:
         raise Failed(
             f"The token file {path} cannot be used: {error.strerror}.", "Give another with --token-file."
         ) from None
-    if len(token) < SHORTEST or not token.isascii() or not token.isprintable():
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         raise Failed(
             (f"The token in {path} is too short or has invalid characters."), "Remove the file; a new one is created."
         )

@@ -1,4 +1,4 @@
-"""What only a person may do, prepared: the plan of a restore, and the command to run."""
+"""The tools that prepare what only a person may do: the plan of a restore, and the command to run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from keepfast.app.preview import Missing
-from keepfast.mcp import answer_forms as telling
-from keepfast.mcp import answers
+from keepfast.mcp import answer_forms, answers
 from keepfast.mcp.command import command
 from keepfast.mcp.inspection import Paths, Reference
-from keepfast.mcp.visit import Visits
+from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.model.errors import Conflict, Usage
 from keepfast.workspace.marker import show
 
 MOST_STEPS = 200
-ENDING = b".keepfast"
+BUNDLE_SUFFIX = b".keepfast"
 WHY = {
     "restore": "A restore changes files; the user decides. It makes a safety checkpoint first and can be undone.",
     "forget": "Forgetting cannot be undone; the user decides.",
@@ -27,42 +26,47 @@ WHY = {
 
 
 def checkpoint_restore_preview(
-    visits: Visits,
+    access: WorkspaceAccess,
     reference: Reference = "latest",
     paths: Paths = [],  # noqa: B006  the schema shows it
 ) -> answers.Preview:
     """Say what a restore would write and delete, and give the command for the user. Nothing is changed."""
     from keepfast.app.restore import Restorer
 
-    with visits.open() as visit:
-        row = visit.resolve(reference)
-        limits = [visit.below(path) for path in paths]
-        limits = [] if b"" in limits else limits  # the root is everything
-        restorer = Restorer(visit.engine, visit.root, visit.row)
-        restorer.planner.refuse_unknown(row, limits)
-        preview = restorer.planner.preview(row, limits)
+    with access.open() as workspace:
+        row = workspace.resolve(reference)
+        below_paths = [workspace.below(path) for path in paths]
+        below_paths = [] if b"" in below_paths else below_paths  # the root is everything
+        restorer = Restorer(workspace.engine, workspace.root, workspace.row)
+        restorer.planner.refuse_unknown(row, below_paths)
+        preview = restorer.planner.preview(row, below_paths)
         steps = preview.plan.steps
         words: list[str | bytes] = ["restore", f"v{row.version}"]
-        words += ["--", *limits] if limits else []
+        words += ["--", *below_paths] if below_paths else []
         return answers.Preview(
-            target=telling.checkpoint(row, visit.now()),
-            steps=[answers.Step(path=telling.told(show(step.path)), action=step.action) for step in steps[:MOST_STEPS]],
+            target=answer_forms.checkpoint(row, workspace.now()),
+            steps=[
+                answers.Step(path=answer_forms.safe_text(show(step.path)), action=step.action)
+                for step in steps[:MOST_STEPS]
+            ],
             steps_left_out=max(0, len(steps) - MOST_STEPS),
-            conflicts=[telling.told(show(path)) for path in preview.conflicts[:MOST_STEPS]],
-            untouched=[f"{telling.told(show(path))}: {why}" for path, why in preview.plan.untouched[:MOST_STEPS]],
-            missing=[_missing(one) for one in restorer.planner.missing(row, limits)[:MOST_STEPS]],
-            prepared=answers.Prepared(command=command(visits, words, visit.root), why=WHY["restore"]),
+            conflicts=[answer_forms.safe_text(show(path)) for path in preview.conflicts[:MOST_STEPS]],
+            untouched=[
+                f"{answer_forms.safe_text(show(path))}: {why}" for path, why in preview.plan.untouched[:MOST_STEPS]
+            ],
+            missing=[_missing(entry) for entry in restorer.planner.missing(row, below_paths)[:MOST_STEPS]],
+            prepared=answers.Prepared(command=command(access, words, workspace.root), why=WHY["restore"]),
         )
 
 
-def _missing(one: Missing) -> str:
-    way = {"differs": "; it differs now", "empty": "; it is empty now"}.get(one.state, "")
-    way += f"; run `{one.command}` to recreate it" if one.command else ""
-    return f"{telling.told(show(one.path))}: {one.why}{way}"
+def _missing(missing: Missing) -> str:
+    way = {"differs": "; it differs now", "empty": "; it is empty now"}.get(missing.state, "")
+    way += f"; run `{missing.command}` to recreate it" if missing.command else ""
+    return f"{answer_forms.safe_text(show(missing.path))}: {missing.why}{way}"
 
 
 def checkpoint_prepare(
-    visits: Visits,
+    access: WorkspaceAccess,
     action: Literal["restore", "forget", "export"],
     references: Annotated[list[Reference], Field(min_length=1, max_length=50)],
     file: Annotated[str, Field(max_length=4_000, description="Where an export goes; empty: into the home folder")] = "",
@@ -72,22 +76,22 @@ def checkpoint_prepare(
         raise Usage("references: a restore takes exactly one checkpoint.", "Give one.")
     if file and action != "export":
         raise Usage("file: only valid for an export.", "Omit it.")
-    with visits.open() as visit:
-        rows = {row.version: row for row in [visit.resolve(reference) for reference in references]}
+    with access.open() as workspace:
+        rows = {row.version: row for row in [workspace.resolve(reference) for reference in references]}
         pinned = [f"v{row.version}" for row in rows.values() if row.pinned]
         if action == "forget" and pinned:
             raise Conflict(
                 f"references: {', '.join(pinned)} cannot be forgotten while pinned.",
-                f"The user would run `{command(visits, ['unpin', pinned[0]], visit.root)}` first.",
+                f"The user would run `{command(access, ['unpin', pinned[0]], workspace.root)}` first.",
             )
         words: list[str | bytes] = [action, *[f"v{version}" for version in rows]]
         if action == "export":
-            words.append(_place(file, visit.root, visits.around.home, min(rows)))
-        return answers.Prepared(command=command(visits, words, visit.root), why=WHY[action])
+            words.append(_export_path(file, workspace.root, access.environment.home, min(rows)))
+        return answers.Prepared(command=command(access, words, workspace.root), why=WHY[action])
 
 
-def _place(file: str, root: bytes, home: bytes, version: int) -> bytes:
-    """Where an export is written: a file that is not there yet, outside of the workspace unless it was asked for."""
+def _export_path(file: str, root: bytes, home: bytes, version: int) -> bytes:
+    """Return the path of an export: a file that does not exist yet, outside the workspace unless `file` is inside."""
     if "\0" in file:
         raise Usage("file: a path cannot contain a NUL byte.", "Give another name.")
     if file:
@@ -100,5 +104,5 @@ def _place(file: str, root: bytes, home: bytes, version: int) -> bytes:
             )
         return place
     stem = os.path.join(home, os.path.basename(root) or b"root") + f"-v{version}".encode()
-    names = (stem + (f"-{number}".encode() if number > 1 else b"") + ENDING for number in count(1))
+    names = (stem + (f"-{number}".encode() if number > 1 else b"") + BUNDLE_SUFFIX for number in count(1))
     return next(name for name in names if not os.path.lexists(name))

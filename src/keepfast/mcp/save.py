@@ -1,4 +1,4 @@
-"""The tool that saves: what the agent states goes into the checkpoint, by the one way that makes them."""
+"""The tool that saves a checkpoint, with what the agent states about its work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import Field
 from keepfast.app.inspect import coverage
 from keepfast.app.worker import event_of, without_repeats
 from keepfast.mcp import answers
-from keepfast.mcp.answer_forms import checkpoint, told
-from keepfast.mcp.visit import Visit, Visits
+from keepfast.mcp.answer_forms import checkpoint, safe_text
+from keepfast.mcp.workspace_access import OpenWorkspace, WorkspaceAccess
 from keepfast.model.errors import Failed, Usage
 from keepfast.model.event import Event
-from keepfast.present.json_forms import kept
+from keepfast.present.json_forms import saved_counts
 from keepfast.secrets.redaction import redact
 from keepfast.state.pending_events import PendingEvent
 
@@ -22,7 +22,7 @@ Line = Annotated[str, Field(max_length=1_000)]
 
 
 def checkpoint_save(
-    visits: Visits,
+    access: WorkspaceAccess,
     summary: Annotated[
         str,
         Field(description=("Message of the checkpoint: what this state is, in one line"), min_length=1, max_length=500),
@@ -49,36 +49,40 @@ def checkpoint_save(
         raise Usage(
             ("tags: one of them is empty, or has a line break or a control character."), "Give plain words as tags."
         )
-    stated = {"next_steps": _plain(next_steps), "decisions": _plain(decisions), "blockers": _plain(blockers)}
-    with visits.open() as visit:
-        event = _of_session(visit, visits.session(visit))
+    stated = {
+        "next_steps": _one_line_each(next_steps),
+        "decisions": _one_line_each(decisions),
+        "blockers": _one_line_each(blockers),
+    }
+    with access.open() as workspace:
+        event = _session_event(workspace, access.session(workspace))
         event.message = f"{summary}\n\n{description.strip()}".strip()
         event.summary, event.guarded = summary, True
         event.tags = tuple(dict.fromkeys([tag.strip() for tag in tags]))
         event.key_points = without_repeats((*stated["decisions"], *event.key_points))
-        event.notes = _with_stated(event.notes or {}, "".join(_plain([current_task])), stated)
-        outcome = visit.engine.handle(event)
+        event.notes = _merge_notes(event.notes or {}, "".join(_one_line_each([current_task])), stated)
+        outcome = workspace.engine.handle(event)
         if outcome.checkpoint is None:
             raise Failed("No checkpoint was made.", "Run `keepfast status` to see why.")
         return answers.Saved(
-            checkpoint=checkpoint(outcome.checkpoint, visit.now()),
-            kept=kept(coverage(visit.refreshed())),
-            notices=[told(notice) for notice in outcome.notices[:20]],
+            checkpoint=checkpoint(outcome.checkpoint, workspace.now()),
+            kept=saved_counts(coverage(workspace.refresh())),
+            notices=[safe_text(notice) for notice in outcome.notices[:20]],
         )
 
 
-def _of_session(visit: Visit, session: dict[str, Any]) -> Event:
-    """A save by hand that knows the session it is made in, as far as hooks have noted it."""
+def _session_event(workspace: OpenWorkspace, session: dict[str, Any]) -> Event:
+    """Return the event of a manual save, with what hooks recorded about the agent's session."""
     name, transcript, model = [str(session.get(key) or "") for key in ("session", "transcript", "model")]
     agent = "claude-code" if session else ""
-    seen = PendingEvent("manual", visit.now(), name, agent, os.fsdecode(visit.cwd), transcript, model=model)
-    event = event_of(visit.engine, visit.root, visit.engine.place.folder(visit.row.id), seen)
+    seen = PendingEvent("manual", workspace.now(), name, agent, os.fsdecode(workspace.cwd), transcript, model=model)
+    event = event_of(workspace.engine, workspace.root, workspace.engine.place.folder(workspace.row.id), seen)
     event.created_by = "system"
     return event
 
 
-def _with_stated(notes: dict[str, Any], task: str, stated: dict[str, list[str]]) -> dict[str, Any]:
-    """What the agent says itself comes before what was read from its conversation. A summary may tell of what is done."""
+def _merge_notes(notes: dict[str, Any], task: str, stated: dict[str, list[str]]) -> dict[str, Any]:
+    """Return the notes with the agent's own statements, which override what was read from its conversation."""
     analysis = dict(notes.get("analysis", {}))
     if task:
         analysis["current_task"] = task
@@ -87,6 +91,6 @@ def _with_stated(notes: dict[str, Any], task: str, stated: dict[str, list[str]])
     return {**notes, "analysis": analysis, "stated": {**stated, **({"current_task": task} if task else {})}}
 
 
-def _plain(lines: list[str]) -> list[str]:
-    """One line each. An engine takes notes as they are, so they are redacted here."""
+def _one_line_each(lines: list[str]) -> list[str]:
+    """Return the texts redacted, each on one line. The engine stores notes without redacting them."""
     return [redact(" ".join(line.split())) for line in lines if line.strip()]

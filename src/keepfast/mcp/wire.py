@@ -1,4 +1,4 @@
-"""Standard input as the SDK can read it: half a character in a message costs that character, not the answer to the call."""
+"""Repairs messages on standard input: a lone surrogate in one would otherwise leave the call without an answer."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# A pair of halves, a half alone, or any other escape: a backslash that is escaped itself begins none.
+# A surrogate pair, a lone surrogate, or any other escape, so that an escaped backslash does not start one.
 ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-INSTEAD = rb"\ufffd"
+REPLACEMENT = rb"\ufffd"
 
 
-def mended(line: bytes) -> bytes:
-    """The line with a mark in place of every half character, as clients send where they cut a text in the middle of one.
+def without_lone_surrogates(line: bytes) -> bytes:
+    """Return the line with U+FFFD in place of every lone surrogate; clients send these if they cut a text inside a pair.
 
-    No JSON reader of the SDK takes it, and a message that cannot be read gets no answer: the call would hang.
+    The SDK's JSON reader rejects them, and a message that cannot be read gets no answer: the call would hang.
     """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line
-    return ESCAPE.sub(lambda found: INSTEAD if found[1] else found[0], line)
+    return ESCAPE.sub(lambda match: REPLACEMENT if match[1] else match[0], line)
 
 
-class Mended(io.RawIOBase):
-    """Another stream's bytes, each line mended."""
+class RepairedLines(io.RawIOBase):
+    """A stream that reads another one line by line, without lone surrogates."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source, self._line, self._at = source, b"", 0
@@ -39,7 +39,7 @@ class Mended(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         if self._at == len(self._line):
-            self._line, self._at = mended(self._source.readline()), 0
+            self._line, self._at = without_lone_surrogates(self._source.readline()), 0
         view = memoryview(buffer)
         piece = self._line[self._at : self._at + len(view)]
         view[: len(piece)] = piece
@@ -47,9 +47,9 @@ class Mended(io.RawIOBase):
         return len(piece)
 
 
-def mend_standard_input() -> None:
-    """From now on this process reads mended lines; whoever else reads standard input finds nothing there."""
+def repair_standard_input() -> None:
+    """Replace `sys.stdin` by a repaired stream, and the descriptor by /dev/null for everything else that reads it."""
     private, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(Mended(os.fdopen(private, "rb"))), encoding="utf-8")
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(RepairedLines(os.fdopen(private, "rb"))), encoding="utf-8")

@@ -1,29 +1,29 @@
-"""The processes above this one, as far as the system tells of them; macOS does not."""
+"""The ancestors of this process, read from /proc; none on macOS."""
 
 from __future__ import annotations
 
 from posix import O_CLOEXEC, O_NOFOLLOW, O_RDONLY, close, getppid, read, readlink
 from posix import open as open_fd
 
-MOST, HIGHEST = 4096, 256
+MOST_BYTES, MOST_ANCESTORS = 4096, 256
 SHELLS = ("sh", "dash", "bash", "zsh", "ksh", "ash", "busybox")
 
 
 def ancestors() -> list[int]:
-    """The processes above us, nearest first; none where the system does not tell."""
-    found: list[int] = []
+    """Return the ids of our ancestor processes, nearest first; none if the system has no /proc."""
+    processes: list[int] = []
     process = getppid()
-    while process > 0 and len(found) < HIGHEST:
-        said = content(f"/proc/{process}/stat").rpartition(b")")[2].split()
-        if len(said) < 2:
+    while process > 0 and len(processes) < MOST_ANCESTORS:
+        fields = read_start(f"/proc/{process}/stat").rpartition(b")")[2].split()
+        if len(fields) < 2:
             break
-        found.append(process)
-        process = int(said[1])
-    return found
+        processes.append(process)
+        process = int(fields[1])
+    return processes
 
 
-def program_above() -> int:
-    """The nearest process above us that is no shell: the client of a hook that a launcher started. 0 where nobody knows."""
+def nearest_program() -> int:
+    """Return the nearest ancestor that is not a shell: for a hook started by a launcher, the client. 0 if unknown."""
     for process in ancestors():
         try:
             program = readlink(f"/proc/{process}/exe")
@@ -34,14 +34,14 @@ def program_above() -> int:
     return 0
 
 
-def content(path: str) -> bytes:
-    """The beginning of a small file; empty if it cannot be read."""
+def read_start(path: str) -> bytes:
+    """Return the first bytes of a file; empty if it cannot be read."""
     try:
         fd = open_fd(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
         return b""
     try:
-        return read(fd, MOST)
+        return read(fd, MOST_BYTES)
     except OSError:
         return b""
     finally:

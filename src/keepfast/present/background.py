@@ -1,4 +1,4 @@
-"""Starting work that nobody waits for, or not for ever: processes of their own session, which outlive their parent."""
+"""Starts background processes in sessions of their own, which outlive their parent."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 LAUNCH = __file__.rpartition("/present/")[0] + "/hook/launch.py"
-PART = 65536
-LONGEST, MOST_MEMORY = 1800, 2 << 30
-"""Seconds and bytes that a detached process may take: nobody sees it, so nobody would end it. A save takes a hundredth of both."""
+READ_BYTES = 65536
+MOST_SECONDS, MOST_MEMORY_BYTES = 1800, 2 << 30
+"""Limits of a detached process, which nobody would notice if it hung. A save takes a hundredth of both."""
 
 
-def tidy(folder: bytes, config: str | None, around: Surroundings) -> None:
-    """Let a process tidy up the workspace of `folder`. It may fail to start: the next save tries again."""
-    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *around.folders]
+def tidy(folder: bytes, config: str | None, environment: Environment) -> None:
+    """Start a process that tidies the workspace of `folder`. If it fails to start, the next save tries again."""
+    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *environment.folders]
     arguments += ["tidy", "--cwd", folder]
     if config:
         arguments += ["--config", config]
     streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]
     try:
-        posix_spawn(sys.executable, arguments, dict(around.variables), file_actions=streams, setsid=True)
+        posix_spawn(sys.executable, arguments, dict(environment.variables), file_actions=streams, setsid=True)
     except OSError:
         pass
 
 
 def detach(work: Callable[[], object]) -> None:
-    """Do the work in a process that the client cannot see or signal. Raises `OSError` if there can be none.
+    """Do the work in a detached process, outside the client's process group. Raises `OSError` if the fork fails.
 
-    It is a fork, not a new interpreter: what is loaded is there already, and what is known need not be written down.
+    A fork rather than a new interpreter: modules are loaded already, and arguments need not be serialised.
     """
     _fork(work, -1)
 
 
 def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
-    """Do the work in a detached process and wait for what it returns; None if that takes longer: it then goes on alone.
+    """Do the work in a detached process and return its result; None if it takes longer, and then it continues alone.
 
-    Raises `OSError` if there can be no process.
+    Raises `OSError` if the fork fails.
     """
     reading, writing = pipe()
     try:
@@ -76,7 +76,7 @@ def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
     end = monotonic() + seconds
     try:
         while select([reading], [], [], max(0.0, end - monotonic()))[0]:
-            part = read(reading, PART)
+            part = read(reading, READ_BYTES)
             if not part:
                 return b"".join(parts)
             parts.append(part)
@@ -89,38 +89,38 @@ def _fork(work: Callable[[], object], report: int) -> None:
     """Fork twice, so that the second child can lead a session of its own."""
     child = fork()
     if child:
-        # At once, and by us: a client that ends its hook's group the moment we return must not find the child in it.
-        _lead(child)
+        # Done by the parent as well: a client may kill the hook's group as soon as we return.
+        _make_group_leader(child)
         return
     try:
-        _lead(0)
+        _make_group_leader(0)
         if fork() == 0:
-            _work(work, report)
+            _run_and_exit(work, report)
     finally:
         _exit(0)
 
 
-def _lead(process: int) -> None:
+def _make_group_leader(process: int) -> None:
     try:
         setpgid(process, process)
     except OSError:
-        pass  # the other one of us was quicker
+        pass  # parent or child did it first
 
 
-def _bound() -> None:
-    """Let the kernel end this process, or refuse it memory, if it never comes to an end by itself."""
+def _limit_resources() -> None:
+    """Let the kernel end this process after `MOST_SECONDS`, and limit its memory."""
     from resource import RLIM_INFINITY, RLIMIT_DATA, getrlimit, setrlimit
     from signal import SIG_DFL, SIGALRM, alarm, signal
 
     signal(SIGALRM, SIG_DFL)
-    alarm(LONGEST)
+    alarm(MOST_SECONDS)
     soft, hard = getrlimit(RLIMIT_DATA)
-    if soft == RLIM_INFINITY or soft > MOST_MEMORY:
-        setrlimit(RLIMIT_DATA, (MOST_MEMORY, hard))
+    if soft == RLIM_INFINITY or soft > MOST_MEMORY_BYTES:
+        setrlimit(RLIMIT_DATA, (MOST_MEMORY_BYTES, hard))
 
 
-def _work(work: Callable[[], object], report: int) -> None:
-    """Never returns: what a child has done is done, and the parent's way on is not its own."""
+def _run_and_exit(work: Callable[[], object], report: int) -> None:
+    """Run the work in the child, write its result to `report`, and exit; never return to the parent's code."""
     code = 1
     try:
         setsid()
@@ -128,13 +128,13 @@ def _work(work: Callable[[], object], report: int) -> None:
         for number in range(3):
             dup2(quiet, number)
         chdir("/")  # the folder that the client runs in may be removed or unmounted
-        _bound()
+        _limit_resources()
         WAITING.seconds = None
         result = work()
         while report >= 0 and isinstance(result, bytes) and result:
             result = result[write(report, result) :]
         code = 0
     except BrokenPipeError:
-        code = 0  # the parent has waited long enough
+        code = 0  # the parent has stopped waiting
     finally:
         _exit(code)

@@ -1,4 +1,4 @@
-"""The only place that reads the environment, the home folder and the clock; everything else is told."""
+"""Reads the environment, the home folder and the clock: the only module that does; others get the values passed."""
 
 from __future__ import annotations
 
@@ -10,39 +10,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Folders = tuple[str, str, str]
-    """Home, the folder of configurations, the folder of data; ours lie below the latter two."""
+    """The home folder and the XDG folders of configuration and data; ours are inside the latter two."""
 
 FOLDERS = "--folders"
-"""Before the verb, with three paths: where the launcher's user has his home, his settings and his data."""
-CONFIG, DATA = "/.config", "/.local/share"
-OF_AGENTS = (
+"""Option before the command, with three paths: home, configuration and data folder of the user who wrote the launcher."""
+CONFIG_FOLDER, DATA_FOLDER = "/.config", "/.local/share"
+AGENT_VARIABLES = (
     b"CLAUDECODE", b"CLAUDE_PID", b"CLAUDE_PROJECT_DIR", b"CLAUDE_CODE_ENTRYPOINT", b"CLAUDE_CODE_SESSION_ID",
     b"CODEX_SANDBOX", b"CODEX_SANDBOX_NETWORK_DISABLED", b"COPILOT_CLI", b"COPILOT_PROJECT_DIR", b"CURSOR_AGENT",
     b"CURSOR_PROJECT_DIR", b"GEMINI_CLI", b"GEMINI_PROJECT_DIR", b"QWEN_PROJECT_DIR", b"OPENCODE", b"KEEPFAST_RUN_TOKEN",
 )  # fmt: skip
-"""Variables that clients set for what they start, and nobody for himself."""
-LIBRARIES = (b"OPENSSL_CONF", b"OPENSSL_MODULES", b"OPENSSL_ENGINES", b"FUSE_LIBRARY_PATH", b"FUSE_LIBRARY_NAME")
-"""Variables by which Python's OpenSSL, and the package that mounts, load a library: it may lie in a repository."""
+"""Variables that agents' clients set for the processes they start."""
+LIBRARY_VARIABLES = (
+    b"OPENSSL_CONF",
+    b"OPENSSL_MODULES",
+    b"OPENSSL_ENGINES",
+    b"FUSE_LIBRARY_PATH",
+    b"FUSE_LIBRARY_NAME",
+)
+"""Variables that make OpenSSL or the FUSE package load a library, which may come from a repository."""
 COMPLETION = b"_KEEPFAST_COMPLETE"
-"""Asks for completion instead of a command. Shells that ask for it give no words."""
+"""Set by a shell's completion script, which passes no arguments."""
 
 
-class Surroundings:
-    """Where we are and for whom."""
+class Environment:
+    """The environment of a command: variables, and the folders of the user."""
 
-    __slots__ = ("config", "data", "folders", "home", "is_told", "variables")
+    __slots__ = ("config", "data", "folders", "has_given_folders", "home", "variables")
 
     def __init__(self, variables: Mapping[bytes, bytes], folders: Folders | None = None) -> None:
-        """`folders` stand above those that the variables name."""
-        self.variables, self.is_told = variables, folders is not None
-        self.folders = folders or named_folders(variables)
+        """`folders` override those that the variables name."""
+        self.variables, self.has_given_folders = variables, folders is not None
+        self.folders = folders or folders_from(variables)
         self.home = self.folders[0].encode("utf-8", "surrogateescape")
         self.config = self.folders[1].rstrip("/") + "/keepfast/config.json"
         self.data = self.folders[2].rstrip("/") + "/keepfast"
 
     def is_agents(self) -> bool:
-        """Were we started by an agent? What a repository says in its client's settings is in the variables then."""
-        return any(name in self.variables for name in OF_AGENTS)
+        """Return whether an agent started us: then variables may come from a repository's client settings."""
+        return any(name in self.variables for name in AGENT_VARIABLES)
 
     def text(self, name: str) -> str:
         return self.variables.get(name.encode("ascii"), b"").decode("utf-8", "replace")
@@ -55,56 +61,56 @@ class Surroundings:
         }
 
 
-def surroundings(folders: Folders | None = None) -> Surroundings:
-    """Those of a command that a person or an agent has typed."""
-    around = Surroundings(dict(environ), folders)
-    if around.is_agents():
-        forget(LIBRARIES)
-    return around
+def command_environment(folders: Folders | None = None) -> Environment:
+    """Return the environment of a command that a person or an agent runs."""
+    environment = Environment(dict(environ), folders)
+    if environment.is_agents():
+        unset_variables(LIBRARY_VARIABLES)
+    return environment
 
 
-def hook_surroundings(folders: Folders | None) -> Surroundings:
-    """Those of a hook: `folders` as they were written down at install, else those of the passwd entry.
+def hook_environment(folders: Folders | None) -> Environment:
+    """Return the environment of a hook: `folders` as recorded by `install`, else those of the passwd entry.
 
-    Never those of the environment: a repository's own client settings can set any variable of a hook.
+    Never those of the environment: a repository's client settings can set any variable of a hook.
     """
-    around = Surroundings(dict(environ), folders or default_folders())
-    forget(LIBRARIES)
-    return around
+    environment = Environment(dict(environ), folders or default_folders())
+    unset_variables(LIBRARY_VARIABLES)
+    return environment
 
 
-def forget(names: Sequence[bytes]) -> None:
-    """Take these variables out of this process: libraries, and what it starts, do not see them."""
+def unset_variables(names: Sequence[bytes]) -> None:
+    """Remove variables from this process, so that libraries and child processes do not see them."""
     for name in names:
         if environ.pop(name, None) is not None:
             unsetenv(name)
 
 
-def written(arguments: Sequence[str]) -> tuple[Folders | None, Sequence[str]]:
-    """Home, configuration and data as the launcher has them from `install`, and the words behind them."""
+def split_folders(arguments: Sequence[str]) -> tuple[Folders | None, Sequence[str]]:
+    """Split `--folders HOME CONFIG DATA` off the arguments; return the folders, None if absent, and the rest."""
     if len(arguments) < 4 or arguments[0] != FOLDERS or not all(word.startswith("/") for word in arguments[1:4]):
         return None, arguments
     return (arguments[1], arguments[2], arguments[3]), arguments[4:]
 
 
-def named_folders(variables: Mapping[bytes, bytes]) -> Folders:
+def folders_from(variables: Mapping[bytes, bytes]) -> Folders:
     named = variables.get(b"HOME", b"").decode("utf-8", "surrogateescape")
-    home = _clean(named) if named.startswith("/") else passwd_home() or "/"
-    found = [
+    home = _without_trailing_slash(named) if named.startswith("/") else passwd_home() or "/"
+    xdg_paths = [
         variables.get(name, b"").decode("utf-8", "surrogateescape") for name in (b"XDG_CONFIG_HOME", b"XDG_DATA_HOME")
     ]
     # The XDG specification: a path that is not absolute is to be ignored.
-    config, data = [_clean(path) if path.startswith("/") else "" for path in found]
-    return home, config or home.rstrip("/") + CONFIG, data or home.rstrip("/") + DATA
+    config, data = [_without_trailing_slash(path) if path.startswith("/") else "" for path in xdg_paths]
+    return home, config or home.rstrip("/") + CONFIG_FOLDER, data or home.rstrip("/") + DATA_FOLDER
 
 
 def default_folders() -> Folders:
     home = passwd_home() or "/"
-    return home, home.rstrip("/") + CONFIG, home.rstrip("/") + DATA
+    return home, home.rstrip("/") + CONFIG_FOLDER, home.rstrip("/") + DATA_FOLDER
 
 
 def passwd_home() -> str:
-    """The home folder that the system has for this user; empty if it has none."""
+    """Return the home folder in this user's passwd entry; empty if there is none."""
     from posix import getuid
     from pwd import getpwuid
 
@@ -112,24 +118,24 @@ def passwd_home() -> str:
         home = getpwuid(getuid()).pw_dir
     except KeyError:
         return ""
-    return _clean(home) if home.startswith("/") else ""
+    return _without_trailing_slash(home) if home.startswith("/") else ""
 
 
-def _clean(path: str) -> str:
+def _without_trailing_slash(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def program(around: Surroundings) -> str:
-    """What a person types to run `keepfast` here: its name, or its whole path where it is not on the search path."""
+def program(environment: Environment) -> str:
+    """Return how to run `keepfast` in a shell here: by name, or by its full path if it is not on PATH."""
     from posix import X_OK, access
 
-    if any(access(f"{folder}/keepfast", X_OK) for folder in around.text("PATH").split(":") if folder):
+    if any(access(f"{folder}/keepfast", X_OK) for folder in environment.text("PATH").split(":") if folder):
         return "keepfast"
     import sys
     from shlex import join
 
-    beside = sys.executable.rpartition("/")[0] + "/keepfast"
-    return join([beside] if access(beside, X_OK) else [sys.executable, "-m", "keepfast"])
+    own_program = sys.executable.rpartition("/")[0] + "/keepfast"
+    return join([own_program] if access(own_program, X_OK) else [sys.executable, "-m", "keepfast"])
 
 
 def now_ns() -> int:

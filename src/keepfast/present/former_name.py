@@ -1,4 +1,4 @@
-"""What an earlier version kept under the project's first name becomes ours: settings, data and markers."""
+"""Renames settings, data and markers that an earlier version stored under the project's first name."""
 
 from __future__ import annotations
 
@@ -10,35 +10,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
-FOLDER, KIND = 0o040000, 0o170000
-LINK = ".keepfast-link"
-"""Waits beside the old folder, to lie in its place: a process that is killed in between leaves it for the next one."""
+FOLDER_TYPE, TYPE_MASK = 0o040000, 0o170000
+LINK_NAME = ".keepfast-link"
+"""Created next to the old folder, then moved into its place; if a process is killed in between, the next one does that."""
 
 
-def take_over(around: Surroundings) -> str:
-    """Rename folders of the first name, if there are any; return the line that says so, nothing as a rule.
+def take_over(environment: Environment) -> str:
+    """Rename folders of the first name, if there are any; return a line that reports it, empty if nothing was done.
 
-    A link stays under the old name: clients' settings name the launcher there, and other processes may still use it. Nothing
-    is done where a folder of our name is there already, or where the old one is not of this project.
+    A link stays under the old name: clients' settings name the launcher there, and other processes may still use it.
+    Nothing is done if a folder of the new name exists, or if the old one belongs to another program.
     """
-    pairs = [_pair(around.data), _pair(around.config.rpartition("/")[0])]
-    if not any(_is_folder(old) or _exists(_link(old)) for old, _ in pairs):
+    pairs = [_old_and_new(environment.data), _old_and_new(environment.config.rpartition("/")[0])]
+    if not any(_is_folder(old) or _exists(_waiting_link(old)) for old, _ in pairs):
         return ""
-    done = [old for (old, new), is_ours in zip(pairs, (_is_data, _is_config), strict=True) if _move(old, new, is_ours)]
+    done = [
+        old
+        for (old, new), is_ours in zip(pairs, (_is_our_data, _is_our_config), strict=True)
+        if _move(old, new, is_ours)
+    ]
     if not done:
         return ""
-    _rename_markers(around.data)
+    _rename_markers(environment.data)
     return f"Taken over from {FORMER}, the former name of this tool: {' and '.join(done)}. Nothing else has changed."
 
 
-def _pair(folder: str) -> tuple[str, str]:
+def _old_and_new(folder: str) -> tuple[str, str]:
     return folder.rpartition("/")[0] + "/" + FORMER, folder
 
 
-def _link(old: str) -> str:
-    return old.rpartition("/")[0] + "/" + LINK
+def _waiting_link(old: str) -> str:
+    return old.rpartition("/")[0] + "/" + LINK_NAME
 
 
 def _move(old: str, new: str, is_ours: Callable[[str], bool]) -> bool:
@@ -46,22 +50,22 @@ def _move(old: str, new: str, is_ours: Callable[[str], bool]) -> bool:
     moved = False
     if _is_folder(old) and not _exists(new) and is_ours(old):
         try:
-            if not _exists(_link(old)):
-                symlink(new.rpartition("/")[2], _link(old))
+            if not _exists(_waiting_link(old)):
+                symlink(new.rpartition("/")[2], _waiting_link(old))
             rename(old, new)
             moved = True
         except OSError:
-            return False  # another process was first, or it is not ours to change: then it goes on where it is
-    if _exists(_link(old)) and not _exists(old):
+            return False  # another process was first, or we may not change it: it stays in use where it is
+    if _exists(_waiting_link(old)) and not _exists(old):
         try:
-            rename(_link(old), old)
+            rename(_waiting_link(old), old)
         except OSError:
-            pass  # the next start does it
+            pass  # the next command tries again
     return moved
 
 
-def _is_data(folder: str) -> bool:
-    """Is this our data folder, and not that of another program with the same name?"""
+def _is_our_data(folder: str) -> bool:
+    """Return whether this is our data folder, not that of another program with the same name."""
     try:
         with open(folder + "/store/format", "rb") as file:
             return file.read(len(STORE)) == STORE.encode("ascii")
@@ -69,8 +73,8 @@ def _is_data(folder: str) -> bool:
         return _exists(folder + "/stores") or _exists(folder + "/bin/launch.users")
 
 
-def _is_config(folder: str) -> bool:
-    """Are these our settings? Another program of the same name has other ones."""
+def _is_our_config(folder: str) -> bool:
+    """Return whether this folder has our settings, not those of another program with the same name."""
     from json import loads
 
     from keepfast.model.schema import SECTIONS
@@ -82,12 +86,12 @@ def _is_config(folder: str) -> bool:
         return _exists(folder + "/interpreter")
     except (OSError, ValueError):
         return False
-    known = {*SECTIONS, "adopt", "language"}
-    return isinstance(settings, dict) and bool(settings) and known.issuperset(settings)
+    known_keys = {*SECTIONS, "adopt", "language"}
+    return isinstance(settings, dict) and bool(settings) and known_keys.issuperset(settings)
 
 
 def _rename_markers(data: str) -> None:
-    """Rename the markers of all folders that the stores of this user know. One that is left is read all the same."""
+    """Rename the markers of all folders in this user's stores. Markers under the old name are still read."""
     from keepfast.store.small_files import read_pairs, read_store_list
 
     for store in {data + "/store", *read_store_list(data + "/stores")}:
@@ -101,7 +105,7 @@ def _rename_markers(data: str) -> None:
 
 def _is_folder(path: str) -> bool:
     try:
-        return stat(path, follow_symlinks=False).st_mode & KIND == FOLDER
+        return stat(path, follow_symlinks=False).st_mode & TYPE_MASK == FOLDER_TYPE
     except OSError:
         return False
 

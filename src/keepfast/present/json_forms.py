@@ -1,4 +1,4 @@
-"""The JSON forms of what commands show (docs/json.md)."""
+"""The JSON forms of what commands show (docs/json.md), and the phrases that front ends share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS = {
     "u": "unreadable",
     "s": "special",
 }
-LETTERS = {"added": "A", "deleted": "D", "modified": "M", "mode": "M", "type": "T", "left out": "-"}
+CHANGE_LETTERS = {"added": "A", "deleted": "D", "modified": "M", "mode": "M", "type": "T", "left out": "-"}
 COLOURS = {"A": "green", "D": "red", "M": "yellow", "T": "yellow", "-": "dim"}
 
 
@@ -58,7 +58,7 @@ def of_checkpoint(row: CheckpointRow) -> dict[str, Any]:
 
 
 def of_path(path: bytes) -> dict[str, str]:
-    """`path`, and `path_base64` where the name is not UTF-8."""
+    """Return `path`, and `path_base64` if the name is not UTF-8."""
     try:
         return {"path": path.decode("utf-8")}
     except UnicodeDecodeError:
@@ -66,26 +66,26 @@ def of_path(path: bytes) -> dict[str, str]:
 
 
 def of_missing(missing: Iterable[Missing]) -> list[dict[str, Any]]:
-    """What a version left out and what is not as it was, by its `state`: `command` makes it again, `held_by` has it."""
+    """Return excluded paths that are missing or changed: `command` recreates one, version `held_by` has it."""
     return [
         {
-            **of_path(one.path),
-            "why": one.why,
-            "command": one.command or None,
-            "state": one.state,
-            "held_by": f"v{one.held_by}" if one.held_by else None,
+            **of_path(entry.path),
+            "why": entry.why,
+            "command": entry.command or None,
+            "state": entry.state,
+            "held_by": f"v{entry.held_by}" if entry.held_by else None,
         }
-        for one in missing
+        for entry in missing
     ]
 
 
 def of_left_out(left: Iterable[tuple[bytes, int]]) -> list[dict[str, Any]]:
-    """What a version left out, and the version that has it."""
+    """Return excluded paths, each with the version that has it."""
     return [{**of_path(path), "held_by": f"v{version}" if version else None} for path, version in left]
 
 
 def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
-    """What a checkpoint tells of the agent's work, by the sources' names (docs/format/checkpoint.md)."""
+    """Return what a checkpoint says about the agent's work (docs/format/checkpoint.md)."""
     return {
         "summary": header.summary or checkpoint.message.split("\n")[0][:80],
         "description": checkpoint.message.partition("\n")[2].strip(),
@@ -100,7 +100,9 @@ def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
 def of_state(document: Document) -> dict[str, Any]:
     """The state document of a checkpoint (docs/format/checkpoint.md)."""
     return {
-        "files": {one.path: {**one._asdict(), "last_modified": rfc3339(one.last_modified)} for one in document.files},
+        "files": {
+            file.path: {**file._asdict(), "last_modified": rfc3339(file.last_modified)} for file in document.files
+        },
         "analysis": document.analysis._asdict(),
         "context": document.context._asdict(),
         "total_size_bytes": document.total_size_bytes,
@@ -108,7 +110,7 @@ def of_state(document: Document) -> dict[str, Any]:
 
 
 def of_restored(done: Restored) -> dict[str, Any]:
-    """What a restore did, as far as every front end tells it alike."""
+    """Return the result of a restore, in the form that all front ends share."""
     applied = done.applied
     return {
         "restored": True,
@@ -117,7 +119,7 @@ def of_restored(done: Restored) -> dict[str, Any]:
         "written": applied.written,
         "deleted": applied.deleted,
         "modes": applied.modes,
-        "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
+        "kept": [{**of_path(path), "why": why} for path, why in applied.untouched],
         "missing": of_missing(done.missing),
     }
 
@@ -136,7 +138,7 @@ def of_entry(entry: Entry | None) -> dict[str, Any] | None:
         return None
     facts: dict[str, Any] = {"kind": KINDS[entry.kind], "mode": f"{entry.mode:04o}", "size": entry.size}
     if entry.kind == "f" and entry.flags & SEALED:
-        facts["sealed"] = True  # its name in the store is made with a key, and is no digest
+        facts["sealed"] = True  # its name in the store is keyed, not a digest
     elif entry.kind == "f":
         facts["blake3"] = entry.content.hex()
     elif entry.kind == "l":
@@ -153,10 +155,10 @@ def of_change(change: Change) -> dict[str, Any]:
     }
 
 
-def made_after(row: CheckpointRow, previous: CheckpointRow | None, differing: int) -> int:
-    """The version that `changed` counts from, if another one is compared with, as where it was forgotten; else 0.
+def counted_from(row: CheckpointRow, previous: CheckpointRow | None, differing: int) -> int:
+    """Return the version that `row.changed` counts from if it is not `previous`, as after it was forgotten; else 0.
 
-    `differing`: how many paths differ from the one that is compared with.
+    `differing`: how many paths differ from `previous`.
     """
     if row.changed == differing:
         return 0
@@ -205,8 +207,8 @@ def of_worker(worker: RunningWorker) -> dict[str, Any]:
     }
 
 
-def kept(coverage: Coverage) -> str:
-    """`12 files, 3 links, 4 folders, 24KB`."""
+def saved_counts(coverage: Coverage) -> str:
+    """Return what was saved, as `12 files, 3 links, 4 folders, 24KB`."""
     parts = [plural(coverage.files, "file")]
     if coverage.links:
         parts.append(plural(coverage.links, "link"))
@@ -215,13 +217,13 @@ def kept(coverage: Coverage) -> str:
     return ", ".join([*parts, size(coverage.bytes)])
 
 
-def left_out(coverage: Coverage) -> str:
-    """`3 not looked at; 1 unreadable`; empty if nothing was."""
+def excluded_counts(coverage: Coverage) -> str:
+    """Return what was excluded and why, as `3 matching an exclusion rule; 1 unreadable`; empty if nothing was."""
     return "; ".join([f"{number:,} {REASONS[kind]}" for kind, number in coverage.left_out.items()])
 
 
 def git_folders(paths: Sequence[bytes]) -> str:
-    """`.git, vendor/sub/.git: git's own folders`; empty if there are none."""
+    """Return `.git, vendor/sub/.git: git's own folders`; empty if there are none."""
     if not paths:
         return ""
     named = ", ".join([show(path) for path in paths[:3]]) + (f" and {len(paths) - 3:,} more" if len(paths) > 3 else "")
@@ -229,16 +231,16 @@ def git_folders(paths: Sequence[bytes]) -> str:
 
 
 def title(row: CheckpointRow) -> str:
-    """`v5 "auto"`."""
+    """Return a checkpoint's title, as `v5 "auto"`."""
     return f'v{row.version} "{one_line(row.message)}"' if row.message else f"v{row.version}"
 
 
 def letter(change: Change) -> str:
-    return LETTERS[change.kind]
+    return CHANGE_LETTERS[change.kind]
 
 
 def changed_line(change: Change) -> tuple[str, str]:
-    """A letter, and the path with what kind of thing it is."""
+    """Return the letter of a change, and its path with details."""
     text = show(change.path)
     if (change.new or change.old) is not None and (change.new or change.old).kind == "d":  # type: ignore[union-attr]
         text += "/"

@@ -1,4 +1,4 @@
-"""Patches as every front end shows them: what changed in a file, in a form that `git apply` takes."""
+"""Patches of changed files, in the form that `git apply` accepts."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from keepfast.workspace.diff import FileDiff, compare, unified
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LARGEST = 16 << 20
+MOST_COMPARED_BYTES = 16 << 20
 """Larger contents are not compared line by line."""
 LINK_MODE = 0o120000
 REMARK = "remark"
-WORDS = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed type", "-": "not compared"}
+REMARKS = {"A": "new folder", "D": "deleted folder", "M": "changed folder", "T": "changed type", "-": "not compared"}
 
 
 def has_content(change: Change) -> bool:
-    """Is there a file or a link on one side, and nothing else on the other?"""
+    """Return whether both sides are files, links or absent."""
     return all(entry is None or entry.kind in (FILE, LINK) for entry in (change.old, change.new))
 
 
 def file_diff(change: Change) -> FileDiff:
-    if max(change.old.size if change.old else 0, change.new.size if change.new else 0) > LARGEST:
+    if max(change.old.size if change.old else 0, change.new.size if change.new else 0) > MOST_COMPARED_BYTES:
         return FileDiff(change.kind != "mode", 0, 0, [])
     if change.kind == "mode":
         return FileDiff(False, 0, 0, [])
     return compare(change.old_content(), change.new_content())
 
 
-def counted(change: Change) -> FileDiff | None:
-    """Lines that came and went; None where there is no content."""
+def count_lines(change: Change) -> FileDiff | None:
+    """Return the diff with the numbers of added and removed lines; None if a side has no content, as a folder."""
     return file_diff(change) if has_content(change) else None
 
 
 def patch(change: Change) -> Iterator[tuple[str, bytes]]:
-    """Lines of the patch, each with its kind; folders and what was left out are remarks, which a patch passes over."""
+    """Yield the lines of a patch, each with its kind; folders and excluded paths are comments, which git ignores."""
     if not has_content(change):
         letter, text = changed_line(change)
-        yield REMARK, f"# {WORDS[letter]}: {text}".encode()
+        yield REMARK, f"# {REMARKS[letter]}: {text}".encode()
         return
     old, new = change.old, change.new
     if old is not None and new is not None and old.kind != new.kind:
-        # A file that became a link, or the other way round, is two patches: git wants it so.
+        # Git represents a change between file and link as two patches.
         yield from patch(Change(old, None, change._load_old, change._load_new))
         yield from patch(Change(None, new, change._load_old, change._load_new))
         return
@@ -54,7 +54,7 @@ def patch(change: Change) -> Iterator[tuple[str, bytes]]:
 
 
 def without_implied(changes: list[Change]) -> list[Change]:
-    """Leave out folders that come or go with something in them: the paths below say it."""
+    """Drop added and deleted folders whose contents are listed too."""
     parents: set[tuple[str, bytes]] = set()
     for change in changes:
         folder = change.path.rpartition(b"/")[0]

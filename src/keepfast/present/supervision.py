@@ -1,55 +1,55 @@
-"""Whether a supervisor of ours answers for the client that started a hook. What a variable says of it is not believed alone."""
+"""Whether a supervisor of ours runs the client that started a hook. Variables alone are not trusted."""
 
 from __future__ import annotations
 
 from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY, close
 from posix import open as open_fd
 
-from keepfast.present.ancestors import ancestors, content
+from keepfast.present.ancestors import ancestors, read_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 SUPERVISED, RUN, TOKEN = "KEEPFAST_SUPERVISED", "KEEPFAST_RUN", "KEEPFAST_RUN_TOKEN"
-"""Set for every agent of a supervisor: its client's name, its run, and what only the run knows."""
-RUNS = "/supervisor/runs/"
-TOKEN_FILE, CLIENT_FILE, LOCK, NOTED = "/token", "/client", "/lock", "/stood_down"
-"""In a run's folder: its token, the client that the supervisor saves for and gives a guard, the lock that its shim holds, and
-whether a notice was left."""
-PLAIN = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.")
+"""Variables set for every agent of a supervisor: the client's name, the run, and the run's secret token."""
+RUNS_FOLDER = "/supervisor/runs/"
+TOKEN_FILE, CLIENT_FILE, LOCK_FILE, NOTED_FILE = "/token", "/client", "/lock", "/stood_down"
+"""Files in a run's folder: its token, the client whose saves and guard the supervisor provides, the lock that the shim
+holds, and a mark that the notice about suspended hooks was stored."""
+RUN_NAME_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.")
 STOOD_DOWN, NOT_BELIEVED = "stood_down", "not_believed"
 """Kinds of notices."""
 
 
-def run_above(around: Surroundings) -> str:
-    """The folder of the living run that this process belongs to; empty if there is none.
+def run_above(environment: Environment) -> str:
+    """Return the folder of the live run that this process belongs to; empty if there is none.
 
-    The variables only say where to look: the shim that holds the run's lock, in a folder of ours, is one of our ancestors. Where
-    the system does not tell those, we must have been given the run's token.
+    Variables only name the run. The proof is that the shim that holds the run's lock is one of our ancestors, or, on
+    systems without /proc, that we have the run's token.
     """
-    name = around.text(RUN).replace(":", "-")
-    if not name or name.startswith(".") or not PLAIN.issuperset(name):
+    name = environment.text(RUN).replace(":", "-")
+    if not name or name.startswith(".") or not RUN_NAME_CHARACTERS.issuperset(name):
         return ""
-    folder = around.data + RUNS + name
-    if not _is_held(folder + LOCK):
+    folder = environment.data + RUNS_FOLDER + name
+    if not _is_held(folder + LOCK_FILE):
         return ""
     above = ancestors()
     if above:
-        return folder if _process(content(folder + LOCK)) in above else ""
-    token = around.text(TOKEN).encode()
-    return folder if token and content(folder + TOKEN_FILE) == token else ""
+        return folder if _process_in(read_start(folder + LOCK_FILE)) in above else ""
+    token = environment.text(TOKEN).encode()
+    return folder if token and read_start(folder + TOKEN_FILE) == token else ""
 
 
-def drives(folder: str, client: str) -> bool:
-    """Does the supervisor of this run save for that client, and bring a guard for it? For a command agent it has neither."""
-    return content(folder + CLIENT_FILE) == client.encode()
+def saves_for(folder: str, client: str) -> bool:
+    """Return whether the run's supervisor saves for that client and guards it; for other commands it does neither."""
+    return read_start(folder + CLIENT_FILE) == client.encode()
 
 
-def is_first(folder: str) -> bool:
-    """Is this the first time that a hook stands down for this run?"""
+def note_stand_down(folder: str) -> bool:
+    """Record that hooks are suspended for this run; return whether this is the first time."""
     try:
-        close(open_fd(folder + NOTED, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600))
+        close(open_fd(folder + NOTED_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600))
     except OSError:
         return False
     return True
@@ -73,8 +73,8 @@ def _is_held(path: str) -> bool:
         close(fd)
 
 
-def _process(facts: bytes) -> int:
-    """The shim that has written these facts into its lock."""
+def _process_in(facts: bytes) -> int:
+    """Return the process id in a shim's lock file; 0 if it has none."""
     from keepfast.model.light_json import loads
 
     try:

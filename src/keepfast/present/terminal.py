@@ -1,4 +1,4 @@
-"""Colour, tables, sizes and ages for people; wide letters count as two columns."""
+"""Colours, tables, sizes and ages for terminals; wide characters count as two columns."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from unicodedata import category
 
 from keepfast.model.age import ago, amount
 
-CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+STYLE_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 SECOND = 1_000_000_000
-AGES = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (30 * 86400, 86400, "d"))
-OURS = re.compile(r"(\x1b\[(?:0|[12]|3[12346])(?:;(?:[12]|3[12346]))*m)")
-"""What `Paint` writes, and nothing else."""
-UNITS = ("B", "KB", "MB", "GB", "TB")
+AGE_UNITS = ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (30 * 86400, 86400, "d"))
+OUR_COLOURS = re.compile(r"(\x1b\[(?:0|[12]|3[12346])(?:;(?:[12]|3[12346]))*m)")
+"""Matches the escape sequences that `Paint` writes, and no others."""
+SIZE_UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 class Paint:
-    """Writes in colour if it may; `columns` is the width of the terminal, None if the output is no terminal."""
+    """Colours text if `enabled`; `columns` is the width of the terminal, None if the output is no terminal."""
 
     def __init__(self, enabled: bool, columns: int | None) -> None:
         self.enabled, self.columns = enabled, columns
@@ -26,7 +26,7 @@ class Paint:
     def __call__(self, style: str, text: str) -> str:
         if not self.enabled or not style or not text:
             return text
-        return f"\x1b[{';'.join([CODES[word] for word in style.split()])}m{text}\x1b[0m"
+        return f"\x1b[{';'.join([STYLE_CODES[word] for word in style.split()])}m{text}\x1b[0m"
 
     def table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "", give: int = -1
@@ -48,7 +48,7 @@ class Paint:
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
     from keepfast.workspace.diff import display_width
@@ -62,7 +62,7 @@ def pad(text: str, columns: int, right: bool = False) -> str:
 
 
 def shorten(text: str, columns: int) -> str:
-    """Cut the text to so many columns, and show that it was cut."""
+    """Shorten the text to so many columns, with an ellipsis if it was longer."""
     if width(text) <= columns:
         return text
     while text and width(text) > columns - 1:
@@ -71,7 +71,7 @@ def shorten(text: str, columns: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text for a table: its first line, and nothing in it that moves a cursor."""
+    """Return the first line of a text, with control characters escaped."""
     lines = text.splitlines() or [""]
     more = " …" if len(lines) > 1 else ""
     return printable(lines[0]) + more
@@ -84,13 +84,13 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str, coloured: bool = False) -> str:
-    """Any text on its way to a terminal: whatever moves a cursor, hides or reorders letters is shown as an escape.
+    """Escape control, invisible and bidirectional characters in a text for a terminal.
 
-    Lines and tabs stay, and, where we write in colour, our own colours.
+    Newlines and tabs stay, and so do our own colours if `coloured`.
     """
     if text.isprintable():
         return text
-    parts = OURS.split(text) if coloured else [text]
+    parts = OUR_COLOURS.split(text) if coloured else [text]
     return "".join([part if number % 2 else _escaped(part) for number, part in enumerate(parts)])
 
 
@@ -108,26 +108,26 @@ def _escaped(text: str) -> str:
 
 
 def size(count: int) -> str:
-    """`512B`, `24KB`, `1.5MB`."""
+    """Format bytes as `512B`, `24KB`, `1.5MB`."""
     amount = float(count)
-    for unit in UNITS:
-        if amount < 999.5 or unit == UNITS[-1]:
+    for unit in SIZE_UNITS:
+        if amount < 999.5 or unit == SIZE_UNITS[-1]:
             return f"{amount:.1f}{unit}" if amount < 9.95 and amount != int(amount) else f"{amount:.0f}{unit}"
         amount /= 1024
     raise AssertionError
 
 
 def age(then: int, now: int) -> str:
-    """`12s ago`, `5m ago`, `3h ago`, `2d ago`, then the date."""
+    """Format an age as `12s ago`, `5m ago`, `3h ago`, `2d ago`, or as a date after 30 days."""
     seconds = max(0, now - then) // SECOND
-    for limit, unit, letter in AGES:
+    for limit, unit, letter in AGE_UNITS:
         if seconds < limit:
             return f"{seconds // unit}{letter} ago" if seconds else "now"
     return local(then)[:10]
 
 
 def age_in_words(then: int, now: int) -> str:
-    """`12 seconds ago`, `1 hour ago`."""
+    """Format an age as `12 seconds ago`, `1 hour ago`."""
     return ago(now - then)
 
 
@@ -136,7 +136,7 @@ def plural(count: int, word: str) -> str:
 
 
 def rfc3339(moment: int) -> str:
-    """Nanoseconds since 1970 as `2026-03-01T09:00:00.123456Z`."""
+    """Format nanoseconds since 1970 as `2026-03-01T09:00:00.123456Z`."""
     seconds, rest = divmod(moment, SECOND)
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest // 1000:06d}Z"
@@ -145,7 +145,7 @@ def rfc3339(moment: int) -> str:
 
 
 def local(moment: int) -> str:
-    """The same in the clock of the person who reads it."""
+    """Format nanoseconds since 1970 as local time, `2026-03-01 09:00:00`."""
     try:
         return datetime.fromtimestamp(moment // SECOND).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):

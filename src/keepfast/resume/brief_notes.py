@@ -32,10 +32,8 @@ class Facts:
 def opening(facts: Facts, now: int) -> str:
     """The first line: from what is resumed, and from when. It stands before the fence, so it quotes nothing."""
     about = [f"saved {ago(now - facts.saved_at)}" if facts.saved_at is not None else "", facts.source]
-    said = ", ".join([word for word in about if word])
-    return (
-        f"Resumed from checkpoint: {facts.version or facts.checkpoint or 'this session'}{f' ({said})' if said else ''}"
-    )
+    remarks = ", ".join([word for word in about if word])
+    return f"Resumed from checkpoint: {facts.version or facts.checkpoint or 'this session'}{f' ({remarks})' if remarks else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def _answers(notes: Notes, room: _Room) -> str:
 
 
 def _last_said(notes: Notes, room: _Room) -> str:
-    return f"## Last said\n{clip(notes.said, room.most(350))}"
+    return f"## Last said\n{clip(notes.last_answer, room.most(350))}"
 
 
 def _last_run(notes: Notes, room: _Room) -> str:
@@ -148,13 +146,13 @@ def _listed(items: list[str], longest: int) -> str:
 
 def _asked(notes: Notes, room: _Room) -> str:
     """The first prompt, the last one, and as many between as there is room for."""
-    if not notes.asked:
+    if not notes.prompts:
         return ""
-    first, last = notes.asked[0], notes.asked[-1]
+    first, last = notes.prompts[0], notes.prompts[-1]
     rows = ["## Asked (verbatim)", f"first: {clip(first, room.most(320))}"]
-    if len(notes.asked) > 1:
-        between = notes.asked[1:-1][-room.some(3) :]
-        skipped = len(notes.asked) - 2 - len(between)
+    if len(notes.prompts) > 1:
+        between = notes.prompts[1:-1][-room.some(3) :]
+        skipped = len(notes.prompts) - 2 - len(between)
         if skipped:
             rows.append(f"[{skipped} more]")
         rows += [f"then: {clip(text, room.most(110))}" for text in between]

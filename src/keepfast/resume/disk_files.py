@@ -46,7 +46,7 @@ def _compared(file: WorkingFile, inner: str, base: str) -> WorkingFile:
     if content is not None:
         return matched(file, content)
     if not os.path.lexists(os.path.join(base, inner)):
-        return replace(file, lines=[], gone=True)
+        return replace(file, lines=[], is_missing=True)
     return unshown(file, _kind_of(base, inner))
 
 
@@ -81,14 +81,14 @@ def matched(file: WorkingFile, content: bytes) -> WorkingFile:
     text = content.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     lines: list[str | None] = list(text.split("\n"))
     # A client that could not read a character does not know that line.
-    known = [None if line is not None and LOST_CHARACTER in line else line for line in file.lines]
-    same = len(known) in (len(lines), len(lines) - 1) and all(
-        old is None or old == new for old, new in zip(known, lines, strict=False)
+    old_lines = [None if line is not None and LOST_CHARACTER in line else line for line in file.lines]
+    same = len(old_lines) in (len(lines), len(lines) - 1) and all(
+        old is None or old == new for old, new in zip(old_lines, lines, strict=False)
     )
     # A reader may or may not count the empty line after the last line end; that is no change.
-    if not known or same:
+    if not old_lines or same:
         return replace(file, lines=lines)
-    start, by = _moved(known, lines)
+    start, by = _moved(old_lines, lines)
     hunks, reads = _shifted(file.hunks, start, by), _shifted(file.reads, start, by)
     return replace(file, lines=lines, hunks=hunks, reads=reads, changed=True)
 

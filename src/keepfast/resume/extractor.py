@@ -47,7 +47,7 @@ TESTING = re.compile(
 )
 """Letters of all of them: most commands have none, and are read no further."""
 TOLD_OF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
-"""Then a program tells of itself, and runs nothing."""
+"""With these options a program prints about itself and runs nothing."""
 TRIVIAL = re.compile(r"^(?:ls|cat|sed -n|head|tail|pwd|echo|cd|grep|rg|find|wc|which|sleep|true|nl|tree)\b[^&|;]*$")
 DOCUMENT = re.compile(r"\.(?:md|mdx|rst|adoc|txt)$", re.I)
 # Words that only lead up to an edit or a look; the step itself is what follows them.
@@ -57,12 +57,12 @@ LOOKING = re.compile(
 
 
 def take(conversation: Conversation, before: Inheritance | None = None) -> Notes:
-    """The notes at the conversation's end; `before`: the work that its session was resumed from."""
+    """Return the notes at the conversation's end; `before` is the work that its session was resumed from."""
     calls: list[Call] = []
-    telling: list[Call] = []  # few, where most calls read and edit
+    telling: list[Call] = []  # the few calls that notes are made from; most calls read and edit
     marks: list[Turn] = []
-    asked: list[str] = []
-    said: list[str] = []
+    prompts: list[str] = []
+    answers: list[str] = []
     last = ""
     # Once through a long session, not once for each of these.
     for turn in chain(conversation.earlier, conversation.turns):
@@ -75,18 +75,18 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
                 telling.append(turn.call)
                 marks.append(turn)
         elif last == "said":
-            said.append(turn.text)
+            answers.append(turn.text)
         elif last in ("asked", "command"):
             marks.append(turn)
             if last == "asked":
-                asked.append(turn.text)
+                prompts.append(turn.text)
     tasks = _tasks(telling)
     notes = Notes(
-        asked=asked,
+        prompts=prompts,
         tasks=tasks,
         plan=_plan(telling),
         answers=_answers(telling),
-        said=said[-1] if said else "",
+        last_answer=answers[-1] if answers else "",
         last_run=_last_run(telling),
         unfinished=_unfinished(calls),
         commands=_commands(telling),
@@ -105,20 +105,22 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
     notes.current_task = _first(stated.get("current_task")) or work.name(
         marks,
         tasks,
-        said=said,
+        answers=answers,
         files=_names(notes.files),
         title=conversation.title,
         branch=conversation.branch,
         before=before.task if before is not None else "",
     )
-    notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, said)
+    notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, answers)
     notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
-    notes.blockers = _unique([*_several(stated.get("blockers")), *_blockers(said, asked, last, notes)])[:MOST_BLOCKERS]
+    notes.blockers = _unique([*_several(stated.get("blockers")), *_blockers(answers, prompts, last, notes)])[
+        :MOST_BLOCKERS
+    ]
     return notes if notes.empty else join(notes, before)
 
 
 def _stated(calls: list[Call]) -> dict[str, object]:
-    """What the agent itself recorded last through `checkpoint_save`; decisions add up."""
+    """Return what the agent recorded last through `checkpoint_save`; decisions add up."""
     stated: dict[str, object] = {}
     decisions: list[str] = []
     for call in calls:
@@ -131,14 +133,14 @@ def _stated(calls: list[Call]) -> dict[str, object]:
 
 
 def _declared(stated: dict[str, object], tasks: list[tuple[str, str]]) -> frozenset[str]:
-    """What the agent said itself: through `checkpoint_save`, or by the list of tasks that it keeps."""
+    """Return the fields that the agent stated, through `checkpoint_save` or its list of tasks."""
     statuses = {status for status, text in tasks if text}
-    found = {
+    sources = {
         "current_task": bool(_first(stated.get("current_task"))) or "in_progress" in statuses,
         "next_steps": bool(_several(stated.get("next_steps"))) or bool(statuses - {"completed"}),
         "decisions": bool(_several(stated.get("decisions"))),
     }
-    return frozenset([name for name, is_said in found.items() if is_said])
+    return frozenset([name for name, is_said in sources.items() if is_said])
 
 
 def _first(value: object) -> str:
@@ -152,18 +154,18 @@ def _several(value: object) -> list[str]:
 
 
 def _unique(items: list[str]) -> list[str]:
-    kept: list[str] = []
-    known: set[str] = set()
+    unique: list[str] = []
+    keys: set[str] = set()
     for item in items:
         key = re.sub(r"\W+", " ", item).strip().lower()
-        if key and key not in known:
-            known.add(key)
-            kept.append(item)
-    return kept
+        if key and key not in keys:
+            keys.add(key)
+            unique.append(item)
+    return unique
 
 
 def _tasks(calls: list[Call]) -> list[tuple[str, str]]:
-    """The list that the agent keeps, whichever of its tools wrote it."""
+    """Return the agent's list of tasks as (status, text), whichever of its tools wrote it."""
     listed: list[tuple[str, str]] = []
     numbered: dict[str, list[str]] = {}
     for call in calls:
@@ -185,10 +187,10 @@ def _number(numbered: dict[str, list[str]], call: Call) -> None:
         identity = str(task.get("id")) if isinstance(task, dict) else str(len(numbered) + 1)
         numbered[identity] = ["pending", str(call.input.get("subject") or call.input.get("description") or "")]
         return
-    known = numbered.get(str(call.input.get("taskId")))
-    if known is not None:
-        known[0] = str(call.input.get("status") or known[0])
-        known[1] = str(call.input.get("subject") or known[1])
+    entry = numbered.get(str(call.input.get("taskId")))
+    if entry is not None:
+        entry[0] = str(call.input.get("status") or entry[0])
+        entry[1] = str(call.input.get("subject") or entry[1])
 
 
 def _plan(calls: list[Call]) -> str:
@@ -200,15 +202,15 @@ def _plan(calls: list[Call]) -> str:
 
 
 def _answers(calls: list[Call]) -> list[tuple[str, str]]:
-    found = []
+    answers = []
     for call in calls:
         if call.act != ASK or not call.done or call.failed:
             continue
         if isinstance(call.answers, dict):
-            found += [(str(question), str(answer)) for question, answer in call.answers.items()]
+            answers += [(str(question), str(answer)) for question, answer in call.answers.items()]
         elif call.output:
-            found.append(("", head(call.output.strip(), 400)))
-    return found[-6:]
+            answers.append(("", head(call.output.strip(), 400)))
+    return answers[-6:]
 
 
 def _last_run(calls: list[Call]) -> Run | None:
@@ -218,13 +220,15 @@ def _last_run(calls: list[Call]) -> Run | None:
             is_known = broken or _is_told(call)
             passed = is_known and not broken
             sealed = _sealed_file(call.command)
-            shown = f"(output not shown: the command names {sealed}, which is sealed)" if sealed else _tail(call.output)
-            return Run(call.command.strip(), passed, "" if passed else shown, call.number, is_known)
+            output = (
+                f"(output not shown: the command names {sealed}, which is sealed)" if sealed else _tail(call.output)
+            )
+            return Run(call.command.strip(), passed, "" if passed else output, call.number, is_known)
     return None
 
 
 def _is_told(call: Call) -> bool:
-    """Does a command that did not fail say that its tests passed, by its exit code or in its output?"""
+    """Return whether a command that did not fail shows by exit code or output that its tests passed."""
     if call.input.get("run_in_background"):
         return False
     tests = [part for part in shell.parts(call.command) if any(_runs(TEST, line) for line in part.programs)]
@@ -232,15 +236,15 @@ def _is_told(call: Call) -> bool:
 
 
 def _sealed_file(command: str) -> str:
-    """The first file in the command that is secret by its name: what it holds may stand in the output."""
+    """Return the first file in the command that is secret by its name: its contents may be in the output."""
     words = [word for word in WORDS.split(command) if word]
     return next((word for word in words if is_secret_by_name(word.encode("utf-8", "surrogateescape"))), "")
 
 
 def _is_test(command: str, failed: bool = False) -> bool:
-    """Does one of its programs run tests? Not what it merely writes down, such as the message of a commit.
+    """Return whether one of its programs runs tests; quoted text, such as a commit message, does not count.
 
-    `make deploy` proves nothing, but where it failed somebody has to know.
+    A failed `make deploy` counts too, because somebody has to know of it.
     """
     kind = BROKEN if failed else TEST
     if not TESTING.search(command):
@@ -259,7 +263,7 @@ def _tail(output: str) -> str:
 
 
 def _unfinished(calls: list[Call]) -> str:
-    """A command without a result at the end: it may be about to run, be running, or have been cut off. It blocks nothing."""
+    """Return the last command if it has no result: it may be pending, running, or cut off. It is no blocker."""
     if calls and not calls[-1].done and calls[-1].act == RUN:
         return calls[-1].command.strip()
     return ""
@@ -301,7 +305,7 @@ def _files(notes: Notes, conversation: Conversation) -> None:
 
 
 def _names(files: list[FileNote]) -> list[str]:
-    """What the files are called, changed ones first."""
+    """Return the base names of the files, changed ones first."""
     ordered = sorted(files, key=lambda file: not file.edited)
     names = [file.path.rpartition("/")[2] for file in ordered]
     return list(dict.fromkeys([name for name in names if "." in name]))
@@ -312,13 +316,13 @@ def relative(path: str, cwd: str) -> str:
     return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
 
 
-def _steps(tasks: list[tuple[str, str]], said: list[str]) -> list[str]:
-    """Open tasks, with what the last words name as next; else what these announce."""
+def _steps(tasks: list[tuple[str, str]], answers: list[str]) -> list[str]:
+    """Return open tasks with the steps that the last answer names; without tasks the steps that it announces."""
     steps = [text for status, text in tasks if status == "in_progress" and text]
     steps += [text for status, text in tasks if status not in ("in_progress", "completed") and text]
     if steps:
-        return _unique([*(phrases.named(said[-1]) if said else ()), *steps])[:MOST_STEPS]
-    for text in reversed(said[-2:]):
+        return _unique([*(phrases.named(answers[-1]) if answers else ()), *steps])[:MOST_STEPS]
+    for text in reversed(answers[-2:]):
         if phrases.listed(text, phrases.HEADING):
             return phrases.steps(text)[:MOST_STEPS]
         steps = phrases.steps(text)
@@ -328,28 +332,28 @@ def _steps(tasks: list[tuple[str, str]], said: list[str]) -> list[str]:
 
 
 def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
-    """Answers and approved plans first, then sentences that decide, newest first."""
-    found = [f"{question} → {answer}" if question else answer for question, answer in reversed(notes.answers)]
+    """Return answers and approved plans, then sentences that decide, newest first."""
+    decisions = [f"{question} → {answer}" if question else answer for question, answer in reversed(notes.answers)]
     if notes.plan:
         title = notes.plan.strip().split("\n")[0].lstrip("# ").strip()
-        found.append(head(f"Plan approved: {title}", 200))
+        decisions.append(head(f"Plan approved: {title}", 200))
     for turn in reversed([*conversation.earlier, *conversation.turns[-RECENT_TURNS:]]):
         if turn.side or turn.kind not in ("said", "asked"):
             continue
-        found += phrases.decisions(turn.text[:SEARCHED], asked=turn.kind == "asked")
-        if len(found) >= MOST_DECISIONS * 2:
+        decisions += phrases.decisions(turn.text[:SEARCHED], is_prompt=turn.kind == "asked")
+        if len(decisions) >= MOST_DECISIONS * 2:
             break
-    return found
+    return decisions
 
 
-def _blockers(said: list[str], asked: list[str], last: str, notes: Notes) -> list[str]:
-    found = []
+def _blockers(answers: list[str], prompts: list[str], last: str, notes: Notes) -> list[str]:
+    blockers = []
     if notes.last_run is not None and notes.last_run.failed:
-        found.append(f"{TEST_FAILS}{head(notes.last_run.command.splitlines()[0], 120)}")
-    for text in reversed(said[-4:]):
-        found += phrases.blockers(text)
-    if said and last == "said":
-        closing = phrases.sentences(said[-1])
+        blockers.append(f"{TEST_FAILS}{head(notes.last_run.command.splitlines()[0], 120)}")
+    for text in reversed(answers[-4:]):
+        blockers += phrases.blockers(text)
+    if answers and last == "said":
+        closing = phrases.sentences(answers[-1])
         if closing and closing[-1].endswith(("?", "？")) and len(closing[-1]) < 300:
-            found.append(f"{WAITING}{closing[-1]}")
-    return found
+            blockers.append(f"{WAITING}{closing[-1]}")
+    return blockers

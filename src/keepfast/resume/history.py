@@ -32,14 +32,14 @@ SENTENCE = 320
 
 @dataclass(slots=True)
 class Earlier:
-    """The turns before `offset` that notes are made from, without secrets. Empty: nothing is known of the beginning."""
+    """The turns before `offset` that notes are made from, redacted. Empty if the beginning was not read yet."""
 
     offset: int = 0
     mark: str = ""
     turns: list[Turn] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        return {"offset": self.offset, "mark": self.mark, "turns": [_kept(turn) for turn in self.turns]}
+        return {"offset": self.offset, "mark": self.mark, "turns": [_turn_record(turn) for turn in self.turns]}
 
     @classmethod
     def from_json(cls, value: object) -> Earlier:
@@ -55,18 +55,18 @@ class Earlier:
             return cls()
 
     def belongs(self, file: BinaryIO) -> bool:
-        """Is it of this transcript, as far as the bytes before the offset tell?"""
+        """Return whether it is of this transcript, by the bytes before the offset."""
         return self.offset == 0 or self.mark == _mark(file, self.offset)
 
 
-def advance(known: Earlier, file: BinaryIO, until: int, most: int, strike: Callable[[Any], Any]) -> Earlier:
-    """Go on to `until` at the furthest, reading `most` bytes at most, and stop where no call waits for its result.
+def advance(earlier: Earlier, file: BinaryIO, until: int, most: int, strike: Callable[[Any], Any]) -> Earlier:
+    """Read on up to `until`, at most `most` bytes, and stop where no call waits for its result.
 
-    `strike` takes the secrets out of a JSON value; what is known already has none.
+    `strike` redacts the secrets of a JSON value; earlier turns are redacted already.
     """
-    end = min(until, known.offset + most)
+    end = min(until, earlier.offset + most)
     state = Conversation()
-    reached = at = known.offset
+    reached = at = earlier.offset
     fresh: list[Turn] = []
     while at < end:
         file.seek(at)
@@ -79,17 +79,17 @@ def advance(known: Earlier, file: BinaryIO, until: int, most: int, strike: Calla
             line = transcript.skip_line(file, at)
             if not at < line <= until:
                 break
-            at = line  # longer than a piece: nothing that a person wrote
+            at = line  # a line longer than a piece is no person's text
             state.open_calls.clear()
-        stuck = at >= end and end < until and reached == known.offset
+        stuck = at >= end and end < until and reached == earlier.offset
         if stuck or not any(_is_open(call, state) for call in state.open_calls.values()):
             fresh += [turn for turn in state.turns if _tells(turn)]
             state.turns = []
             reached = at
-    if reached == known.offset:
-        return known
-    kept = [_turn(strike(_kept(turn))) for turn in fresh]
-    return Earlier(reached, _mark(file, reached), _thinned([*known.turns, *kept]))
+    if reached == earlier.offset:
+        return earlier
+    fresh_turns = [_turn(strike(_turn_record(turn))) for turn in fresh]
+    return Earlier(reached, _mark(file, reached), _thinned([*earlier.turns, *fresh_turns]))
 
 
 def _is_open(call: Call, state: Conversation) -> bool:
@@ -120,9 +120,9 @@ def _deciding(text: str) -> list[str]:
 
 
 def _thinned(turns: list[Turn]) -> list[Turn]:
-    """The newest of each kind, and all prompts, those between the first and the last ones in short."""
+    """Return the newest turns of each kind and all prompts, shortened between the first and the last ones."""
     counts: dict[str, int] = {}
-    kept: list[Turn] = []
+    newest: list[Turn] = []
     prompts = [turn for turn in turns if turn.kind == "asked"]
     if len(prompts) > MOST_PROMPTS:
         prompts = [*prompts[:FIRST_PROMPTS], *prompts[FIRST_PROMPTS - MOST_PROMPTS :]]
@@ -133,35 +133,35 @@ def _thinned(turns: list[Turn]) -> list[Turn]:
         if turn.kind == "asked":
             if id(turn) in stay:
                 turn.text = _short(turn.text, whole.get(id(turn), MIDDLE))
-                kept.append(turn)
+                newest.append(turn)
             continue
         kind = turn.call.act if turn.call is not None else turn.kind
         counts[kind] = counts.get(kind, 0) + 1
         if counts[kind] <= MOST.get(kind, 0):
-            kept.append(turn)
-    return kept[::-1]
+            newest.append(turn)
+    return newest[::-1]
 
 
 def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else head(text, longest - 1) + "…"
 
 
-def _kept(turn: Turn) -> dict[str, Any]:
-    """A turn as JSON, cut down to what notes are made from."""
+def _turn_record(turn: Turn) -> dict[str, Any]:
+    """Return a turn as JSON with only what notes are made from."""
     call = turn.call
     if call is None:
-        # As a list under its heading, a decision is found again whatever its words.
+        # In a list under this heading a decision is recognised again, whatever its words.
         listed = "\n".join(["Decisions:", *[f"- {one}" for one in _deciding(turn.text)[-4:]]])
         text = _short(turn.text, FIRST) if turn.kind == "asked" else listed
         return {"kind": turn.kind, "text": text, "at": turn.at}
     longest = LONGEST[call.act]
-    wanted = WANTED.get(call.act)
-    given = {key: value for key, value in call.input.items() if wanted is None or key in wanted}
-    told = {"answers": call.answers, "task": call.task}
-    facts = {key: value for key, value in told.items() if value is not None}
+    input_names = WANTED.get(call.act)
+    inputs = {key: value for key, value in call.input.items() if input_names is None or key in input_names}
+    optional = {"answers": call.answers, "task": call.task}
+    facts = {key: value for key, value in optional.items() if value is not None}
     output = tail(call.output, longest) if call.act in (RUN, ASK) else ""
-    known = {"name": call.name, "act": call.act, "failed": call.failed, "done": call.done, "output": output}
-    return {"kind": "call", "at": turn.at, **known, "input": _cut(given, longest), "facts": _cut(facts, longest)}
+    result = {"name": call.name, "act": call.act, "failed": call.failed, "done": call.done, "output": output}
+    return {"kind": "call", "at": turn.at, **result, "input": _cut(inputs, longest), "facts": _cut(facts, longest)}
 
 
 def _cut(value: Any, longest: int) -> Any:
@@ -172,30 +172,30 @@ def _cut(value: Any, longest: int) -> Any:
     return {key: _cut(one, longest) for key, one in list(value.items())[:20]} if isinstance(value, dict) else value
 
 
-def _turn(kept: dict[str, Any]) -> Turn:
-    """A turn of before everything that is read now: its number is 0."""
-    turn = Turn(str(kept["kind"]), str(kept.get("text", "")), str(kept.get("at", "")))
+def _turn(record: dict[str, Any]) -> Turn:
+    """Return the turn of such a record. Its number is 0: it is older than all that is read now."""
+    turn = Turn(str(record["kind"]), str(record.get("text", "")), str(record.get("at", "")))
     if turn.kind == "call":
-        facts = dict(kept["facts"])
+        facts = dict(record["facts"])
         turn.call = Call(
             id="",
-            name=str(kept["name"]),
-            act=str(kept["act"]),
+            name=str(record["name"]),
+            act=str(record["act"]),
             number=0,
-            input=dict(kept["input"]),
-            output=str(kept["output"]),
-            failed=bool(kept["failed"]),
-            done=bool(kept["done"]),
+            input=dict(record["input"]),
+            output=str(record["output"]),
+            failed=bool(record["failed"]),
+            done=bool(record["done"]),
             answers=facts.get("answers"),
             task=facts.get("task"),
         )
     return turn
 
 
-def recent(path: str | os.PathLike[str], known: Earlier, most: int) -> Conversation | None:
-    """The transcript from where `known` ends, with what is known before it; None if that is not of it or too far back."""
+def recent(path: str | os.PathLike[str], earlier: Earlier, most: int) -> Conversation | None:
+    """Return the transcript from the end of `earlier`, with its turns; None if it is of another transcript or too far back."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if not 0 < known.offset <= size or size - known.offset > most or not known.belongs(file):
+        if not 0 < earlier.offset <= size or size - earlier.offset > most or not earlier.belongs(file):
             return None
-    return transcript.read(path, Conversation(offset=known.offset, origin=known.offset, earlier=known.turns))
+    return transcript.read(path, Conversation(offset=earlier.offset, origin=earlier.offset, earlier=earlier.turns))

@@ -1,4 +1,4 @@
-"""What a session takes over from the checkpoint that it was resumed from, until its own conversation names newer things."""
+"""The work that a session inherits from the checkpoint it was resumed from, until its own conversation names newer things."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from keepfast.secrets.cuts import head
 
 LONGEST, LONGEST_PATH = 300, 400
 MOST_CHANGED, MOST_READ, MOST_NUMBER = 12, 6, 10_000_000
-"""Places of a file that are taken over."""
+"""How many changed and read places of a file are inherited, and the largest number in them."""
 MOST_STEPS, MOST_DECISIONS, MOST_BLOCKERS, MOST_FILES = 8, 8, 5, 40
 TEST_FAILS, WAITING = "The last test fails: ", "Waiting for an answer: "
-"""How blockers begin that end by themselves: with the next test, and with the next prompt."""
+"""How blockers begin that the next test or the next prompt ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class InheritedFile:
 
     @classmethod
     def from_json(cls, value: object, edited: frozenset[str]) -> InheritedFile | None:
-        """Read back what was kept; None if it is not of our form."""
-        known = value if isinstance(value, dict) else {}
-        path = known.get("path")
+        """Read back what `to_json` wrote; None if the form is invalid."""
+        fields = value if isinstance(value, dict) else {}
+        path = fields.get("path")
         if not isinstance(path, str) or not 0 < len(path) <= LONGEST_PATH:
             return None
-        changed, read = _spans(known.get("changed"), MOST_CHANGED), _spans(known.get("read"), MOST_READ)
-        return cls(path, path in edited, _number(known.get("lines")), -_number(known.get("age")), changed, read)
+        changed, read = _spans(fields.get("changed"), MOST_CHANGED), _spans(fields.get("read"), MOST_READ)
+        return cls(path, path in edited, _number(fields.get("lines")), -_number(fields.get("age")), changed, read)
 
     def as_note(self) -> FileNote:
         changed, read = (
@@ -53,8 +53,8 @@ class InheritedFile:
     def as_file(self) -> WorkingFile:
         return WorkingFile(self.path, touched=self.touched, hunks=list(self.changed), reads=list(self.read))
 
-    def beside(self, file: WorkingFile) -> InheritedFile:
-        """The same with its places moved to where they are after the session's own changes of that file."""
+    def after_changes_of(self, file: WorkingFile) -> InheritedFile:
+        """Return the file with its places moved by the session's own changes of it."""
         placed = [span.start for span in file.hunks if span.is_placed]
         grown = len(file.lines) - self.lines if self.lines and file.lines else 0
         if not placed or not grown:
@@ -66,7 +66,7 @@ class InheritedFile:
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """The work of a checkpoint, short enough to be kept with every checkpoint that goes on with it."""
+    """The work of a checkpoint, short enough to be stored with every checkpoint that continues it."""
 
     checkpoint: str = ""  # its id
     task: str = ""
@@ -88,10 +88,10 @@ class Inheritance:
 
     @classmethod
     def from_json(cls, value: object) -> Inheritance | None:
-        """Read back what was kept; None if there is nothing, or it is not of our form."""
+        """Read back what `to_json` wrote; None if it is empty or the form is invalid."""
         if not isinstance(value, dict):
             return None
-        found = cls(
+        inheritance = cls(
             _line(value.get("checkpoint")),
             _line(value.get("task")),
             _lines(value.get("next_steps"), MOST_STEPS),
@@ -99,14 +99,14 @@ class Inheritance:
             _lines(value.get("blockers"), MOST_BLOCKERS),
             _files(value.get("files"), value.get("places")),
         )
-        return found if found != cls(found.checkpoint) else None
+        return inheritance if inheritance != cls(inheritance.checkpoint) else None
 
 
 def of(notes: Notes, files: list[WorkingFile], checkpoint: str) -> Inheritance | None:
-    """What these notes and files leave to the next session; None if that is nothing."""
-    known = {file.path: file for file in files}
+    """Return what the next session inherits from these notes and files; None if nothing."""
+    files_by_path = {file.path: file for file in files}
     now = notes.signals.now
-    left = [_left(note, known.get(note.path), now) for note in notes.files]
+    left = [_left(note, files_by_path.get(note.path), now) for note in notes.files]
     return Inheritance.from_json(
         {
             "checkpoint": checkpoint,
@@ -130,7 +130,7 @@ def _left(note: FileNote, file: WorkingFile | None, now: int) -> InheritedFile:
 
 
 def join(notes: Notes, before: Inheritance | None) -> Notes:
-    """The notes with what was taken over. The task is not here: prompts decide whether it is still the same."""
+    """Add the inherited work to the notes, except for the task: prompts decide whether it is still the same."""
     if before is None:
         return notes
     if not notes.next_steps and not notes.tasks:
@@ -138,24 +138,24 @@ def join(notes: Notes, before: Inheritance | None) -> Notes:
     notes.decisions = list(dict.fromkeys([*notes.decisions, *before.decisions]))[:MOST_DECISIONS]
     if not notes.blockers:
         is_tested = notes.last_run is not None and notes.last_run.is_known
-        ended = (TEST_FAILS if is_tested else "", WAITING if notes.asked else "")
+        ended = (TEST_FAILS if is_tested else "", WAITING if notes.prompts else "")
         over = tuple([beginning for beginning in ended if beginning])
         notes.blockers = [one for one in before.blockers if not one.startswith(over)]
     return with_files(notes, before)
 
 
 def with_files(notes: Notes, before: Inheritance | None) -> Notes:
-    """The notes with the files of the work before the session, behind its own."""
-    known = {file.path for file in notes.files}
+    """Append the inherited files to the notes' own."""
+    own_paths = {file.path for file in notes.files}
     inherited = before.files if before is not None else ()
-    notes.files += [file.as_note() for file in inherited if file.path not in known]
+    notes.files += [file.as_note() for file in inherited if file.path not in own_paths]
     return notes
 
 
 def with_places(notes: Notes, files: list[WorkingFile], before: Inheritance | None) -> list[WorkingFile]:
-    """The session's files with what was changed and read in them before it, and behind them those that it did not touch.
+    """Return the session's files with the inherited places, followed by inherited files that it did not touch.
 
-    The notes of its own files tell these places, too.
+    The places are added to the notes of its own files too.
     """
     inherited = {file.path: file for file in before.files} if before is not None else {}
     noted = {note.path: note for note in notes.files if not note.is_inherited}
@@ -163,12 +163,12 @@ def with_places(notes: Notes, files: list[WorkingFile], before: Inheritance | No
         older = inherited.pop(file.path, None)
         if older is None:
             continue
-        older = older.beside(file)
+        older = older.after_changes_of(file)
         file.hunks, file.reads = [*older.changed, *file.hunks], [*older.read, *file.reads]
-        note, told = noted.get(file.path), older.as_note()
+        note, older_note = noted.get(file.path), older.as_note()
         if note is not None:
             note.edited = note.edited or older.edited
-            note.changed, note.read = [*told.changed, *note.changed], [*told.read, *note.read]
+            note.changed, note.read = [*older_note.changed, *note.changed], [*older_note.read, *note.read]
     return [*files, *[file.as_file() for file in inherited.values()]]
 
 
@@ -178,16 +178,16 @@ def _line(value: object) -> str:
 
 
 def _lines(value: object, most: int) -> tuple[str, ...]:
-    found = [_line(one) for one in value] if isinstance(value, list) else []
-    return tuple([line for line in found if line][:most])
+    lines = [_line(one) for one in value] if isinstance(value, list) else []
+    return tuple([line for line in lines if line][:most])
 
 
 def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
     """`paths` are those of changed files; the rest was only read."""
     edited = [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
     listed = places if isinstance(places, list) else []
-    found = [InheritedFile.from_json(one, frozenset(edited)) for one in listed]
-    files = {file.path: file for file in found if file is not None}
+    inherited = [InheritedFile.from_json(one, frozenset(edited)) for one in listed]
+    files = {file.path: file for file in inherited if file is not None}
     files |= {path: InheritedFile(path) for path in edited if path not in files and 0 < len(path) <= LONGEST_PATH}
     return tuple(files.values())[:MOST_FILES]
 

@@ -1,4 +1,4 @@
-"""What the agent said last, from the tail of a transcript: at most 256 KB of it is read, whatever its size."""
+"""The agent's last words, from at most 256 KB at the end of a transcript."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ MOST = 256 << 10
 def last_words(path: str) -> str:
     """The agent's last text in the main conversation; empty if the tail has none, or cannot be read."""
     if not isfile(path):
-        return ""  # a pipe would let us wait for ever
+        return ""  # reading a pipe could block for ever
     try:
         with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, 2) - MOST))
             lines = file.read(MOST).split(b"\n")
     except OSError:
         return ""
-    return next((said for line in reversed(lines) if (said := _said(line))), "")
+    return next((text for line in reversed(lines) if (text := _answer_text(line))), "")
 
 
-def _said(line: bytes) -> str:
+def _answer_text(line: bytes) -> str:
     if b'"assistant"' not in line or b'"text"' not in line:
         return ""
     try:

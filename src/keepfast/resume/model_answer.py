@@ -83,7 +83,7 @@ def join(notes: Notes, extract: Extract | None) -> Notes:
     stated = "decisions" in notes.declared
     first, then = (notes.decisions, extract.decisions) if stated else (extract.decisions, notes.decisions)
     notes.decisions = list(dict.fromkeys([*first, *then]))[:MOST_ITEMS]
-    if extract.prompt == mark(notes.asked):
+    if extract.prompt == mark(notes.prompts):
         if "current_task" not in notes.declared:
             notes.current_task = extract.current_task or notes.current_task
         if "next_steps" not in notes.declared:
@@ -94,9 +94,9 @@ def join(notes: Notes, extract: Extract | None) -> Notes:
     return notes
 
 
-def mark(asked: list[str]) -> str:
-    """Tells whether the last prompt is still the same one, without its words."""
-    return sha256(asked[-1].encode("utf-8", "replace")).hexdigest()[:16] if asked else ""
+def mark(prompts: list[str]) -> str:
+    """Return a digest of the last prompt, by which a later look sees whether it is still the same."""
+    return sha256(prompts[-1].encode("utf-8", "replace")).hexdigest()[:16] if prompts else ""
 
 
 def _line(text: str) -> str:

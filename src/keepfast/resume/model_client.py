@@ -39,17 +39,17 @@ def anthropic(record: str, *, key: str, seconds: float, url: str = "", model: st
 
 
 def command(record: str, words: list[str], *, home: str, seconds: float) -> Any:
-    """What the command answers: instructions and record on its standard input, JSON on its output. Raises `Failed`."""
+    """Run the command with instructions and record on stdin; return the JSON that it prints. Raises `Failed`."""
     if not words:
         raise Failed("analysis.command is empty.", "Set it, or set analysis.llm to off.")
     end = monotonic() + seconds
-    with TemporaryFile() as given:
-        given.write(f"{INSTRUCTIONS}\n{FORM}\n\n{record}\n".encode("utf-8", "replace"))
-        given.seek(0)
+    with TemporaryFile() as stdin_file:
+        stdin_file.write(f"{INSTRUCTIONS}\n{FORM}\n\n{record}\n".encode("utf-8", "replace"))
+        stdin_file.seek(0)
         try:
             process = subprocess.Popen(
                 words,
-                stdin=given,
+                stdin=stdin_file,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",

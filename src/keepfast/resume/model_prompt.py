@@ -1,4 +1,4 @@
-"""A conversation as a model is shown it: what was said and done, without secrets and without the contents of files."""
+"""The record of a conversation for a model that makes notes: redacted, and without the contents of files."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ FORM = (
 )
 
 
-def shown(conversation: Conversation, redact: Callable[[str], str]) -> str:
-    """The record, at most `MOST` characters: the first prompt, then as much of the end as there is room for."""
+def render_record(conversation: Conversation, redact: Callable[[str], str]) -> str:
+    """Return the record, at most `MOST` characters: the first prompt, then as much of the end as fits."""
     rows = [row for row in map(_row, [*conversation.earlier, *conversation.turns]) if row]
     if not rows:
         return ""
     # Secrets can span rows, so they are looked for in the whole.
-    kept: list[str] = []
+    last_rows: list[str] = []
     room = MOST - len(rows[0])
     for row in reversed(rows[1:]):
         if len(row) + 1 > room:
-            kept.append("[…]")
+            last_rows.append("[…]")
             break
         room -= len(row) + 1
-        kept.append(row)
-    return fence(clean(redact("\n".join([rows[0], *reversed(kept)]))), "record")
+        last_rows.append(row)
+    return fence(clean(redact("\n".join([rows[0], *reversed(last_rows)]))), "record")
 
 
 def _row(turn: Turn) -> str:
@@ -54,7 +54,7 @@ def _row(turn: Turn) -> str:
 
 
 def _done(call: Call) -> str:
-    """What the agent did: which file or command, and the end of what failed. Never a file's contents."""
+    """Return the file or command of a call, and the end of a failure's output. Never a file's contents."""
     if call.act in ACTS and call.path:
         return f"[{ACTS[call.act]} {call.path}{', which failed' if call.failed else ''}]"
     if call.act != RUN or not call.command:

@@ -1,4 +1,4 @@
-"""Notes: what an agent must know to go on, as values."""
+"""Notes of a conversation: task, steps, decisions, files and tests, as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEWEST = 48
 
 
 def shortened(text: str, longest: int = SUMMARY) -> str:
-    """The text's first line; where it is too long, of a task and the newest words about it the task gives way first."""
+    """Return the text's first line, shortened; of a task and the newest words about it, the task first."""
     line = text.strip().split("\n")[0].strip()
     if len(line) <= longest:
         return line
@@ -37,7 +37,7 @@ def _cut(text: str, longest: int) -> str:
 class Run:
     """A test or build: its command, whether it passed, and the end of its output if not.
 
-    Neither is known where its exit code was masked (`pytest || true`) and its output does not say it.
+    `is_known` is False where its exit code was masked (`pytest || true`) and its output does not show the result.
     """
 
     command: str
@@ -51,8 +51,8 @@ class Run:
         return self.is_known and not self.passed
 
     def to_json(self) -> dict[str, Any]:
-        known = {"command": self.command, "passed": self.passed, "tail": self.tail, "at": self.at}
-        return known if self.is_known else {**known, "unknown": True}
+        record = {"command": self.command, "passed": self.passed, "tail": self.tail, "at": self.at}
+        return record if self.is_known else {**record, "unknown": True}
 
     @classmethod
     def from_json(cls, value: Any) -> Run | None:
@@ -88,17 +88,17 @@ class FileNote:
 
 @dataclass(slots=True)
 class Notes:
-    """Everything that part 1 of a brief can say. Empty fields are left unsaid."""
+    """Everything that part 1 of a brief can say. Empty fields are omitted."""
 
     current_task: str = ""
     next_steps: list[str] = field(default_factory=list)
     decisions: list[str] = field(default_factory=list)
     blockers: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
     tasks: list[tuple[str, str]] = field(default_factory=list)  # (status, text)
     plan: str = ""
     answers: list[tuple[str, str]] = field(default_factory=list)
-    said: str = ""
+    last_answer: str = ""
     last_run: Run | None = None
     unfinished: str = ""  # a command that was begun and has no recorded result
     commands: list[str] = field(default_factory=list)
@@ -118,12 +118,14 @@ class Notes:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to tell."""
-        return not (self.asked or self.said or self.files or self.current_task or self.next_steps or self.commands)
+        """Whether the notes have nothing for a brief."""
+        return not (
+            self.prompts or self.last_answer or self.files or self.current_task or self.next_steps or self.commands
+        )
 
     def summary(self, longest: int = SUMMARY) -> str:
         """One line: the current task, else the last prompt's first line."""
-        return shortened(self.current_task or (self.asked[-1] if self.asked else ""), longest)
+        return shortened(self.current_task or (self.prompts[-1] if self.prompts else ""), longest)
 
     def to_json(self) -> dict[str, Any]:
         """The checkpoint document's shape: `analysis` and `context`, and beside them what the brief needs besides.
@@ -144,11 +146,11 @@ class Notes:
                 "recent_commands": list(self.commands),
                 "git_branch": self.branch,
             },
-            "asked": list(self.asked),
+            "asked": list(self.prompts),
             "tasks": [{"status": status, "text": text} for status, text in self.tasks],
             "plan": self.plan,
             "answers": [{"question": question, "answer": answer} for question, answer in self.answers],
-            "last_said": self.said,
+            "last_said": self.last_answer,
             "last_test": None if self.last_run is None else self.last_run.to_json(),
             "unfinished": self.unfinished,
             "files": [
@@ -189,11 +191,11 @@ class Notes:
             packages=_texts(around, "relevant_packages"),
             commands=_texts(around, "recent_commands"),
             branch=_text(around, "git_branch"),
-            asked=_texts(value, "asked"),
+            prompts=_texts(value, "asked"),
             tasks=_pairs(value, "tasks", "status", "text"),
             plan=_text(value, "plan"),
             answers=_pairs(value, "answers", "question", "answer"),
-            said=_text(value, "last_said"),
+            last_answer=_text(value, "last_said"),
             last_run=Run.from_json(value.get("last_test")),
             unfinished=_text(value, "unfinished"),
             files=[FileNote.from_json(one) for one in value.get("files") or []],

@@ -25,7 +25,7 @@ KEYWORDS = (
 
 
 class Passage(NamedTuple):
-    """Lines `first` to `last`, counted from 1. `weight`: what makes it the better answer among several."""
+    """Lines `first` to `last`, counted from 1; the greater `weight` is the better answer."""
 
     first: int
     last: int
@@ -38,23 +38,23 @@ def is_name(text: str) -> bool:
 
 def with_range(text: str) -> tuple[str, int, int]:
     """`path:10-20` → path, 10, 20; zeros where no lines are named."""
-    found = RANGE.match(text)
-    if found is None:
+    match = RANGE.match(text)
+    if match is None:
         return text, 0, 0
-    first = int(found[2])
-    return found[1], first, int(found[3] or first)
+    first = int(match[2])
+    return match[1], first, int(match[3] or first)
 
 
 def definitions(lines: list[str], name: str) -> list[Passage]:
     """Return the blocks that define the name, the whole of each as far as its indent or its brackets tell."""
-    wanted = re.escape(re.split(r"\.|::|#", name)[-1])
-    named = rf"(?<![\w$]){wanted}(?![\w$])"
+    escaped_name = re.escape(re.split(r"\.|::|#", name)[-1])
+    named = rf"(?<![\w$]){escaped_name}(?![\w$])"
     strong = re.compile(
         rf"\s*(?:(?:{MODIFIERS})\s+)*(?:{KEYWORDS})(?![\w$])\s*(?:\([^)]*\)\s*|\*\s*|[\w$<>:&'\s]{{0,60}}?[\s.:])?{named}"
     )
     assigned = re.compile(rf"(?:[\w$.\[\]\"']+\.)?{named}\s*(?::[^=\n]*)?=(?!=)")
     method = re.compile(rf"[\w$<>,*&\s:~\[\]]{{0,80}}?{named}\s*\([^;]*$")
-    found = []
+    passages = []
     for number, line in enumerate(lines):
         if strong.match(line):
             weight = 3
@@ -64,8 +64,8 @@ def definitions(lines: list[str], name: str) -> list[Passage]:
             weight = 1
         else:
             continue
-        found.append(_block(lines, number, weight))
-    return found
+        passages.append(_block(lines, number, weight))
+    return passages
 
 
 CALLS = ("return ", "if ", "while ", "for ", "await ", "throw ", "raise ", "switch ", "} else", "//", "#", "*")
@@ -76,27 +76,27 @@ def around_words(lines: list[str], words: list[str]) -> list[Passage]:
     counted = []
     for number, line in enumerate(lines):
         low = line.lower()
-        held = sum(word in low for word in words)
-        if held:
-            counted.append((held, number))
-    best = max((held for held, _ in counted), default=0)
+        count = sum(word in low for word in words)
+        if count:
+            counted.append((count, number))
+    best = max((count for count, _ in counted), default=0)
     passages: list[Passage] = []
-    for held, number in counted:
-        if held < best:
+    for count, number in counted:
+        if count < best:
             continue
         first, last = max(1, number + 1 - AROUND), min(len(lines), number + 1 + AROUND)
         if passages and first <= passages[-1].last + 1:
             passages[-1] = passages[-1]._replace(last=last)
         else:
-            passages.append(Passage(first, last, held))
+            passages.append(Passage(first, last, count))
     return passages
 
 
-def told(lines: list[str], first: int, last: int, around: int = STRUCK_AROUND) -> list[str]:
-    """Lines `first` to `last` as they may be told: secrets struck out, endless lines cut, hidden characters as escapes.
+def quotable_lines(lines: list[str], first: int, last: int, around: int = STRUCK_AROUND) -> list[str]:
+    """Return lines `first` to `last` as they may be quoted: secrets redacted, long lines cut, hidden characters escaped.
 
     Bytes that are no UTF-8 stand in `lines` as surrogates; as escapes they would hide a secret that follows.
-    Lines stay lines, so that their numbers stay right. `around`: how many lines before and behind are looked at with them.
+    Line numbers stay right. `around`: how many lines before and behind are searched with them.
     """
     # A secret can span lines and the place of a cut, and a table says at its top what stands in its columns.
     start = max(0, first - 1 - around)
@@ -116,12 +116,12 @@ def _struck(text: str) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """A line of five megabytes is nobody's to read: the rest is counted instead."""
+    """Cut a very long line, and say how many characters are missing."""
     return text if size <= MOST_LINE else f"{text[:MOST_LINE]}… [{size - MOST_LINE:,} more characters in this line]"
 
 
 def visible(text: str) -> str:
-    """Characters that hide or reorder others, as escapes: what is read must be what is there."""
+    """Return the text with characters that hide or reorder others as escapes."""
     if text.isascii() and not CONTROLS.intersection(text):
         return text
     return "".join([_escape(letter) if letter in CONTROLS or _hides(letter) else letter for letter in text])
@@ -133,7 +133,7 @@ HIDING = (
     (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0E), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB),
     (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xD800, 0xDFFF), (0xE0000, 0xE0FFF),
 )  # fmt: skip
-"""Without a picture of their own: joiners, direction marks, fillers, variation selectors, tags, halves of pairs."""
+"""Invisible: joiners, direction marks, fillers, variation selectors, tags, surrogates."""
 
 
 def _hides(letter: str) -> bool:

@@ -111,7 +111,7 @@ NOD = re.compile(
 
 def sentences(text: str) -> list[str]:
     """The text's sentences without code blocks and marks of emphasis."""
-    found = []
+    result = []
     fenced = False
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
@@ -122,12 +122,12 @@ def sentences(text: str) -> list[str]:
         for part in SENTENCE.split(line.replace("**", "")):
             bare = part.strip().lstrip("#>").strip()
             if bare:
-                found.append(bare)
-    return found
+                result.append(bare)
+    return result
 
 
 def listed(text: str, heading: re.Pattern[str]) -> list[str]:
-    """The items under the last heading of that kind, without those that are ticked off."""
+    """Return the items under the last such heading, without finished ones."""
     items: list[str] = []
     listing = False
     for line in text.split("\n"):
@@ -148,7 +148,7 @@ def listed(text: str, heading: re.Pattern[str]) -> list[str]:
 
 
 def steps(text: str) -> list[str]:
-    """What is to be done next: a list under such a heading and what is labelled so, else what sentences announce."""
+    """Return the next steps: a list under such a heading and labelled sentences, else steps that sentences announce."""
     items = listed(text, HEADING)
     if not items:
         return [step for one in sentences(text) for step in intentions(one)]
@@ -156,44 +156,44 @@ def steps(text: str) -> list[str]:
 
 
 def named(text: str) -> list[str]:
-    """The steps behind the label `Next:` in a sentence, which is no item of a list."""
+    """Return the steps after the label `Next:` in sentences that are no list items."""
     return [step for one in sentences(text) if NEXT.search(one) and not ITEM.match(one) for step in intentions(one)]
 
 
 def intentions(sentence: str) -> list[str]:
-    """The steps that a sentence announces, without the words of announcing."""
-    found = NEXT.search(sentence)
-    match = found or INTENTION.match(sentence) or ABROAD.match(sentence)
+    """Return the steps that a sentence announces, without the introductory words."""
+    labelled = NEXT.search(sentence)
+    match = labelled or INTENTION.match(sentence) or ABROAD.match(sentence)
     if match is None:
         return []
-    parts = match["step"].split(";") if found else [match["step"]]
+    parts = match["step"].split(";") if labelled else [match["step"]]
     bare = [part.strip().rstrip(":.… ") for part in parts]
     return [step for step in bare if 3 < len(step) < 300 and not step.endswith(("?", "？"))]
 
 
-def decisions(text: str, *, asked: bool = False) -> list[str]:
-    """What the text decides: a list under such a heading, and sentences. A person's wish is a decision, too."""
-    found = listed(text, DECIDED)
+def decisions(text: str, *, is_prompt: bool = False) -> list[str]:
+    """Return the decisions in a text: a list under such a heading, and sentences; in a prompt also a person's wishes."""
+    items = listed(text, DECIDED)
     for sentence in sentences(text):
         if not 8 < len(sentence) <= LONGEST_DECISION or sentence.endswith(("?", "？")) or DECIDED.match(sentence):
             continue
         decides = DECISION.search(sentence)
-        if asked:
+        if is_prompt:
             decides = decides or (DIRECTIVE.search(sentence) if len(sentence) < LONGEST_WISH else None)
-        if decides and not _is_item(sentence, found):
-            found.append(LABEL.sub("", sentence))
-    return found
+        if decides and not _is_item(sentence, items):
+            items.append(LABEL.sub("", sentence))
+    return items
 
 
 def blockers(text: str) -> list[str]:
-    """What stands in the way, by the text."""
-    found = listed(text, BLOCKED)
+    """Return the blockers that the text names."""
+    items = listed(text, BLOCKED)
     for sentence in sentences(text):
-        if len(sentence) >= LONGEST_DECISION or BLOCKED.match(sentence) or _is_item(sentence, found):
+        if len(sentence) >= LONGEST_DECISION or BLOCKED.match(sentence) or _is_item(sentence, items):
             continue
         if BLOCKER.search(sentence) and not SOLVED.search(sentence):
-            found.append(BLOCKED_LABEL.sub("", sentence))
-    return found
+            items.append(BLOCKED_LABEL.sub("", sentence))
+    return items
 
 
 def _is_item(sentence: str, items: list[str]) -> bool:

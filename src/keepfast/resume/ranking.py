@@ -1,4 +1,4 @@
-"""Which lines of which files the next edits are likely to need, by worth."""
+"""Ranks blocks of files by the chance that one of the next edits needs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEAR = 8.0  # lines until closeness counts half
 LATELY = 60  # tool calls
 NEIGHBOUR = 0.3  # share of a better neighbour's lead that a block is given: edits cross the borders of blocks
 
-# Never worth an excerpt: made by tools, or no text.
+# Never worth an excerpt: generated, or no text.
 GENERATED = re.compile(
     r"(^|/)(node_modules|dist|build|\.git|\.keepfast|vendor|__pycache__|\.venv)/"
     r"|\.(lock|png|jpe?g|gif|ico|svg|bin|pdf|zip|gz|woff2?|map|min\.(js|css)|jsonl|ipynb)$"
@@ -28,7 +28,7 @@ SOURCES_TOO = re.compile(r"(^|/)(dist|build|vendor)(?=/)", re.I)
 
 
 def is_generated(path: str, cwd: str, edited: bool = False) -> bool:
-    """Is the file made by tools, no text, or somebody's scratch? Seen from the working folder, wherever that lies.
+    """Return whether the file is generated, no text, or temporary, as seen from the working folder.
 
     `edited`: a tool of the agent wrote it by its name.
     """
@@ -53,7 +53,7 @@ MOST_TEXT = 450_000
 MOST_FILES = 40
 AROUND, MOST_WINDOWS = 60, 12
 BEGINNING, LEAST_BEGINNING = 16_000, 1_000
-"""Characters of very long files of which no place is known: of all together, and of one."""
+"""Characters taken from the beginning of very long files without known places: of all together, and at least of one."""
 IMPORTS_END = 120
 
 FEATURES = (
@@ -72,7 +72,7 @@ SEPARATORS = {code: " " for code in range(128) if not (chr(code).isalnum() or ch
 
 @dataclass(slots=True)
 class Block:
-    """Lines `first` to `last` (from 0) of a file, with the signs that speak for them."""
+    """Lines `first` to `last` (from 0) of a file, with the value of each feature."""
 
     file: int
     first: int
@@ -106,10 +106,10 @@ def _adjoin(upper: Block, lower: Block) -> bool:
 
 
 def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
-    """The blocks with their signs, unweighed."""
+    """Return the blocks with their features, unweighted."""
     telling = {word for source in SOURCES for word in signals.of(source)}
     spread: dict[str, int] = {}
-    found: list[tuple[int, list[tuple[int, int]], list[set[str]], list[str]]] = []
+    candidates: list[tuple[int, list[tuple[int, int]], list[set[str]], list[str]]] = []
     total = 0
     for number, blocks in _cuts(files).items():
         lines = files[number].lines
@@ -119,12 +119,12 @@ def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
             for word in of:
                 spread[word] = spread.get(word, 0) + 1
         total += len(blocks)
-        found.append((number, blocks, words, texts))
-    # A word that stands in few blocks tells more.
+        candidates.append((number, blocks, words, texts))
+    # A word that occurs in few blocks says more.
     rarity = {word: log(total / count + 1) for word, count in spread.items()}
     session = _Session(files, signals)
     ranked = []
-    for number, blocks, words, texts in found:
+    for number, blocks, words, texts in candidates:
         about = _About(files[number], blocks, session)
         for at, ((first, last), of, text) in enumerate(zip(blocks, words, texts, strict=True)):
             signs = about.signs(at, first, last, len(text) + 1, of, rarity)
@@ -136,11 +136,11 @@ def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
     cuts: dict[int, list[tuple[int, int]]] = {}
     left = MOST_TEXT
     windows = {number: _windows(file) for number, file in enumerate(files) if len(file.lines) > WHOLE_LINES}
-    unplaced = sum([not found for found in windows.values()])
+    unplaced = sum([not spans for spans in windows.values()])
     for number, file in enumerate(files):
         if len(cuts) >= MOST_FILES or left <= 0:
             break
-        if file.gone or not file.lines:
+        if file.is_missing or not file.lines:
             continue
         if number not in windows:
             blocks = cut(file.lines)
@@ -155,7 +155,7 @@ def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
 
 
 def _windows(file: WorkingFile) -> list[tuple[int, int]]:
-    """Of a very long file: around the last changes and the last reads."""
+    """Return the line ranges around the last changes and reads of a very long file."""
     hunks = [span for span in file.hunks[-2 * MOST_WINDOWS :] if span.is_placed][-MOST_WINDOWS:]
     spans = [(max(0, span.start - 1 - AROUND), span.end - 1 + AROUND) for span in hunks]
     spans += [(span.start - 1, min(span.end - 1, span.start + 400)) for span in file.reads[-6:]]
@@ -178,7 +178,7 @@ def _end_of_beginning(file: WorkingFile, most: int) -> int:
 
 
 class _Session:
-    """What is the same for all files."""
+    """Facts about the session that are the same for all files."""
 
     def __init__(self, files: list[WorkingFile], signals: Signals) -> None:
         self.signals, self.now = signals, signals.now
@@ -200,51 +200,51 @@ class _Session:
                 self.edited.setdefault(stem(file.path), []).append((fresh, file.path))
 
     def sibling(self, path: str) -> float:
-        """How fresh the last change of another file of that name is: a module and its test are changed in turn."""
+        """Return how recent the last change of a file with the same stem is: a module and its test change in turn."""
         return max([fresh for fresh, other in self.edited.get(stem(path), ()) if other != path], default=0.0)
 
 
 class _About:
-    """What is the same for all blocks of a file, and the signs of each."""
+    """Facts about a file that are the same for all its blocks, and the features of each block."""
 
     def __init__(self, file: WorkingFile, blocks: list[tuple[int, int]], session: _Session) -> None:
         signals, now = session.signals, session.now
         name = file.path.rsplit("/", 1)[-1]
         self.lines, self.words = file.lines, session.words
-        self.near = Nearness(file, blocks, now)
+        self.nearness = Nearness(file, blocks, now)
         self.latest = session.latest[1] if session.latest is not None and session.latest[0] == file.path else None
         self.touched = fading(now - file.touched)
         self.touched_now = float(file.touched >= signals.prompt_at)
         self.named = float(name in signals.named.get("recent", ()))
         self.named_open = float(name in signals.named.get("open", ()))
         self.pointed = signals.pointed.get(name, [])
-        self.found: dict[int, float] = {}
-        for line, weight in signals.found.get(name, ()):
-            for number in self.near.covered(line, line):
-                self.found[number] = max(weight, self.found.get(number, 0.0))
+        self.hits: dict[int, float] = {}
+        for line, weight in signals.hits.get(name, ()):
+            for number in self.nearness.covered(line, line):
+                self.hits[number] = max(weight, self.hits.get(number, 0.0))
         self.sibling = session.sibling(file.path)
         self.edits = log1p(len({hunk.at for hunk in file.hunks[-LATELY:] if now - hunk.at < LATELY}))
 
     def signs(
         self, at: int, first: int, last: int, length: int, words: set[str], rarity: dict[str, float]
     ) -> list[float]:
-        near, lines = self.near, self.lines[first : last + 1]
+        nearness, lines = self.nearness, self.lines[first : last + 1]
         shared: list[str] = []
-        said = last_rare = gone = still_open = 0.0
+        recent_overlap = last_rare = removed_overlap = still_open = 0.0
         if words:  # most blocks have none
             recent, last_said, removed, open_ = self.words.values()
             shared = [word for word in words if word in recent]
-            said = log1p(sum([min(recent[word], MOST_COUNTED) for word in shared]))
+            recent_overlap = log1p(sum([min(recent[word], MOST_COUNTED) for word in shared]))
             last_rare = log1p(sum([rarity[word] for word in words if word in last_said]))
-            gone = log1p(sum([removed[word] * rarity[word] for word in words if word in removed]))
+            removed_overlap = log1p(sum([removed[word] * rarity[word] for word in words if word in removed]))
             still_open = log1p(sum([min(open_[word], MOST_COUNTED) * rarity[word] for word in words if word in open_]))
-        closest = near.closest[at]
+        closest = nearness.closest[at]
         return [
             self.touched,
             exp(-LN2 * closest / NEAR) if closest < FARTHEST else 0.0,
-            near.read[at],
-            near.narrow[at],
-            said,
+            nearness.read[at],
+            nearness.narrow[at],
+            recent_overlap,
             log1p(length),
             self.touched_now,
             self.named,
@@ -254,22 +254,22 @@ class _About:
             max([weight for line, weight in self.pointed if first - 2 <= line <= last + 4], default=0.0)
             if self.pointed
             else 0.0,
-            log1p(near.overs[at]),
-            near.near_long[at],
+            log1p(nearness.overs[at]),
+            nearness.near_long[at],
             float(bool(shared) and _defines(lines, shared)),
-            gone,
-            near.small[at],
-            1 / (1 + near.distance(at, self.latest) / NEAR) if self.latest is not None else 0.0,
-            near.read_lately[at],
+            removed_overlap,
+            nearness.small[at],
+            1 / (1 + nearness.distance(at, self.latest) / NEAR) if self.latest is not None else 0.0,
+            nearness.read_lately[at],
             still_open,
-            self.found.get(at, 0.0),
+            self.hits.get(at, 0.0),
             self.sibling,
             self.edits,
         ]
 
 
 def stem(path: str) -> str:
-    """A file's name without its ending and without what makes it the test of another."""
+    """Return a file's name without its ending and without the marks of a test file."""
     return TESTING.sub("", path.rsplit("/", 1)[-1].split(".", 1)[0]).lower()
 
 

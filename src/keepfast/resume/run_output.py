@@ -44,7 +44,7 @@ RUNNERS = re.compile(r"(?:npm|pnpm|yarn|bun|deno|make|just|mise|tox|nox|rake)(?!
 
 
 def says_passed(output: str, parts: list[Part]) -> bool:
-    """Does the output, in which nothing says that it failed, say of each of these that it passed?"""
+    """Return whether an output without failures shows for each of these commands that it passed."""
     if not parts:
         return True
     whole = [names for names, summary in SUMMARIES.items() if re.search(summary, output, re.M)]
@@ -57,6 +57,6 @@ def _is_whole(output: str, part: Part) -> bool:
 
 
 def _is_among(part: Part, names: list[str]) -> bool:
-    """Is it one of these programs, or one that may have run any of them?"""
-    known = re.compile(rf"(?:{'|'.join(names)})(?!\S)")
-    return bool(names) and any(known.match(line) or RUNNERS.match(line) for line in part.programs)
+    """Return whether it ran one of these programs, or one that may have run any of them."""
+    pattern = re.compile(rf"(?:{'|'.join(names)})(?!\S)")
+    return bool(names) and any(pattern.match(line) or RUNNERS.match(line) for line in part.programs)

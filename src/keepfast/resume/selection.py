@@ -1,4 +1,4 @@
-"""Choosing blocks by worth per token until the budget is full."""
+"""Selects blocks by worth per token until the budget is full."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from keepfast.agents.working_file import WorkingFile
 from keepfast.resume.ranking import Block
 from keepfast.resume.tokens import CHARACTERS, weigh
 
-# What is added to a block's own cost before its worth is divided by it: short blocks are not to crowd out whole ones.
+# Added to a block's cost before its worth is divided by it, so that short blocks do not crowd out whole ones.
 OVERHEAD = 130
 # A likely block is worth more than two half as likely ones: chances are estimates, and doubtful ones are overestimated.
 TRUST = 1.6
@@ -19,7 +19,7 @@ Choice = dict[int, set[int]]
 
 
 class Selector:
-    """Blocks in the order of their worth, to be taken as far as there is room."""
+    """Blocks in the order of their worth per character."""
 
     def __init__(
         self, blocks: list[Block], files: list[WorkingFile], names: list[str], characters: float = CHARACTERS
@@ -31,15 +31,15 @@ class Selector:
         self.headings = [len(name) + 6 + RANGE for name in names]
 
     def take(self, room: float) -> Choice:
-        """The blocks with the most worth per character that fit into `room` characters."""
+        """Return the blocks with the most worth per character that fit into `room` characters."""
         choice: Choice = {}
         left = room
         for block, cost in self.ordered:
-            taken = choice.get(block.file)
+            lines = choice.get(block.file)
             price = cost
-            if taken is None:
+            if lines is None:
                 price += self.headings[block.file]
-            elif block.first - 1 not in taken and block.last + 1 not in taken:
+            elif block.first - 1 not in lines and block.last + 1 not in lines:
                 price += RANGE
             if price > left:
                 if left < SMALLEST:
@@ -58,7 +58,7 @@ def _cost(file: WorkingFile, block: Block, characters: float) -> float:
 
 
 def ranges(lines: set[int], file: WorkingFile) -> list[tuple[int, int]]:
-    """Runs of chosen lines; a gap that costs less than a header of its own is filled."""
+    """Return the chosen lines as ranges; a gap that costs less than another header is filled."""
     runs: list[tuple[int, int]] = []
     for line in sorted(lines):
         if runs and (line == runs[-1][1] + 1 or _cheap(file.lines[runs[-1][1] + 1 : line])):

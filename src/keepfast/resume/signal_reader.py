@@ -1,4 +1,4 @@
-"""Signals from a conversation: where its last steps point."""
+"""Reads the signals for ranking from a conversation."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ NAME = re.compile(r"(?<![\w@+-])[\w@+-][\w.@+-]{0,254}\.[A-Za-z]{1,6}\b")
 def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[Call], telling: list[Call]) -> Signals:
     """The signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` all that ran something."""
     now = conversation.calls
-    asked = _newest(conversation, ("asked",), 2)
+    prompt_turns = _newest(conversation, ("asked",), 2)
     recent = [turn.text for turn in _newest(conversation, ("said", "asked"), TEXTS)]
     recent += [turn.text for turn in _newest(conversation, ("thought",), THOUGHTS)]
     last = [turn.text for turn in _newest(conversation, ("said", "asked", "thought"), 1)]
-    prompts = " ".join([turn.text for turn in asked])
+    prompts = " ".join([turn.text for turn in prompt_turns])
     open_tasks = " ".join([text for status, text in tasks if status != "completed"])
     failure, failed = _failure(telling, now)
     removed, changed = _changes(conversation, now)
     signals = Signals(
         now=now,
-        prompt_at=asked[-1].number if asked else 0,
+        prompt_at=prompt_turns[-1].number if prompt_turns else 0,
         words={
             "recent": _weights(words(" ".join(recent))),
             "last": _weights(words(" ".join(last))),
@@ -67,15 +67,15 @@ def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[C
 
 def _newest(conversation: Conversation, kinds: tuple[str, ...], count: int) -> list[Turn]:
     """The last turns of these kinds, in their order; a long session is not gone through for them."""
-    found: list[Turn] = []
+    newest: list[Turn] = []
     turns = reversed(conversation.turns)
     back = chain(turns, reversed(conversation.earlier)) if "asked" in kinds else islice(turns, LOOKED_BACK)
     for turn in back:
         if turn.kind in kinds and not turn.side:
-            found.append(turn)
-            if len(found) == count:
+            newest.append(turn)
+            if len(newest) == count:
                 break
-    return found[::-1]
+    return newest[::-1]
 
 
 def _fading(age: int) -> float:
@@ -133,9 +133,9 @@ def _searches(calls: list[Call], now: int, signals: Signals) -> dict[str, float]
             whole = str(call.input.get("path") or "")
             for match in HIT.finditer(call.hits):
                 if match["path"] or whole:
-                    _point(signals.found, match["path"] or whole, match["line"], weight)
+                    _point(signals.hits, match["path"] or whole, match["line"], weight)
         elif call.act == RUN and SEARCHES.search(call.command):
             seek(" ".join(QUOTED.findall(call.command)), weight)
             for match in SHELL_HIT.finditer(call.output):
-                _point(signals.found, match["path"], match["line"], weight)
+                _point(signals.hits, match["path"], match["line"], weight)
     return sought

@@ -1,4 +1,4 @@
-"""What the last steps of a session say about where it goes on: words, places, and when."""
+"""Signals of a session's last steps for ranking: words, places, and times."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,}")
-# Words of every program; they point nowhere.
+# Words that occur in every program and tell nothing.
 COMMON = frozenset(
     "this that with from have been will should return function const string true false null none error test tests "
     "file files line lines code func type struct import package export default class self async await interface "
@@ -21,7 +21,7 @@ SOURCES = ("recent", "last", "asked", "open", "current", "failure", "removed", "
 
 
 def words(text: str) -> dict[str, int]:
-    """How often each telling identifier occurs."""
+    """Return how often each identifier occurs, without common ones."""
     counts: dict[str, int] = {}
     for word in WORD.findall(text):
         if word not in COMMON and word.lower() not in COMMON:
@@ -31,7 +31,7 @@ def words(text: str) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Signals:
-    """Ranking needs no text of the session, only these; a checkpoint keeps them beside its notes."""
+    """All that ranking needs of a session; a checkpoint stores them with its notes."""
 
     now: int = 0  # tool calls so far
     prompt_at: int = 0  # tool calls before the last prompt
@@ -39,7 +39,7 @@ class Signals:
     words: dict[str, dict[str, float]] = field(default_factory=dict)
     # Base name → (line, weight): from texts and failing output, and from search hits.
     pointed: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    found: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    hits: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     # Base names of files that a source names.
     named: dict[str, list[str]] = field(default_factory=dict)
     failed: float = 0.0  # how fresh the last failure is, 1 is now
@@ -55,7 +55,7 @@ class Signals:
                 source: {word: round(weight, 3) for word, weight in of.items()} for source, of in self.words.items()
             },
             "pointed": {name: [[line, round(w, 3)] for line, w in places] for name, places in self.pointed.items()},
-            "found": {name: [[line, round(w, 3)] for line, w in places] for name, places in self.found.items()},
+            "found": {name: [[line, round(w, 3)] for line, w in places] for name, places in self.hits.items()},
             "named": self.named,
             "failed": round(self.failed, 3),
         }
@@ -67,7 +67,7 @@ class Signals:
             prompt_at=int(value.get("prompt_at", 0)),
             words={str(k): {str(w): float(x) for w, x in v.items()} for k, v in value.get("words", {}).items()},
             pointed={str(k): [(int(a), float(b)) for a, b in v] for k, v in value.get("pointed", {}).items()},
-            found={str(k): [(int(a), float(b)) for a, b in v] for k, v in value.get("found", {}).items()},
+            hits={str(k): [(int(a), float(b)) for a, b in v] for k, v in value.get("found", {}).items()},
             named={str(k): [str(name) for name in v] for k, v in value.get("named", {}).items()},
             failed=float(value.get("failed", 0.0)),
         )

@@ -1,4 +1,4 @@
-"""What the work is called: the plan, the to-do in progress, or the request that a short follow-up belongs to."""
+"""The name of the current task: the plan, the to-do in progress, or the request that a short follow-up belongs to."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keepfast.resume.notes import BETWEEN
 from keepfast.secrets.cuts import head
 
 STRONG, WEAK, WHOLE = 3, 2, 5
-"""Telling words: so many stand alone, so many are better than nothing, and so many stand alone whatever they point back to."""
+"""Numbers of telling words: enough to stand alone, enough if nothing better is there, and enough in spite of `it` or `that`."""
 LEANING = 20
-"""A prompt of fewer words that says `it` or begins with `no` leans on what was said before."""
+"""A prompt of fewer words that says `it` or begins with `no` refers to what was said before."""
 LOOKED_AT, SHOWN = 4_000, 120
-"""How much of a prompt is read, and in how much of what is found the telling words must stand: a summary is short."""
+"""How many characters of a prompt are read, and of its title are searched for telling words: a summary is short."""
 LONGEST, LONGEST_HEAD, LONGEST_TAIL = 300, 200, 90
 BACK, MOST_FILES = 12, 3
 FEWEST = 8
@@ -70,8 +70,12 @@ TASK_TITLE = re.compile(r"#{1,6}\s+task\s*[:–—-]\s*(?P<title>\S.*)(?:\n+|\Z)
 """How our supervisor begins a task, and people do, too: behind it stands what the work is, however few words that takes."""
 ATTACHED = re.compile(r"\[(?:Image|Pasted text) #\d+[^\]\n]*\][ \t]*")
 """What the client puts for a picture or a long text that stands beside the words."""
+FRONT_MATTER = re.compile(r"\s*(?:Base directory for this skill:[^\n]*\s+)?---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
+DESCRIPTION = re.compile(r"^description:[ \t]*(?P<text>[^\s>|].*)", re.M)
+COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|\Z)")
+"""A slash command, which is no path."""
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
-# What nobody writes by hand: the output of programs, patches, tables, frames.
+# Output of programs, patches, tables, frames: not written by a person.
 OUTPUT = re.compile(
     r"^\s*(?:\[(?!P?\d\])[\w:./ -]{1,40}\]|[$❯➜%»]\s|>{1,3}\s|={3,}|-{3,}|\+{3}|@@|[+|│├└╰╭┌╔║{}<]|\d+ ?[|+]|\^|~{2,}"
     r"|(?:ok|FAIL|PASS|SKIP|RUN|ERROR|WARN(?:ING)?|INFO|DEBUG)\b[:\s]"
@@ -105,13 +109,13 @@ def name(
     marks: Sequence[Turn],
     tasks: list[tuple[str, str]],
     *,
-    said: Sequence[str] = (),
+    answers: Sequence[str] = (),
     files: Sequence[str] = (),
     title: str = "",
     branch: str = "",
     before: str = "",
 ) -> str:
-    """What is being done, in one line; empty if nothing was asked for.
+    """Return the name of the current task in one line; "" if nothing was asked for.
 
     `marks`: prompts, commands and telling calls, in their order; `title`: what the client or its user calls the session;
     `files`: the names of those at work, the newest first; `before`: the work that the session was resumed from, which goes on
@@ -121,22 +125,24 @@ def name(
     work = _stated(marks, tasks, hints)
     if work or before:
         return join(work or before.partition(BETWEEN)[0], hints.newest)
-    base = hints.leaning or _called(title) or _committed(marks) or _told(said) or hints.skill or hints.weak
+    base = (
+        hints.leaning or _called(title) or _committed(marks) or _reported_heading(answers) or hints.skill or hints.weak
+    )
     newest = hints.newest or hints.command
     if base and newest not in base:
         return join(base, newest)
-    base = base or " ".join([words for words in (hints.command, hints.newest) if words]) or _first(said, WEAK)
+    base = base or " ".join([words for words in (hints.command, hints.newest) if words]) or _first(answers, WEAK)
     if not hints.command and weight(base) >= WEAK and not ROLE.match(base):
         return join(base, "")
-    return _with_surroundings(base, said, files, branch)
+    return _with_surroundings(base, answers, files, branch)
 
 
 @dataclass(slots=True)
 class _Hints:
-    """Words of marks that do not say by themselves what the work is; of each kind the newest."""
+    """Words of turns that do not name the work by themselves; the newest of each kind."""
 
     newest: str = ""
-    leaning: str = ""  # tells enough, and points back to what was said before
+    leaning: str = ""  # enough words, but refers to what was said before
     weak: str = ""
     command: str = ""
     skill: str = ""  # what a command stands for, by its own heading
@@ -144,7 +150,7 @@ class _Hints:
     def add(self, turn: Turn, words: str) -> None:
         """Note the words of a prompt or command that is older than those noted before."""
         if turn.kind == "command":
-            skill = _found(turn.body)[0]
+            skill = _skill_title(turn.body)
             if weight(skill) >= WEAK and not ROLE.match(skill):
                 self.skill = self.skill or skill
                 if " " not in turn.text.strip():
@@ -159,11 +165,11 @@ class _Hints:
 
 
 def _stated(marks: Sequence[Turn], tasks: list[tuple[str, str]], hints: _Hints) -> str:
-    """What the newest mark that needs no other says of the work; what is newer than that mark goes into `hints`."""
+    """Return the name of the work by the newest turn that stands alone; newer turns go into `hints`."""
     is_list_newer = True  # than all that was looked at
     for turn in reversed(marks):
         if turn.call is None:
-            words, titled = _found(turn.text)
+            words, titled = _title_words(turn.text)
             if stands_alone(turn.text, words) or (titled and (weight(words) >= WEAK or TASK_TITLE.match(turn.text))):
                 return words
             hints.add(turn, words)
@@ -179,25 +185,25 @@ def _stated(marks: Sequence[Turn], tasks: list[tuple[str, str]], hints: _Hints) 
     return ""
 
 
-def _with_surroundings(base: str, said: Sequence[str], files: Sequence[str], branch: str) -> str:
-    """The few words that there are, with the branch, the files or what the agent said beside them."""
+def _with_surroundings(base: str, answers: Sequence[str], files: Sequence[str], branch: str) -> str:
+    """Return the few words with the branch, the files, or the agent's own words."""
     if weight(_spoken(branch)) >= WEAK:
         return join(base, f"branch {branch}")
     if files:
         return join(base or "Work", ", ".join(files[:MOST_FILES]))
-    return base if weight(base) >= WEAK else join(_first(said, STRONG), base)
+    return base if weight(base) >= WEAK else join(_first(answers, STRONG), base)
 
 
 def follow(before: str, prompt: str) -> str:
-    """What a prompt asks for, where nothing is known but what was asked before it."""
-    words, titled = _found(prompt)
+    """Return the task of a prompt, given only the task before it."""
+    words, titled = _title_words(prompt)
     if stands_alone(prompt, words) or titled or not before:
         return join(words, "")
     return join(before.partition(BETWEEN)[0], "" if phrases.NOD.match(prompt.strip()) else words)
 
 
 def join(base: str, newest: str) -> str:
-    """The work, and the newest words about it where these are others."""
+    """Return the work, followed by the newest words about it if they differ."""
     base, newest = _clipped(base, LONGEST), _clipped(newest, LONGEST)
     if not base or not newest or newest in base:
         return base or newest
@@ -205,7 +211,7 @@ def join(base: str, newest: str) -> str:
 
 
 def weight(text: str) -> int:
-    """How many different telling words there are in what a summary can show of the text."""
+    """Return the number of different telling words in the part of the text that a summary can show."""
     bare = DIGEST.sub(" ", LINK.sub(_named, text[:SHOWN].lower()))
     words = {word.rstrip(".:'’-") for word in WORD.findall(bare)}
     wide = len(WIDE.findall(text[:SHOWN]))
@@ -213,72 +219,84 @@ def weight(text: str) -> int:
 
 
 def _named(match: re.Match[str]) -> str:
-    """Of a path only the last name counts, and a link is one word; but one to an issue or a change says it all."""
+    """Return the words that a link or path counts as: a path its last name, a link one word, one to an issue or change three."""
     if not match[0].startswith("http"):
         return " "
     return " link number changeset " if CHANGE.search(match[0]) else " link "
 
 
 def stands_alone(text: str, words: str) -> bool:
-    """Does the prompt say what the work is, without what was said before it? `words` is its heading."""
-    found = weight(words)
-    if found < STRONG or (_is_pasted(text) and words == _pasted(text)):
+    """Return whether the prompt names the work by itself; `words` is its heading."""
+    word_count = weight(words)
+    if word_count < STRONG or (_is_pasted(text) and words == _pasted(text)):
         return False
     if ROLE.match(words):
         return False
-    if len(words.split()) >= LEANING or found >= WHOLE:
+    if len(words.split()) >= LEANING or word_count >= WHOLE:
         return True
     return not (POINTING.search(words) or LEADING.match(text))
 
 
 def heading(text: str) -> str:
     """The words of a prompt that name the work: its first telling sentence, past greetings, announcements and pasted output."""
-    return _found(text)[0]
+    return _title_words(text)[0]
 
 
-def _found(text: str) -> tuple[str, bool]:
-    """The words, and whether they are a title that somebody has set over the rest."""
+def _skill_title(body: str) -> str:
+    """Return what a command or skill says that it does: its heading, or the description of its front matter."""
+    matter = FRONT_MATTER.match(body)
+    if matter is None:
+        return _title_words(body)[0]
+    words = _title_words(body[matter.end() :])[0]
+    description = DESCRIPTION.search(matter[1])
+    if description is None or (weight(words) >= WEAK and not ROLE.match(words)):
+        return words
+    return _title_words(description["text"].strip("\"' "))[0]
+
+
+def _title_words(text: str) -> tuple[str, bool]:
+    """Return the words that name the work, and whether they are a title over the rest."""
     text = ATTACHED.sub("", head(text, LOOKED_AT)).strip()
-    if text.startswith("/"):
+    if COMMAND.match(text):
         return _spoken(text), False
     if _is_pasted(text):
         return _asked_below(text) or _pasted(text), False
     task = TASK_TITLE.match(text)
     if task:
-        words = task["title"] if weight(task["title"]) >= WEAK else _found(text[task.end() :])[0]
+        words = task["title"] if weight(task["title"]) >= WEAK else _title_words(text[task.end() :])[0]
         return words or task["title"], True
-    return _found_in_prose(text)
+    return _title_words_in_prose(text)
 
 
 def _asked_below(text: str) -> str:
-    """The last line of pasted output where a person says something there."""
+    """Return the last line below pasted output if a person wrote it, else ""."""
     last = text.rpartition("\n")[2].strip()
     return last if PERSON.match(last) and not _is_output(last) and weight(last) >= WEAK else ""
 
 
-def _found_in_prose(text: str) -> tuple[str, bool]:
-    """The first paragraph that tells enough, or what announces a list; else the best of the others."""
+def _title_words_in_prose(text: str) -> tuple[str, bool]:
+    """Return the first paragraph with enough telling words, or the line that announces a list; else the best."""
     announced = best = ""
     titles = 0
     for paragraph, kind in _paragraphs(text):
-        found = _telling(paragraph)
+        words = _telling(paragraph)
         titles += kind == TITLE
         if announced and kind == LISTED:
             break
-        if kind == TITLE and titles == 1 and weight(found) >= WEAK:
-            return found, True
-        if weight(found) < STRONG:
-            best = max(best, found, key=weight)
-        elif not announced and paragraph.endswith((":", "：")) and weight(found) < WHOLE:
-            announced = found.rstrip(":： ")
-        elif not announced or (weight(found) >= WHOLE and len(found.split()) >= FEWEST):
-            return found, False
+        if kind == TITLE and titles == 1 and weight(words) >= WEAK:
+            return words, True
+        if weight(words) < STRONG:
+            best = max(best, words, key=weight)
+        elif not announced and paragraph.endswith((":", "：")) and weight(words) < WHOLE:
+            announced = words.rstrip(":： ")
+        elif not announced or (weight(words) >= WHOLE and len(words.split()) >= FEWEST):
+            return words, False
     return announced or best or _pasted(text), False
 
 
 def _paragraphs(text: str) -> Iterable[tuple[str, str]]:
     """Paragraphs of prose, headings and items of lists, each as one line, and which of these it is."""
-    held: list[str] = []
+    held_lines: list[str] = []
     kind = PROSE
     fenced = printed = pasted = False
     for line in [*text.split("\n"), ""]:
@@ -290,11 +308,11 @@ def _paragraphs(text: str) -> Iterable[tuple[str, str]]:
         # What a program prints goes on to the next blank line.
         printed = bool(bare) and (printed or _is_output(bare))
         output = fenced or printed
-        if held and (not bare or title or item or output):
-            paragraph = " ".join(held)
+        if held_lines and (not bare or title or item or output):
+            paragraph = " ".join(held_lines)
             if not pasted or PERSON.match(paragraph):
                 yield paragraph, kind
-            held, kind = [], PROSE
+            held_lines, kind = [], PROSE
         pasted = pasted or printed  # what follows may be more of it, unless it speaks like a person
         if output or not bare:
             continue
@@ -305,7 +323,7 @@ def _paragraphs(text: str) -> Iterable[tuple[str, str]]:
         if item:
             kind = LISTED
             bare = bare[item.end() :]
-        held.append(bare.replace("**", ""))
+        held_lines.append(bare.replace("**", ""))
 
 
 def _is_output(line: str) -> bool:
@@ -316,12 +334,12 @@ def _is_output(line: str) -> bool:
 
 
 def _is_pasted(text: str) -> bool:
-    """Does it begin with what a program printed?"""
+    """Return whether the text begins with output of a program."""
     return _is_output(text.strip().partition("\n")[0].strip())
 
 
 def _telling(paragraph: str) -> str:
-    """The paragraph from its first telling sentence on; all of it if there is none."""
+    """Return the paragraph from its first telling sentence on; all of it if there is none."""
     parts = [part for part in phrases.SENTENCE.split(paragraph) if part.strip()]
     for at, part in enumerate(parts):
         if weight(part) < WEAK and len(part.split()) < FEWEST:
@@ -333,14 +351,14 @@ def _telling(paragraph: str) -> str:
 
 
 def _pasted(text: str) -> str:
-    """What pasted output is about: its first line that tells of a failure, else its first."""
+    """Return the first line of pasted output that names a failure, else its first line."""
     lines = [" ".join(line.split()) for line in text.split("\n") if line.strip(" \t`=-{}[]()<>|")]
-    found = next((line for line in lines if FAULT.search(line) and weight(line)), lines[0] if lines else "")
-    return PATH.sub(_end_of_path, found.lstrip("$❯> -"))
+    chosen = next((line for line in lines if FAULT.search(line) and weight(line)), lines[0] if lines else "")
+    return PATH.sub(_end_of_path, chosen.lstrip("$❯> -"))
 
 
 def _end_of_path(match: re.Match[str]) -> str:
-    """Where a file lies takes the room of what it is called."""
+    """Return a path's last name: the folders would take its place in a summary."""
     return match[1]
 
 
@@ -350,8 +368,8 @@ def _planned(turn: Turn) -> str:
     if call is None or not call.done or call.failed:
         return ""
     plan = call.input.get("plan")
-    found = heading(plan) if isinstance(plan, str) else ""
-    return found if weight(found) >= WEAK else ""
+    title = heading(plan) if isinstance(plan, str) else ""
+    return title if weight(title) >= WEAK else ""
 
 
 def _called(title: str) -> str:
@@ -365,9 +383,9 @@ def _spoken(name: str) -> str:
     return re.sub(r"[-_/:]+", " ", first) + blank + rest
 
 
-def _told(said: Sequence[str]) -> str:
+def _reported_heading(answers: Sequence[str]) -> str:
     """The newest heading over what the agent reports."""
-    for text in reversed(said[-BACK:]):
+    for text in reversed(answers[-BACK:]):
         for line in text.split("\n"):
             match = HEADING.match(line.strip()[:LONGEST])
             if match and not GENERAL.match(match["text"]) and weight(match["text"]) >= STRONG:
@@ -385,9 +403,9 @@ def _committed(marks: Sequence[Turn]) -> str:
     return ""
 
 
-def _first(said: Sequence[str], enough: int) -> str:
-    """What the agent says that it does, in its first sentence with enough telling words."""
-    for text in said[-BACK:]:
+def _first(answers: Sequence[str], enough: int) -> str:
+    """Return the agent's first sentence with enough telling words."""
+    for text in answers[-BACK:]:
         for sentence in phrases.sentences(text[:LOOKED_AT]):
             if weight(sentence) >= enough and len(sentence) < LONGEST:
                 return next(iter(phrases.intentions(sentence)), sentence)

@@ -48,14 +48,14 @@ TRAILER = 56
 MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 8 << 20, 256 << 20
 FRAMES_KEPT = 32 << 20
 """Bytes of decompressed frames in the cache."""
-MOST_UNPACKED, MOST_TIMES = 1 << 30, 16
+MOST_UNPACKED, UNPACKED_FACTOR = 1 << 30, 16
 """Limit of bytes decompressed in all: this many, plus this many times all contents. Contents may be arranged so that frames
 must be decompressed again and again."""
 MOST_RAW, MOST_RATIO = 1 << 30, 1024
 """Limit of what all frames decompress to: this many bytes, or this many times the size of the file."""
 PART = 1 << 20
 HEX = frozenset("0123456789abcdef")
-HINT = "Nothing was changed. Copy or export the file again."
+UNCHANGED_HINT = "Nothing was changed. Copy or export the file again."
 
 
 class Bundle:
@@ -111,7 +111,7 @@ class Bundle:
             yield key, data, place.kind
 
     def damaged_error(self, what: str) -> Damaged:
-        return Damaged(f"{self.path} is damaged: {what}.", HINT)
+        return Damaged(f"{self.path} is damaged: {what}.", UNCHANGED_HINT)
 
     # The blobs port for `read_index`, with the bundle's pack as its only object
 
@@ -131,7 +131,7 @@ class Bundle:
         if head != MAGIC and head.startswith(FAMILY) and head[6:7].isdigit() and head.endswith(b"\n"):
             raise NewerFormat(f"{self.path} has format {head[6:-1].decode()}; this keepfast supports only 1.")
         if head != MAGIC or size < len(MAGIC) + PACK_TRAILER + TRAILER:
-            raise Damaged(f"{self.path} is not a bundle, or it is truncated.", HINT)
+            raise Damaged(f"{self.path} is not a bundle, or it is truncated.", UNCHANGED_HINT)
         tail = self._bytes(size - TRAILER, TRAILER)
         self.length, manifest = unpack("<QQ", tail[:16])
         if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MOST_MANIFEST:
@@ -204,7 +204,7 @@ class Bundle:
         if data is None:
             raw = self._raw[offset]
             self.unpacked += raw
-            if self.unpacked > MOST_UNPACKED + MOST_TIMES * self._whole:
+            if self.unpacked > MOST_UNPACKED + UNPACKED_FACTOR * self._whole:
                 raise self.damaged_error("reading it exceeds the work limit of a bundle")
             try:
                 data = decompress(self.read("", offset, stored), raw)

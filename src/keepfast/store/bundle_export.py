@@ -107,8 +107,8 @@ class _Exporter:
         versions: list[dict[str, Any]] = []
         before: CheckpointRow | None = None
         for row in chosen:
-            header, rows = self._step(before, row)
-            self._contents({entry.content for entry in rows if entry.kind == FILE} | set(attachment_ids(header)))
+            header, rows = self._next_version(before, row)
+            self._add_contents({entry.content for entry in rows if entry.kind == FILE} | set(attachment_ids(header)))
             labels = {"name": row.name or None, "pinned": bool(row.pinned)}  # they may have been given later
             order = {"keyframe": before is None, "parent": versions[-1]["doc"] if versions else None}
             data = document.encode(header.with_members(**labels, **order, workspace=row.workspace), rows)
@@ -132,7 +132,7 @@ class _Exporter:
         left = LeftOut(len(self.left_out), sorted(self.left_files), len(self.left_conversations))
         return self.writer.finish(manifest, force), left
 
-    def _step(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[Header, list[Entry]]:
+    def _next_version(self, before: CheckpointRow | None, row: CheckpointRow) -> tuple[Header, list[Entry]]:
         """Return the version's header and the rows that change since the state so far; update the state."""
         header = header_from_ledger(self.repository, row)
         rows = self._change_set(row) if before is not None and row.version == before.version + 1 else None
@@ -157,7 +157,7 @@ class _Exporter:
             raise Damaged(f"The stored state of v{row.version} is inconsistent; nothing was exported.")
         if self.keys is not None:
             return header.with_members(tree=row.tree), rows
-        return self._without_secrets(header), [self._as_exported(entry) for entry in rows]
+        return self._header_without_sealed(header), [self._as_exported(entry) for entry in rows]
 
     def _as_exported(self, entry: Entry) -> Entry:
         """Return the row as it is exported: a sealed file that is left out becomes an unreadable one."""
@@ -167,7 +167,7 @@ class _Exporter:
         self.left_files.add(entry.path)
         return entry._replace(kind=UNREADABLE, content=b"", group=0)
 
-    def _without_secrets(self, header: Header) -> Header:
+    def _header_without_sealed(self, header: Header) -> Header:
         counts = dict(header.counts)
         sealed = [entry for entry in self.state.values() if self._as_exported(entry) is not entry]
         if sealed:
@@ -189,7 +189,7 @@ class _Exporter:
             return None  # the ledger has the state too
         return None if header.keyframe else rows
 
-    def _contents(self, needed: set[bytes]) -> None:
+    def _add_contents(self, needed: set[bytes]) -> None:
         keys = list(needed - self.written)
         places = self.repository.ledger.locate(keys)
         self.total += len(keys)
@@ -197,25 +197,25 @@ class _Exporter:
         for key in sorted(keys, key=lambda key: places[key][:4] if key in places else ("", 0, 0, 0)):
             data, kind = self.repository.contents.blob(key)
             if kind == CHUNKS:
-                self._chunks(key, data)
+                self._add_chunks(key, data)
             elif kind == LIST:
-                self._contents({data[at : at + 32] for at in range(0, len(data), 32)})
-            self._add(key, data, kind)
+                self._add_contents({data[at : at + 32] for at in range(0, len(data), 32)})
+            self._add_blob(key, data, kind)
             self.done += 1
             if self.progress is not None and not self.done & 63:
                 self.progress(self.done, self.total)
 
-    def _chunks(self, key: bytes, chunks: bytes) -> None:
+    def _add_chunks(self, key: bytes, chunks: bytes) -> None:
         total = blake3()
         for at in range(0, len(chunks), 32):
             chunk = chunks[at : at + 32]
             data, kind = self.repository.contents.blob(chunk)
             total.update(data)
-            self._add(chunk, data, kind)
+            self._add_blob(chunk, data, kind)
         if total.digest() != key:
             raise Damaged(f"The chunks of {key.hex()} do not match their digest; nothing was exported.")
 
-    def _add(self, key: bytes, data: bytes, kind: int) -> None:
+    def _add_blob(self, key: bytes, data: bytes, kind: int) -> None:
         if key not in self.written:
             self.written.add(key)
             self.writer.pack.add(key, data, kind)

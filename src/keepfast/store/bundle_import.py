@@ -89,9 +89,9 @@ class _Importer:
             raise NoWorkspace(f"The store does not know the workspace {self.target}.")
         self.repository.ensure_reserve()
         blank = WorkspaceRow(self.target, self.path, self.now, "", 0, b"", 0, ZERO, 0, "0" * 64, "{}")
-        self.saving = CheckpointWriter(self.repository, row if row is not None else blank)
+        self.checkpoint_writer = CheckpointWriter(self.repository, row if row is not None else blank)
         try:
-            self._copy()
+            self._copy_blobs()
             step("import:copied")
             folder = self.place.folder(self.target)
             make_folder(folder)
@@ -100,38 +100,38 @@ class _Importer:
             ):  # no save may come between the state we build on and our commit
                 return self._add()
         except BaseException:
-            self.saving.abort()
+            self.checkpoint_writer.abort()
             raise
 
-    def _copy(self) -> None:
+    def _copy_blobs(self) -> None:
         """Check every blob, also unneeded ones, and store those that are needed and not in the store yet."""
         checked, total = self.checked, len(self.bundle.entries)
         for number, (key, data, kind) in enumerate(self.bundle.all_blobs()):
             if kind != DOCUMENT and (key in checked.sizes or key in checked.chunks):
-                self.saving.store_blob(key, data, kind)
+                self.checkpoint_writer.store_blob(key, data, kind)
             if self.progress is not None and not number & 63:
                 self.progress(number, total)
-        self.saving.store_waiting_blobs()
+        self.checkpoint_writer.store_waiting_blobs()
 
     def _add(self) -> ImportResult:
         repository = self.repository
         row = repository.workspace(self.target)
         is_new = row is None
         if row is not None:
-            self.saving.row = row
-            self.saving.whole = row.version == 0 or not row.tree
-            self.saving._state = None
-        row = self.saving.row
+            self.checkpoint_writer.row = row
+            self.checkpoint_writer.whole = row.version == 0 or not row.tree
+            self.checkpoint_writer._state = None
+        row = self.checkpoint_writer.row
         result = ImportResult(self.target, is_new)
         new_versions = [bundled for bundled in self.bundle.versions if not self._is_present(bundled, is_new)]
         new_ids = {bundled.id for bundled in new_versions}
         result.skipped = [bundled.id for bundled in self.bundle.versions if bundled.id not in new_ids]
         if not new_versions:
-            self.saving.abort()
+            self.checkpoint_writer.abort()
             return result
-        numbers = self._numbers(new_versions, is_new)
+        numbers = self._version_numbers(new_versions, is_new)
         records: list[Record] = []
-        for header, key in self._documents(new_versions, numbers, is_new):
+        for header, key in self._write_documents(new_versions, numbers, is_new):
             number = header.version
             result.versions.append((new_versions[len(records)].version, number, header.id))
             records.append({"r": "checkpoint", "v": number, "id": header.id, "doc": key.hex(), "at": header.created_at})
@@ -146,19 +146,19 @@ class _Importer:
             return True
         return bool(find(Query(workspace=self.target, tag=TAG + bundled.id, limit=1)))
 
-    def _numbers(self, new_versions: list[BundledVersion], is_new: bool) -> list[int]:
+    def _version_numbers(self, new_versions: list[BundledVersion], is_new: bool) -> list[int]:
         versions = [bundled.version for bundled in new_versions]
         if is_new and versions == list(range(versions[0], versions[0] + len(versions))):
             return versions  # they keep their numbers
-        first = self.saving.row.version + 1
+        first = self.checkpoint_writer.row.version + 1
         return list(range(first, first + len(versions)))
 
-    def _documents(
+    def _write_documents(
         self, new_versions: list[BundledVersion], numbers: list[int], is_new: bool
     ) -> Iterator[tuple[document.Header, bytes]]:
         """Write documents for the new versions, each with its changes since the one before in this workspace."""
-        saving, row = self.saving, self.saving.row
-        state, whole = dict(saving.state()), saving.whole
+        checkpoint_writer, row = self.checkpoint_writer, self.checkpoint_writer.row
+        state, whole = dict(checkpoint_writer.state()), checkpoint_writer.whole
         parent, left, number = row.document.hex() or None, set(new_versions), iter(numbers)
         touched, counts = set(state), _Counts(state.values())
         for bundled, header, rows, state_there in self.checked.versions():
@@ -183,7 +183,7 @@ class _Importer:
             )  # fmt: skip
             data = document.encode(header, changed)
             key = digest(data)
-            saving.writer.add(key, data, DOCUMENT)
+            checkpoint_writer.writer.add(key, data, DOCUMENT)
             parent, whole = key.hex(), False
             yield header, key
 
@@ -203,24 +203,24 @@ class _Importer:
         }  # fmt: skip
 
     def _commit(self, records: list[Record], is_new: bool) -> None:
-        repository, saving, row = self.repository, self.saving, self.saving.row
-        for writer in saving.writers:
+        repository, checkpoint_writer, row = self.repository, self.checkpoint_writer, self.checkpoint_writer.row
+        for writer in checkpoint_writer.writers:
             writer.sync()
-        names = [writer.name for writer in saving.writers]
+        names = [writer.name for writer in checkpoint_writer.writers]
 
         def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             ledger = repository.ledger
             if (now is None) != is_new or (now is not None and now.version != row.version):
                 raise SaveConflict("The workspace has a newer version in the meantime.")
-            relied = list(saving.reused)
+            relied = list(checkpoint_writer.reused)
             if len(ledger.locate(relied)) != len(relied):
                 raise SaveConflict("Contents were removed by a compaction in the meantime.")
-            for writer in saving.writers:
+            for writer in checkpoint_writer.writers:
                 tx.add_pack(writer.name, writer.size, writer.entries())
                 writer.finish()
             seq = self.repository.sequence()
             for number, record in enumerate(records):
-                size = 0 if number else sum(writer.size for writer in saving.writers)
+                size = 0 if number else sum(writer.size for writer in checkpoint_writer.writers)
                 record.update({"packs": names, "seq": seq + 1 + number, "size": size})
             path = self.path.decode("utf-8", "surrogateescape")
             first = {"r": "workspace", "id": self.target, "path": path, "at": self.now}

@@ -51,7 +51,7 @@ class BundleWriter:
         if force:
             rename(self.temporary, self.path)
         else:
-            self._put_where_nothing_is()
+            self._move_unless_exists()
         close(self.fd)
         self.fd = -1
         if self.durable:
@@ -69,7 +69,7 @@ class BundleWriter:
             except FileNotFoundError:
                 pass
 
-    def _put_where_nothing_is(self) -> None:
+    def _move_unless_exists(self) -> None:
         try:
             link(self.temporary, self.path)
         except FileExistsError:

@@ -62,7 +62,7 @@ class Contents:
         """Yield the content in parts; the last part only after the whole matched its digest. Raises `Damaged`."""
         data, kind = self.blob(key)
         if kind in (SEALED, LIST):
-            yield from self._sealed(data, kind, MOST_NESTED, PartCounter())
+            yield from self._stream_sealed(data, kind, MOST_NESTED, PartCounter())
             return
         if kind != CHUNKS:
             yield data
@@ -77,16 +77,16 @@ class Contents:
             raise Damaged(f"The chunks of {key.hex()} do not match their digest.")
         yield chunk
 
-    def _sealed(self, data: bytes, kind: int, deep: int, met: PartCounter) -> Iterator[bytes]:
+    def _stream_sealed(self, data: bytes, kind: int, depth: int, counter: PartCounter) -> Iterator[bytes]:
         """Decrypt a sealed content part by part. Raises `WrongKey`."""
         if kind == SEALED:
             yield self.sealer().open(data)
             return
-        for name in met.split_list(data):
+        for name in counter.split_list(data):
             part, kind = self.blob(name)
-            if kind not in (SEALED, LIST) or not deep:
+            if kind not in (SEALED, LIST) or not depth:
                 raise Damaged("A list of sealed parts has an invalid entry.")
-            yield from self._sealed(part, kind, deep - 1, met)
+            yield from self._stream_sealed(part, kind, depth - 1, counter)
 
     def paths_without_key(self, entries: Iterable[Entry | None]) -> set[bytes]:
         """Return the paths of files whose contents are sealed with a key that is missing here."""
@@ -97,20 +97,20 @@ class Contents:
                 paths.add(entry.path)
         return paths
 
-    def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], deep: int = MOST_NESTED) -> bool:
+    def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], depth: int = MOST_NESTED) -> bool:
         """Can this content be decrypted? Each part is checked once, however often lists name it."""
         if key not in opens_by_content:
-            opens_by_content[key] = self._can_open_unasked(key, opens_by_content, deep)
+            opens_by_content[key] = self._check_can_open(key, opens_by_content, depth)
         return opens_by_content[key]
 
-    def _can_open_unasked(self, key: bytes, opens_by_content: dict[bytes, bool], deep: int) -> bool:
+    def _check_can_open(self, key: bytes, opens_by_content: dict[bytes, bool], depth: int) -> bool:
         place = self._place(key)
         if place.kind == SEALED:
             return self.sealer().opens(self.sealed_head(place) or self.blob(key)[0])
-        if place.kind != LIST or not deep:
+        if place.kind != LIST or not depth:
             return True  # if it is invalid, reading it says so
         names = self.blob(key)[0]
-        return all(self._can_open(names[at : at + 32], opens_by_content, deep - 1) for at in range(0, len(names), 32))
+        return all(self._can_open(names[at : at + 32], opens_by_content, depth - 1) for at in range(0, len(names), 32))
 
     def sealed_head(self, place: Location) -> bytes:
         """Return the beginning of a sealed blob, which names its key set; empty if it cannot be read."""

@@ -82,7 +82,7 @@ class Conversation:
 
 
 def store_transcript(
-    saving: CheckpointWriter, path: str, before: StoredTranscript | None, most_new: int = LONGEST_TRANSCRIPT
+    checkpoint_writer: CheckpointWriter, path: str, before: StoredTranscript | None, most_new: int = LONGEST_TRANSCRIPT
 ) -> tuple[StoredTranscript | None, bytes]:
     """Store what a transcript has more than `before`, up to its last whole line; return it as stored, and its newest lines.
 
@@ -99,34 +99,38 @@ def store_transcript(
         end = _end_of_last_line(fd, seen.st_size)
         if not end:
             return None, b""
-        previous = _still_begins_with(saving, fd, before, end)
+        previous = _still_begins_with(checkpoint_writer, fd, before, end)
         start = previous.size if previous is not None else 0
         if end - start > most_new:
             return None, b""
         newest = _read_at(fd, max(end - PART, 0), min(end, PART))
         if previous is not None and start == end:
             return previous, newest
-        ids = _part_ids(saving.repository, previous)
-        saving.reused.update(ids)
+        ids = _part_ids(checkpoint_writer.repository, previous)
+        checkpoint_writer.reused.update(ids)
         for at in range(start, end, PART):
-            sealed = saving.repository.contents.sealer().seal(_read_at(fd, at, min(PART, end - at)), squeeze=True)
+            sealed = checkpoint_writer.repository.contents.sealer().seal(
+                _read_at(fd, at, min(PART, end - at)), squeeze=True
+            )
             ids.append(digest(sealed))
-            saving.store_blob(ids[-1], sealed, SEALED)
-        proof = _proofs(saving.repository, fd, end)[0]
-        return StoredTranscript(end, _store_part_list(saving, ids).hex(), proof), newest
+            checkpoint_writer.store_blob(ids[-1], sealed, SEALED)
+        proof = _proofs(checkpoint_writer.repository, fd, end)[0]
+        return StoredTranscript(end, _store_part_list(checkpoint_writer, ids).hex(), proof), newest
     finally:
         close(fd)
 
 
 def store_side_files(
-    saving: CheckpointWriter, folder: str, before: list[StoredTranscript], most_new: int
+    checkpoint_writer: CheckpointWriter, folder: str, before: list[StoredTranscript], most_new: int
 ) -> list[StoredTranscript]:
     """Store the side files of a transcript: transcripts of subagents, and long outputs."""
     previous_by_name = {file.name: file for file in before}
     transcripts, size = list[StoredTranscript](), 0
     for name in _side_file_names(folder):
         try:
-            transcript, _ = store_transcript(saving, f"{folder}/{name}", previous_by_name.get(name), most_new)
+            transcript, _ = store_transcript(
+                checkpoint_writer, f"{folder}/{name}", previous_by_name.get(name), most_new
+            )
         except (OSError, Failed):
             transcript = None
         transcript = transcript or previous_by_name.get(name)
@@ -200,7 +204,7 @@ def read_ends(repository: Repository, transcript: StoredTranscript, head: int, t
     The parts between are not read.
     """
     parts, last = _part_ids(repository, transcript), list[bytes]()
-    first, length, met = b"", 0, PartCounter()
+    first, length, counter = b"", 0, PartCounter()
     for part in repository.contents.stream(transcript.id):
         first += part
         if len(first) >= head:
@@ -208,21 +212,21 @@ def read_ends(repository: Repository, transcript: StoredTranscript, head: int, t
     while parts and length < tail:
         data, kind = repository.contents.blob(part := parts.pop())
         if kind == LIST:
-            parts += met.split_list(data)
+            parts += counter.split_list(data)
             continue
         last.append(repository.contents.load(part))
         length += len(last[-1])
     return first[: first.rfind(b"\n") + 1], b"".join(last[::-1])
 
 
-def _is_transcript_json(one: Any) -> bool:
+def _is_transcript_json(value: Any) -> bool:
     return (
-        isinstance(one, dict)
-        and isinstance(one.get("content"), str)
-        and len(one["content"]) == 64
-        and not one["content"].strip("0123456789abcdef")
-        and type(one.get("bytes")) is int
-        and 0 <= one["bytes"] <= LONGEST_TRANSCRIPT
+        isinstance(value, dict)
+        and isinstance(value.get("content"), str)
+        and len(value["content"]) == 64
+        and not value["content"].strip("0123456789abcdef")
+        and type(value.get("bytes")) is int
+        and 0 <= value["bytes"] <= LONGEST_TRANSCRIPT
     )
 
 
@@ -246,16 +250,20 @@ def _end_of_last_line(fd: int, size: int) -> int:
 
 
 def _still_begins_with(
-    saving: CheckpointWriter, fd: int, before: StoredTranscript | None, end: int
+    checkpoint_writer: CheckpointWriter, fd: int, before: StoredTranscript | None, end: int
 ) -> StoredTranscript | None:
     """Return `before` if the transcript still begins with it, else None. Clients append, or rewrite the whole file."""
-    if before is None or not 0 < before.size <= end or before.proof not in _proofs(saving.repository, fd, before.size):
+    if (
+        before is None
+        or not 0 < before.size <= end
+        or before.proof not in _proofs(checkpoint_writer.repository, fd, before.size)
+    ):
         return None
     try:
-        ids = _part_ids(saving.repository, before)
+        ids = _part_ids(checkpoint_writer.repository, before)
     except KeepfastError:
         return None
-    if len(saving.repository.ledger.locate(ids)) != len(set(ids)):
+    if len(checkpoint_writer.repository.ledger.locate(ids)) != len(set(ids)):
         return None
     return StoredTranscript(before.size, before.content, before.proof)
 
@@ -282,20 +290,20 @@ def _part_ids(repository: Repository, transcript: StoredTranscript | None) -> li
     return [names[at : at + 32] for at in range(0, len(names), 32)]
 
 
-def _store_part_list(saving: CheckpointWriter, ids: list[bytes]) -> bytes:
+def _store_part_list(checkpoint_writer: CheckpointWriter, ids: list[bytes]) -> bytes:
     """Store the list of these parts and return its id; many loose parts at its end are moved into a list of their own."""
-    lists = {key for key, place in saving.repository.ledger.locate(ids).items() if place.kind == LIST}
+    lists = {key for key, place in checkpoint_writer.repository.ledger.locate(ids).items() if place.kind == LIST}
     loose = next((at for at in range(len(ids), 0, -1) if ids[at - 1] in lists), 0)
     while len(ids) - loose >= 2 * PARTS_PER_LIST:
-        ids[loose : loose + PARTS_PER_LIST] = [_store_list(saving, ids[loose : loose + PARTS_PER_LIST])]
+        ids[loose : loose + PARTS_PER_LIST] = [_store_list(checkpoint_writer, ids[loose : loose + PARTS_PER_LIST])]
         loose += 1
-    return _store_list(saving, ids)
+    return _store_list(checkpoint_writer, ids)
 
 
-def _store_list(saving: CheckpointWriter, ids: list[bytes]) -> bytes:
+def _store_list(checkpoint_writer: CheckpointWriter, ids: list[bytes]) -> bytes:
     names = b"".join(ids)
     key = digest(names)
-    saving.store_blob(key, names, LIST)
+    checkpoint_writer.store_blob(key, names, LIST)
     return key
 
 

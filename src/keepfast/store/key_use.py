@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
 
 
-class KeySet:
+class KeySetUse:
     """A key set of a store: is its key here, does it seal new contents, and how many are sealed with it?"""
 
     def __init__(self, id: str, opens: bool, seals: bool, contents: int) -> None:
         self.id, self.opens, self.seals, self.contents = id, opens, seals, contents
 
 
-def use_of_keys(repository: Repository) -> list[KeySet]:
+def count_key_use(repository: Repository) -> list[KeySetUse]:
     """Return every key set of the store, with those that only contents name: they came with a bundle whose passphrase
     was not given yet.
     """
@@ -29,4 +29,4 @@ def use_of_keys(repository: Repository) -> list[KeySet]:
         name = repository.contents.sealed_head(place)[5:13].hex()
         if name:
             numbers[name] = numbers.get(name, 0) + 1
-    return [KeySet(name, opens.get(name, False), name == current, number) for name, number in numbers.items()]
+    return [KeySetUse(name, opens.get(name, False), name == current, number) for name, number in numbers.items()]

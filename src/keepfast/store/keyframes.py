@@ -77,7 +77,7 @@ def write_keyframe_if_due(repository: Repository, workspace: str, everything: bo
         now = repository.ledger.checkpoint(workspace, oldest.version)
         if now is None or not now.forgotten:
             raise
-        # Another process has forgotten it meanwhile, and its rows are gone: there is another oldest one.
+        # Another process has forgotten it meanwhile, and its rows were removed: try the one that is the oldest now.
         write_keyframe_if_due(repository, workspace, everything)
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     Entry = dict[str, Any]
 
-COSTS = 1 << 16, 8, 1
+SCRYPT_COSTS = 1 << 16, 8, 1
 """Parameters of scrypt: a tenth of a second and 64 MB for each guess of a passphrase."""
 LOAD_ATTEMPTS = 50
-HINT = "Run `keepfast key import FILE` with the backup of the key. Contents that are not sealed need no key."
+IMPORT_KEY_HINT = "Run `keepfast key import FILE` with the backup of the key. Contents that are not sealed need no key."
 
 
 class KeySet:
@@ -115,7 +115,7 @@ class Keys:
         if not any(_verified_body(_read(path)) is not None for path in self._copies()):
             return False
         self._load()
-        self._put(self.seal_file, self._entries, self.durable)
+        self._write_entries(self.seal_file, self._entries, self.durable)
         return True
 
     def rotate(self) -> str:
@@ -146,8 +146,8 @@ class Keys:
         require_strong(passphrase)
         opened = self._refresh()
         if not opened:
-            raise WrongKey("No key found.", HINT)
-        salt, (cost, block, parallel) = urandom(16), COSTS
+            raise WrongKey("No key found.", IMPORT_KEY_HINT)
+        salt, (cost, block, parallel) = urandom(16), SCRYPT_COSTS
         nonce = urandom(12)
         masters = b"".join([keys.master for keys in self.all()])
         box = cipher(_stretch(passphrase, salt, cost, block, parallel)).encrypt(
@@ -237,7 +237,7 @@ class Keys:
         for path in (*own, *self._foreign_key_files()):
             if path not in own and len(sets) == len(entries):
                 break
-            wrapping = _key_in(_read(path))
+            wrapping = _parse_key_file(_read(path))
             opened = _unwrapped(wrapping, entries) if wrapping is not None else []
             if path in own or opened:
                 files[path] = [key_set.id.hex() for key_set in opened]
@@ -257,7 +257,7 @@ class Keys:
     def _make_key(self) -> None:
         """Make a new set under a new key, because no set that can be opened may seal."""
         self.made_new_key = any(bytes.fromhex(entry["id"]) not in self._refresh() for entry in self._entries)
-        self._install_key(lambda wrapping, keys: [*self._wrapped(wrapping), _entry(wrapping, keys)])
+        self._install_key(lambda wrapping, keys: [*self._entries_wrapped_by(wrapping), _entry(wrapping, keys)])
 
     def _add_sets(self, new: list[KeySet]) -> None:
         own = [entry["id"] for entry in self._entries if entry.get("seals", True)]
@@ -265,10 +265,13 @@ class Keys:
             entries = _wrapped_by(self._entries, self._current_key, new)
             self._write_seal(entries, self._copy_of(self._current_file, self._current_key))
         elif any(keys.id.hex() in own for keys in new):
-            self._install_key(lambda wrapping, _: _wrapped_by(self._wrapped(wrapping), wrapping, new))
+            self._install_key(lambda wrapping, _: _wrapped_by(self._entries_wrapped_by(wrapping), wrapping, new))
         else:
             self._install_key(
-                lambda wrapping, keys: [_entry(wrapping, keys), *_wrapped_by(self._wrapped(wrapping), wrapping, new)]
+                lambda wrapping, keys: [
+                    _entry(wrapping, keys),
+                    *_wrapped_by(self._entries_wrapped_by(wrapping), wrapping, new),
+                ]
             )
         self._load()
 
@@ -278,7 +281,10 @@ class Keys:
         set_id = self._install_key(
             lambda wrapping, keys: [
                 _entry(wrapping, keys),
-                *[{**entry, "seals": False} if _id(entry) in opened else entry for entry in self._wrapped(wrapping)],
+                *[
+                    {**entry, "seals": False} if _id(entry) in opened else entry
+                    for entry in self._entries_wrapped_by(wrapping)
+                ],
             ],
             durable=True,
         )
@@ -328,7 +334,7 @@ class Keys:
         """Make the seal file and its copy beside the key equal, so that either is enough. Errors are ignored."""
         self._are_copies_synced = True
         places = self.seal_file, self._copy_of(self._current_file, self._current_key)
-        if all(_sets_in(_verified_body(_read(path))) == self._entries for path in places):
+        if all(_parse_entries(_verified_body(_read(path))) == self._entries for path in places):
             return
         try:
             with self._lock():
@@ -340,7 +346,7 @@ class Keys:
             pass
         self._are_copies_synced = True
 
-    def _wrapped(self, wrapping: bytes) -> list[Entry]:
+    def _entries_wrapped_by(self, wrapping: bytes) -> list[Entry]:
         """Return all entries; sets that can be opened here are wrapped with this key too."""
         return _wrapped_by(self._entries, wrapping, list(self._refresh().values()))
 
@@ -349,8 +355,8 @@ class Keys:
         texts = [text for path in (self.seal_file, *self._copies()) if (text := _read(path)) is not None]
         good = [checked for text in texts if (checked := _verified_body(text)) is not None]
         if texts and not good:
-            raise Damaged(f"{self.seal_file} is damaged, and so is its copy.", HINT)
-        return [_sets_in(text) for text in good]
+            raise Damaged(f"{self.seal_file} is damaged, and so is its copy.", IMPORT_KEY_HINT)
+        return [_parse_entries(text) for text in good]
 
     def _copies(self) -> list[str]:
         return self._own_files(".seal")
@@ -388,11 +394,11 @@ class Keys:
     def _write_seal(self, entries: list[Entry], copy: str, durable: bool | None = None) -> None:
         synced = self.durable if durable is None else durable
         # The copy first: either file must be enough to open what was sealed.
-        self._put(copy, entries, synced)
+        self._write_entries(copy, entries, synced)
         step("key:copied")
-        self._put(self.seal_file, entries, synced)
+        self._write_entries(self.seal_file, entries, synced)
 
-    def _put(self, path: str, entries: list[Entry], durable: bool) -> None:
+    def _write_entries(self, path: str, entries: list[Entry], durable: bool) -> None:
         text = dumps({"v": 1, "sets": entries}).encode("ascii")
         growing = self.store + "/tmp" if path == self.seal_file else ""
         replace(path, text + b"\n" + digest(text).hex().encode("ascii") + b"\n", durable, growing)
@@ -542,7 +548,7 @@ def _unwrap(wrapping: bytes, wrap: dict[str, str], name: str) -> KeySet | None:
         return None
 
 
-def _key_in(text: bytes | None) -> bytes | None:
+def _parse_key_file(text: bytes | None) -> bytes | None:
     """Return the key in a key file's text; None if the file is missing or damaged."""
     if text is None:
         return None
@@ -572,7 +578,7 @@ def _verified_body(text: bytes | None) -> bytes | None:
     return body if good else None
 
 
-def _sets_in(text: bytes | None) -> list[Entry]:
+def _parse_entries(text: bytes | None) -> list[Entry]:
     return list(loads(text)["sets"]) if text is not None else []
 
 

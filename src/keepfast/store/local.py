@@ -118,7 +118,7 @@ class LocalBlobs:
         return removed
 
     def _path(self, name: str) -> str:
-        return f"{self.folder}/{_plain(name)}.pack"
+        return f"{self.folder}/{_require_plain_name(name)}.pack"
 
 
 class LocalUpload:
@@ -229,7 +229,7 @@ class LocalRecords:
         return sorted(name[:-4] for name in _names(self.folder) if name.endswith(".log"))
 
     def _path(self, log: str) -> str:
-        return f"{self.folder}/{_plain(log)}.log"
+        return f"{self.folder}/{_require_plain_name(log)}.log"
 
 
 def _names(folder: str) -> list[str]:
@@ -240,7 +240,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _plain(name: str) -> str:
+def _require_plain_name(name: str) -> str:
     """Return the name; raise `FileNotFoundError` if it leads out of the folder: a crafted ledger may contain any name."""
     if "/" in name or "\0" in name:
         raise FileNotFoundError(ENOENT, "No such name", name)

@@ -83,7 +83,7 @@ class PackWriter:
         """Add a sealed blob in a raw frame of its own: compressed with others, the frame's size would tell about them."""
         self._flush()
         self._drain(0)
-        self._store(len(data), 1, bytes([RAW]) + data)
+        self._add_frame(len(data), 1, bytes([RAW]) + data)
         self.digests.append(key)
         self.lengths.append(len(data))
         self.kinds.append(SEALED)
@@ -161,7 +161,7 @@ class PackWriter:
         self._open_blobs, self._open_bytes = [], 0
         self._total += len(raw)
         if self._workers is None and self._total <= COMPRESS_WITHOUT_THREADS and self.level == 1:
-            self._store(len(raw), count, compress_small(raw))
+            self._add_frame(len(raw), count, compress_small(raw))
             return
         if self._workers is None:
             level = self.level
@@ -175,9 +175,9 @@ class PackWriter:
         while len(self._waiting) > most:
             raw, count, job = self._waiting.pop(0)
             self._pending -= raw
-            self._store(raw, count, job.result())
+            self._add_frame(raw, count, job.result())
 
-    def _store(self, raw: int, count: int, stored: bytes) -> None:
+    def _add_frame(self, raw: int, count: int, stored: bytes) -> None:
         if self.size == 0:
             self._write(MAGIC)
         self.frames.append((self.size, len(stored), raw, count))
@@ -255,7 +255,7 @@ def _decompress(stored: bytes, most: int) -> tuple[bytes, bool]:
             raise Damaged(f"a frame has the unknown codec {codec}")
         data: bytes = inflater.decompress(body, most)
     except Exception as error:
-        # Errors are told by their names: the modules that define them are loaded only when needed.
+        # Errors are recognised by their names: the modules that define them are loaded only when needed.
         kind = type(error)
         if not (isinstance(error, (EOFError, ValueError)) or kind.__module__ == "zlib" or kind.__name__ == "ZstdError"):
             raise

@@ -35,12 +35,12 @@ class Place:
         self.expected_path = path
         """Where the expected store is recorded to be."""
 
-    def expect(self, identity: str, workspace: str = "", named: str = "") -> Place:
+    def expect(self, identity: str, workspace: str = "", recorded_path: str = "") -> Place:
         """Require an existing store and, for a workspace, the one with this id; otherwise `id` raises `MissingStore`.
 
         Without a workspace, a store with another id is accepted.
         """
-        self.expected, self.workspace, self.expected_path = identity, workspace, named or self.path
+        self.expected, self.workspace, self.expected_path = identity, workspace, recorded_path or self.path
         return self
 
     def id(self) -> str:

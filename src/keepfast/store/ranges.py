@@ -35,7 +35,7 @@ class Ranges:
         end = min(offset + length, size)
         if offset >= end:
             return b""
-        starts, keys = self._layout(key, size)
+        starts, keys = self._chunk_layout(key, size)
         parts, at = [], bisect_right(starts, offset) - 1
         while at < len(keys) and starts[at] < end:
             piece = self._piece(keys[at])
@@ -43,7 +43,7 @@ class Ranges:
             at += 1
         return b"".join(parts)
 
-    def _layout(self, key: bytes, size: int) -> tuple[list[int], list[bytes]]:
+    def _chunk_layout(self, key: bytes, size: int) -> tuple[list[int], list[bytes]]:
         if key in self._layouts:
             self._layouts.move_to_end(key)
             return self._layouts[key]

@@ -18,7 +18,7 @@ TAIL = 65
 """A line ends in this many bytes: its digest in hex and a newline."""
 
 
-def line(head: bytes, record: Record) -> tuple[bytes, bytes]:
+def format_line(head: bytes, record: Record) -> tuple[bytes, bytes]:
     """Return the line for `record` after the line with digest `head`, and the new head."""
     body = dumps(record).encode("ascii")
     head = digest(head + body)
@@ -59,6 +59,6 @@ class Chain:
         self.rest = data[at:]
         """What follows the last good line: nothing, an incomplete write, or damage."""
 
-    def torn(self) -> bool:
+    def is_torn(self) -> bool:
         """Is the rest an incomplete write: less than one line?"""
         return bool(self.rest) and b"\n" not in self.rest

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 NANOSECONDS = 1_000_000_000
-SHOWN = 5
+CANDIDATES_SHOWN = 5
 """Candidates that are named when a prefix is ambiguous."""
 FORMS = "Give v5, an id or its beginning, a name, latest, @~2 or @{2h}. Run `keepfast list` to see all checkpoints."
 
@@ -23,19 +23,23 @@ def resolve(repository: Repository, workspace: str, text: str, now: int) -> Chec
     Raises `NotFound` if there is none, if it was forgotten, or if the prefix of an id is ambiguous.
     """
     if text == "latest":
-        return _latest(repository, workspace)
+        return _find_latest(repository, workspace)
     if text == "@":
-        return _steps_back(repository, workspace, 0)
+        return _find_steps_back(repository, workspace, 0)
     if _is_version(text):
-        return _version(repository, workspace, int(text.removeprefix("v")))
+        return _find_version(repository, workspace, int(text.removeprefix("v")))
     if text.startswith("@~") and _is_number(text[2:], 9):
-        return _steps_back(repository, workspace, int(text[2:]))
+        return _find_steps_back(repository, workspace, int(text[2:]))
     if text.startswith("@{") and text.endswith("}") and len(text) > 3 and "\n" not in text:
-        return _moment(repository, workspace, text[2:-1].strip(), now)
+        return _find_by_time(repository, workspace, text[2:-1].strip(), now)
     if text.startswith("cp-"):
-        return _prefix(repository, workspace, text)
+        return _find_by_id_prefix(repository, workspace, text)
     # A lone surrogate (a byte that is not UTF-8) cannot be in a name, and SQLite rejects it.
-    rows = repository.ledger.find(Query(workspace=workspace, name=text, limit=1)) if text and _plain(text) else []
+    rows = (
+        repository.ledger.find(Query(workspace=workspace, name=text, limit=1))
+        if text and _is_valid_unicode(text)
+        else []
+    )
     if not rows:
         raise NotFound(f"This workspace has no checkpoint {text!r}.", FORMS)
     return rows[0]
@@ -76,16 +80,16 @@ def _is_number(text: str, most_digits: int) -> bool:
     return len(text) <= most_digits and text.isascii() and text.isdigit()
 
 
-def _version(repository: Repository, workspace: str, version: int) -> CheckpointRow:
+def _find_version(repository: Repository, workspace: str, version: int) -> CheckpointRow:
     row = repository.ledger.checkpoint(workspace, version)
     if row is None:
         newest = repository.ledger.find(Query(workspace=workspace, limit=1))
         newest_text = f"the newest is v{newest[0].version}" if newest else "there is no checkpoint yet"
         raise NotFound(f"This workspace has no v{version}; {newest_text}.")
-    return _present(row)
+    return _require_available(row)
 
 
-def _steps_back(repository: Repository, workspace: str, steps: int) -> CheckpointRow:
+def _find_steps_back(repository: Repository, workspace: str, steps: int) -> CheckpointRow:
     """Count back from the folder's base, over the versions that `list` shows."""
     base = repository.base(workspace)
     if base is None:
@@ -98,7 +102,7 @@ def _steps_back(repository: Repository, workspace: str, steps: int) -> Checkpoin
     return rows[-1]
 
 
-def _latest(repository: Repository, workspace: str) -> CheckpointRow:
+def _find_latest(repository: Repository, workspace: str) -> CheckpointRow:
     """Return the newest checkpoint, whatever was restored since; a safety checkpoint only if there is no other."""
     for safety in (False, True):
         rows = repository.ledger.find(Query(workspace=workspace, limit=1, safety=safety))
@@ -111,9 +115,9 @@ def _none_yet() -> NotFound:
     return NotFound("This workspace has no checkpoint yet.", "Run `keepfast save`.")
 
 
-def _moment(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
+def _find_by_time(repository: Repository, workspace: str, text: str, now: int) -> CheckpointRow:
     age = duration(text)
-    until = now - age if age is not None else _time(text)
+    until = now - age if age is not None else _parse_time(text)
     if until is None:
         raise NotFound(
             f"{text!r} is neither an age nor a time.", "Give @{90s}, @{2h}, @{3d} or @{2026-03-01T09:00:00Z}."
@@ -124,7 +128,7 @@ def _moment(repository: Repository, workspace: str, text: str, now: int) -> Chec
     return rows[0]
 
 
-def _time(text: str) -> int | None:
+def _parse_time(text: str) -> int | None:
     """Parse a time in the form of RFC 3339; without an offset it is local time. None if it is invalid."""
     from datetime import datetime
 
@@ -140,24 +144,24 @@ def _time(text: str) -> int | None:
         return None
 
 
-def _prefix(repository: Repository, workspace: str, text: str) -> CheckpointRow:
+def _find_by_id_prefix(repository: Repository, workspace: str, text: str) -> CheckpointRow:
     prefix = text.lower()
-    if not _plain(prefix):
+    if not _is_valid_unicode(prefix):
         raise NotFound(f"This workspace has no checkpoint {text!r}.", FORMS)
-    rows = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=SHOWN + 1))
+    rows = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=CANDIDATES_SHOWN + 1))
     if not rows:
         hidden = repository.ledger.find(Query(workspace=workspace, id_prefix=prefix, limit=1, forgotten=True))
         if hidden:
-            return _present(hidden[0])
+            return _require_available(hidden[0])
         raise NotFound(f"No checkpoint of this workspace has an id that begins with {text}.")
     if len(rows) > 1:
-        names = ", ".join([f"{row.id} (v{row.version})" for row in rows[:SHOWN]])
-        more = " and more" if len(rows) > SHOWN else ""
+        names = ", ".join([f"{row.id} (v{row.version})" for row in rows[:CANDIDATES_SHOWN]])
+        more = " and more" if len(rows) > CANDIDATES_SHOWN else ""
         raise NotFound(f"{text} is ambiguous: {names}{more}.", "Give more characters, or the version.")
     return rows[0]
 
 
-def _present(row: CheckpointRow) -> CheckpointRow:
+def _require_available(row: CheckpointRow) -> CheckpointRow:
     if row.trigger == "lost":
         raise NotFound(f"v{row.version} is lost: its stored bytes were damaged beyond repair.")
     if row.forgotten:
@@ -165,7 +169,7 @@ def _present(row: CheckpointRow) -> CheckpointRow:
     return row
 
 
-def _plain(text: str) -> bool:
+def _is_valid_unicode(text: str) -> bool:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

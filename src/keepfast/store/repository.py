@@ -14,7 +14,7 @@ from keepfast.store.bases import base_after, base_key, base_text
 from keepfast.store.contents import Contents
 from keepfast.store.digest import ZERO
 from keepfast.store.packs import read_index
-from keepfast.store.records import TAIL, Chain, line
+from keepfast.store.records import TAIL, Chain, format_line
 from keepfast.store.rows import SAFETY_TRIGGERS, Query, WorkspaceRow, checkpoint_row, storable
 from keepfast.store.save import CheckpointWriter
 
@@ -203,7 +203,7 @@ class Repository:
                 lines, head = [], row.log_head if row is not None else ZERO
                 size = row.log_size if row is not None else 0
                 for record in records:
-                    text, head = line(head, record)
+                    text, head = format_line(head, record)
                     size += len(text)
                     row = self.replay(tx, row, record, size, head)
                     lines.append(text)
@@ -288,7 +288,7 @@ class Repository:
         for record, end, head in zip(chain.records, chain.ends, chain.heads, strict=True):
             try:
                 if record.get("r") == "keyframe":
-                    self._adopt_packs(tx, bytes.fromhex(record["doc"]), [record["pack"]], record["v"])
+                    self._register_packs(tx, bytes.fromhex(record["doc"]), [record["pack"]], record["v"])
                 row = self.replay(tx, row, record, end, head)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise Damaged(f"The log of workspace {workspace} has an invalid line: {error!r}.") from None
@@ -361,11 +361,11 @@ class Repository:
             raise Damaged(f"The log of workspace {row.id} has v{record['v']} after v{row.version}.")
         if key in self._fresh_documents:
             return self.apply(tx, row, record, *self._fresh_documents[key])
-        self._adopt_packs(tx, key, record["packs"], record["v"])
+        self._register_packs(tx, key, record["packs"], record["v"])
         header, rows = document.decode(self.contents.load(key))
         return self.apply(tx, row, record, header, rows)
 
-    def _adopt_packs(self, tx: Transaction, key: bytes, packs: list[str], version: int) -> None:
+    def _register_packs(self, tx: Transaction, key: bytes, packs: list[str], version: int) -> None:
         """Register the packs that a record names, unless its document is registered already."""
         if key in self.ledger.locate([key]):
             return

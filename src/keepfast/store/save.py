@@ -140,7 +140,7 @@ class CheckpointWriter:
         if key in self.stored or key in self.reused or key in self.waiting_blobs:
             return
         if not self.has_packs:
-            self._store(key, data, kind)
+            self._add_to_pack(key, data, kind)
             return
         # The ledger is asked for many digests at a time: one query costs as much as five rows of its result.
         self.waiting_blobs[key] = data, kind
@@ -155,10 +155,10 @@ class CheckpointWriter:
             if key in existing:
                 self.reused.add(key)
             else:
-                self._store(key, data, kind)
+                self._add_to_pack(key, data, kind)
         self.waiting_blobs, self.waiting_bytes = {}, 0
 
-    def _store(self, key: bytes, data: bytes, kind: int) -> None:
+    def _add_to_pack(self, key: bytes, data: bytes, kind: int) -> None:
         self.stored.add(key)
         if self.writer.size_bound > 0 and self.writer.size_bound + len(data) > self._max_pack_size():
             self.writer.end()
@@ -201,10 +201,10 @@ class CheckpointWriter:
             paths = list(rows)
             for start in range(0, len(paths), ROWS_PER_PAGE):
                 part = paths[start : start + ROWS_PER_PAGE]
-                self._compare(part, rows, self.repository.ledger.current(self.row.id, part), changed, replace)
+                self._compare_paths(part, rows, self.repository.ledger.current(self.row.id, part), changed, replace)
         else:
             old = self.state()
-            self._compare(rows, rows, old, changed, replace)
+            self._compare_paths(rows, rows, old, changed, replace)
             # Nobody needs the state any more: if a large tree was deleted, each row is freed as its change is added.
             self._state = None
             for path in [path for path in old if path not in seen and path not in rows]:
@@ -213,7 +213,7 @@ class CheckpointWriter:
         changed.sort()
         return changed
 
-    def _compare(
+    def _compare_paths(
         self,
         paths: Iterable[bytes],
         rows: dict[bytes, Entry],
@@ -251,7 +251,7 @@ class CheckpointWriter:
         repository, row = self.repository, self.row
         self.store_waiting_blobs()
         changed = sorted([*changed, *self.minor_changes])
-        header = self._complete(members, changed, old)
+        header = self._make_header(members, changed, old)
         data = document.encode(header, changed)
         key = digest(data)
         self.writer.add(key, data, DOCUMENT)
@@ -298,7 +298,7 @@ class CheckpointWriter:
         for writer in self.writers:
             writer.abort()
 
-    def _complete(self, members: dict[str, Any], changed: list[Entry], old: ReplacedRows) -> document.Header:
+    def _make_header(self, members: dict[str, Any], changed: list[Entry], old: ReplacedRows) -> document.Header:
         row = self.row
         counts: dict[str, int] = {} if self.whole else loads(row.counts)
         tree = (0 if self.whole else int(row.tree, 16)) - old.tree

@@ -11,7 +11,7 @@ from blake3 import blake3
 from keepfast.model.errors import Damaged, WrongKey
 from keepfast.model.frozen import PROOFS
 from keepfast.store.digest import digest
-from keepfast.store.keys import HINT, Keys, KeySet, cipher, derive
+from keepfast.store.keys import IMPORT_KEY_HINT, Keys, KeySet, cipher, derive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class Sealer:
         head, length = sealed[:HEAD], length_of(sealed)
         keys = self.keys.find(head[5:13])
         if keys is None:
-            raise WrongKey(f"This content is sealed with the key {head[5:13].hex()}, which is missing.", HINT)
+            raise WrongKey(
+                f"This content is sealed with the key {head[5:13].hex()}, which is missing.", IMPORT_KEY_HINT
+            )
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -163,7 +165,9 @@ class Sealer:
             raise Damaged(f"The sealed value of {name} is invalid.") from None
         keys = self.keys.find(raw[4:12])
         if keys is None:
-            raise WrongKey(f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is missing.", HINT)
+            raise WrongKey(
+                f"The value of {name} is sealed with the key {raw[4:12].hex()}, which is missing.", IMPORT_KEY_HINT
+            )
         try:
             value: bytes = cipher(keys.values).decrypt(raw[12:24], raw[24:], name.encode("utf-8", "surrogateescape"))
         except InvalidTag:

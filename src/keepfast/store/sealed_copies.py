@@ -24,7 +24,7 @@ class SealedCopies:
     def __init__(self, repository: Repository, row: WorkspaceRow) -> None:
         self.repository, self.row = repository, row
         self._sealed_before: dict[int, set[bytes]] | None = None
-        """Ids of sealed contents in the newest version, by size; None until somebody asks."""
+        """Ids of sealed contents in the newest version, by size; None until they are loaded."""
         self._added: dict[int, set[bytes]] = {}
         """Digests of contents sealed by this save, by size. They stay in memory: on disk they would reveal the contents."""
         self.noted: dict[bytes, bytes] | None = None

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from keepfast.store.rows import WorkspaceRow
 
 VERSION = 2
-PAGE = 500
-SHORT = 3
+ROWS_PER_PAGE = 500
+TRIGRAM = 3
 """The full-text index has all substrings of three characters; a table beside it has those of two."""
-FEW = 50
+ROWS_PER_SLOW_PAGE = 50
 """Versions per query for searches that compare each text: users seldom read more results."""
 PATHS, COLUMNS = "path", ("message", "name", "tags")
 
@@ -120,10 +120,10 @@ def _versions(repository: Repository, folder: str, row: WorkspaceRow, text: str)
             _remove(path)  # damaged: the second round recreates it from the ledger
         finally:
             index.close()
-    yield from _one_by_one(repository, row, text)
+    yield from _versions_without_index(repository, row, text)
 
 
-def _one_by_one(repository: Repository, row: WorkspaceRow, text: str) -> Iterator[int]:
+def _versions_without_index(repository: Repository, row: WorkspaceRow, text: str) -> Iterator[int]:
     for page in _pages(repository, row.id, 0):
         for checkpoint in page:
             if any(_contains(getattr(checkpoint, column), text) for column in COLUMNS):
@@ -164,11 +164,11 @@ def _pages(repository: Repository, workspace: str, after: int) -> Iterator[list[
     """Yield pages of checkpoints with a version above `after`, newest first, forgotten ones too."""
     before = 0
     while True:
-        page = repository.ledger.find(Query(workspace=workspace, before=before, limit=PAGE, forgotten=True))
+        page = repository.ledger.find(Query(workspace=workspace, before=before, limit=ROWS_PER_PAGE, forgotten=True))
         rows = [row for row in page if row.version > after]
         if rows:
             yield rows
-        if len(rows) < PAGE:
+        if len(rows) < ROWS_PER_PAGE:
             return
         before = rows[-1].version
 
@@ -275,12 +275,12 @@ class _Index:
 
     def find(self, key: int, text: str) -> Iterator[int]:
         """Yield versions of the workspace with this number, newest first."""
-        source, number, page, pairs = "texts", "rowid", PAGE, sorted(_pairs(text))
+        source, number, page, pairs = "texts", "rowid", ROWS_PER_PAGE, sorted(_pairs(text))
         pattern, where = '"' + text.replace('"', '""') + '"', "texts MATCH :pattern"
-        if len(text) < SHORT:
+        if len(text) < TRIGRAM:
             pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
             where = "(" + " OR ".join([f"{column} LIKE :pattern ESCAPE '\\'" for column in COLUMNS]) + ")"
-            page = FEW
+            page = ROWS_PER_SLOW_PAGE
             if pairs:  # CROSS: from the pair to the texts, never the other way
                 source, number = "pair CROSS JOIN texts ON texts.rowid = pair.number", "pair.number"
                 where = "pair = :pair AND " + where

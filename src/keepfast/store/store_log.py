@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.store.digest import ZERO
-from keepfast.store.records import STORE_LOG, Chain, line
+from keepfast.store.records import STORE_LOG, Chain, format_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def append_store_record(repository: Repository, tx: Transaction, record: Record)
     if chain.rest:
         repository.records.truncate(STORE_LOG, chain.size)
         before = chain.size
-    text, head = line(chain.head if before else ZERO, record)
+    text, head = format_line(chain.head if before else ZERO, record)
     tx.set_meta("store_log", _mark_of(before + len(text), head))
     repository.records.append(STORE_LOG, text)
     return before

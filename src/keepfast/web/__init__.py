@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keepfast.present.environment import Surroundings
+    from keepfast.present.environment import Environment
 
 
-def serve(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
+def serve(options: Mapping[str, Any], environment: Environment, clock: Callable[[], int]) -> int:
     """Run the server until it is told to stop; return the exit code."""
     from keepfast.web.server import run
 
-    return run(options, around, clock)
+    return run(options, environment, clock)

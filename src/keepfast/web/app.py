@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.web.doctor import Check
     from keepfast.web.queries import Desk
 
@@ -70,7 +70,7 @@ class Site:
         book: Book,
         build: Callable[[], Engine],
         now: Callable[[], int],
-        ground: Callable[[], Ground] | None = None,
+        ground: Callable[[], Runtime] | None = None,
         password: Callable[[], str] = lambda: "",
         config: str = "",
         doctor: Callable[[], list[Check]] = list,

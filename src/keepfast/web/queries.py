@@ -13,7 +13,7 @@ from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
 from keepfast.present.json_forms import (
-    made_after,
+    counted_from,
     of_change,
     of_checkpoint,
     of_coverage,
@@ -30,7 +30,7 @@ from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.store.maintenance.last_verify import Finding
     from keepfast.store.repository import Repository
     from keepfast.web.restores import Bringing
@@ -55,10 +55,10 @@ class Desk:
     """One visitor's request. `engine` is this request's own."""
 
     def __init__(
-        self, engine: Engine, now: Callable[[], int], ground: Callable[[], Ground] | None = None, config: str = ""
+        self, engine: Engine, now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
     ) -> None:
         self.engine, self.now, self._make_ground, self.config = engine, now, ground, config
-        self._ground: Ground | None = None
+        self._ground: Runtime | None = None
         self.opens_sealed = False
         """May sealed contents be shown? Only to an operator who asked for exactly that."""
         self.shown_sealed: list[bytes] = []
@@ -200,7 +200,7 @@ class Desk:
         compared = previous_version(self.repository, row)
         (row,) = as_compared(self.repository, [row])
         changes = self.contents.changes(workspace, compared, row)
-        after = made_after(row, compared, len(changes))
+        after = counted_from(row, compared, len(changes))
         return {
             **of_checkpoint(row),
             "added": row.added,
@@ -364,7 +364,7 @@ def _nearest(path: str) -> str:
 
 @contextmanager
 def opened(
-    build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Ground] | None = None, config: str = ""
+    build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
 ) -> Iterator[Desk]:
     """A desk with an engine of its own, closed in the end."""
     desk = Desk(build(), now, ground, config)

@@ -28,8 +28,8 @@ from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, Book
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Surroundings
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.present.environment import Environment
+    from keepfast.runner.actions.runtime import Runtime
 
 MOST_HEAD = 32 << 10
 GRACE_SECONDS = 2
@@ -39,13 +39,13 @@ TRIES = 20
 SHORTEST_PASSWORD = 12
 
 
-def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], int]) -> int:
+def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[], int]) -> int:
     from keepfast.app.wiring import build
 
     host, settings = options["host"], options["settings"]
     secure, proxy = bool(options.get("tls_cert")), proxy_of(options)
     _refuse_open_door(host, secure, proxy, options)
-    book = Book(around.data + "/web", clock, options["session_days"])
+    book = Book(environment.data + "/web", clock, options["session_days"])
     try:
         if options.get("link"):
             return _link(book, options)
@@ -54,27 +54,29 @@ def run(options: Mapping[str, Any], around: Surroundings, clock: Callable[[], in
         origins = _origins(book, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
 
         def engine() -> Engine:
-            return build(settings(), around.data, around.home, clock)
+            return build(settings(), environment.data, environment.home, clock)
 
-        def ground() -> Ground:
-            from keepfast.runner.scheduler.service import make_ground
+        def ground() -> Runtime:
+            from keepfast.runner.scheduler.service import make_runtime
 
-            variables = {os.fsdecode(name): os.fsdecode(value) for name, value in around.variables.items()}
-            return make_ground(settings(), around.data, around.home, clock, variables, folders=around.folders)
+            variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.variables.items()}
+            return make_runtime(
+                settings(), environment.data, environment.home, clock, variables, folders=environment.folders
+            )
 
         engine().close()
         ground().close()
         password = options.get("password_file") or ""
-        doctor = Doctor(around.variables, b"/", monotonic)
+        doctor = Doctor(environment.variables, b"/", monotonic)
         site = Site(
             book,
             engine,
             clock,
             ground,
             lambda: _password(password),
-            around.config,
+            environment.config,
             doctor.find,
-            os.fsdecode(around.home),
+            os.fsdecode(environment.home),
         )
         address = next(iter(origins.values()))
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}

@@ -19,7 +19,7 @@ from keepfast.web.sessions import Book, Happening
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 EVERY, BEAT = 1.0, 15.0
 MOST_AT_ONCE = 200
@@ -30,7 +30,7 @@ WAITING = 1_000
 class Stream:
     """Watches the store for what others do, records it, and tells whoever listens."""
 
-    def __init__(self, book: Book, build: Callable[[], Engine], ground: Callable[[], Ground] | None = None) -> None:
+    def __init__(self, book: Book, build: Callable[[], Engine], ground: Callable[[], Runtime] | None = None) -> None:
         self.beat = BEAT
         self.book, self.build, self.ground = book, build, ground
         self.listeners: dict[asyncio.Queue[Happening | None], str] = {}
@@ -87,7 +87,7 @@ class Stream:
         if self.ground is not None:
             self._tasks(self.ground())
 
-    def _tasks(self, ground: Ground) -> None:
+    def _tasks(self, ground: Runtime) -> None:
         """Pass on what the supervisor and people have logged about tasks."""
         from keepfast.runner.actions.event_files import event
         from keepfast.runner.db import queries

@@ -14,8 +14,9 @@ from keepfast.runner.db import queries
 from keepfast.web.task_timeline import Course, Mark, Span
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.checkpoints import Base
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.checkpoints import PhaseBase
+    from keepfast.runner.actions.runtime import Runtime
+    from keepfast.runner.actions.view_types import AnsweredView, PromptView, TaskView
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Desk
@@ -30,12 +31,12 @@ OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 class Work:
     """One request about tasks."""
 
-    def __init__(self, ground: Ground, desk: Desk) -> None:
+    def __init__(self, ground: Runtime, desk: Desk) -> None:
         self.ground, self.desk, self.tasks = ground, desk, Tasks(ground)
 
     # Looking
 
-    def all(self, status: str = "", archived: bool = False) -> list[dict[str, Any]]:
+    def all(self, status: str = "", archived: bool = False) -> list[TaskView]:
         return self.tasks.views.listing(state=status, archived=archived)
 
     def show(self, task: str) -> dict[str, Any]:
@@ -44,7 +45,7 @@ class Work:
         found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
         return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
-    def status(self, task: str) -> dict[str, Any]:
+    def status(self, task: str) -> TaskView:
         return self.tasks.views.describe(self._row(task))
 
     def phases(self, task: str) -> list[dict[str, Any]]:
@@ -60,14 +61,14 @@ class Work:
             found.append({"number": number, "name": phase["name"], "status": status, **gate})
         return found
 
-    def prompts(self, task: str, kind: str) -> list[dict[str, Any]]:
+    def prompts(self, task: str, kind: str) -> list[PromptView]:
         return [
             self.tasks.views.prompt(one) for one in queries.prompts_of(self.ground.tables, self._row(task).id, kind)
         ]
 
     def board(
         self, lanes: Mapping[str, tuple[Sequence[str], bool | None]], most: int
-    ) -> dict[str, tuple[int, list[dict[str, Any]]]]:
+    ) -> dict[str, tuple[int, list[TaskView]]]:
         """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
         found = {}
         for name, (states, held) in lanes.items():
@@ -174,12 +175,12 @@ class Work:
         found = self.desk.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
         return {**found, "is_exact": base.is_exact}
 
-    def _phase_base(self, task: str) -> Base | None:
+    def _phase_base(self, task: str) -> PhaseBase | None:
         return phase_base(self.ground, self.desk.repository, self._row(task))
 
     # Doing
 
-    def new(self, values: dict[str, Any]) -> dict[str, Any]:
+    def new(self, values: dict[str, Any]) -> TaskView:
         from keepfast.runner.actions import taskfile
 
         start = values.pop("start", True)
@@ -188,14 +189,14 @@ class Work:
         spec = taskfile.check(values, values["workspace"])
         return self.tasks.views.describe(self.tasks.new(spec, start=start))
 
-    def act(self, task: str, action: str) -> dict[str, Any]:
+    def act(self, task: str, action: str) -> TaskView:
         """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
         if action not in ACTIONS:
             raise Usage(f"Unknown action {action[:20]}.", f"Use one of: {', '.join(ACTIONS)}.")
         done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
         return self.tasks.views.describe(done)
 
-    def delete(self, task: str) -> dict[str, Any]:
+    def delete(self, task: str) -> TaskView:
         """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
         row = self._row(task)
         if row.state not in ("done", "failed", "cancelled"):
@@ -205,42 +206,42 @@ class Work:
             row = self.tasks.archive(row.id)
         return self.tasks.views.describe(row)
 
-    def approve(self, prompt: str, by: str, anyway: bool = False) -> dict[str, Any]:
+    def approve(self, prompt: str, by: str, anyway: bool = False) -> TaskView:
         return self.tasks.views.describe(
             self.tasks.answers.approve(self._waiting(prompt, "approval"), by=by, anyway=anyway)
         )
 
-    def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
+    def reject(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> TaskView:
         return self.tasks.views.describe(
             self.tasks.answers.reject(self._waiting(prompt, "approval"), comments, remarks, by=by)
         )
 
-    def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> dict[str, Any]:
+    def comment(self, prompt: str, comments: str, by: str, remarks: Sequence[Remark] = ()) -> TaskView:
         return self.tasks.views.describe(
             self.tasks.answers.comment(self._waiting(prompt, "approval"), comments, remarks, by=by)
         )
 
-    def answer(self, prompt: str, text: str, by: str, exactly: bool = False) -> dict[str, Any]:
+    def answer(self, prompt: str, text: str, by: str, exactly: bool = False) -> AnsweredView:
         task, warning = self.tasks.answers.answer(
             self._waiting(prompt, "question", "secret"), text, by=by, exactly=exactly
         )
         return {**self.tasks.views.describe(task), "warning": warning or None}
 
-    def secret(self, task: str, name: str, value: str) -> dict[str, Any]:
+    def secret(self, task: str, name: str, value: str) -> TaskView:
         return self.tasks.views.describe(self.tasks.answers.secret(self._row(task).id, name, value))
 
-    def budget(self, task: str, tokens: int | None, money: float | None, minutes: float | None) -> dict[str, Any]:
+    def budget(self, task: str, tokens: int | None, money: float | None, minutes: float | None) -> TaskView:
         return self.tasks.views.describe(
             self.tasks.answers.budget(self._row(task).id, tokens=tokens, money=money, minutes=minutes)
         )
 
-    def restore(self, task: str, checkpoint: str) -> dict[str, Any]:
+    def restore(self, task: str, checkpoint: str) -> TaskView:
         """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
         done = self.tasks.restore(self._row(task).id, checkpoint)
         assert done is not None
         return self.tasks.views.describe(done)
 
-    def override(self, task: str, action: str) -> dict[str, Any]:
+    def override(self, task: str, action: str) -> TaskView:
         """What a person knows better about a rate limit than the supervisor does."""
         row = self._row(task)
         if action == "clear_rate_limit":
@@ -275,5 +276,5 @@ class Work:
         return prompt
 
 
-def _reference(base: Base) -> str:
+def _reference(base: PhaseBase) -> str:
     return f"v{base.row.version}" if base.row is not None else ""

@@ -56,7 +56,7 @@ def test_a_subagents_files_are_known_and_its_words_are_not_the_agents(place: Pat
 
     known = {file.path.rpartition("/")[2]: file.lines for file in conversation.files.newest_first()}
     assert known["b.py"][0] == "two = 222"  # the main agent's edit came last
-    assert taken.asked == ["change both modules"] and taken.said == "Both are changed."
+    assert taken.prompts == ["change both modules"] and taken.last_answer == "Both are changed."
     assert [turn.text for turn in conversation.turns if turn.side and turn.kind == "said"] == ["The subagent is done."]
 
 
@@ -84,7 +84,7 @@ def test_odd_files_of_subagents_do_no_harm(place: Path, monkeypatch: pytest.Monk
         b'{"type": \xff\n[]\n{"type": "user", "timestamp": 7}\n' + b"[" * 100_000 + b"\n"
     )
     (place.with_suffix("") / "subagents" / "agent-2.jsonl").mkdir()
-    assert notes.take(read(place)).said == "Both are changed."
+    assert notes.take(read(place)).last_answer == "Both are changed."
 
     helper(place, "1", entries)
     monkeypatch.setattr(subagents, "MOST_BYTES", 10)

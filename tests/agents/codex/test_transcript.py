@@ -75,8 +75,8 @@ def test_a_rollout_becomes_turns_files_and_notes() -> None:
 
     assert conversation.client == "codex"
     assert [turn.text for turn in conversation.asked()] == ["round the totals"]
-    assert conversation.files.known[f"{CWD}/cart.py"].lines[:2] == ["def total(x):", "    return round(x, 2)"]
-    assert conversation.files.known[f"{CWD}/new.py"].lines == ["a = 1", "b = 2"]
+    assert conversation.files.by_path[f"{CWD}/cart.py"].lines[:2] == ["def total(x):", "    return round(x, 2)"]
+    assert conversation.files.by_path[f"{CWD}/new.py"].lines == ["a = 1", "b = 2"]
     assert taken.next_steps == ["test"]
     assert taken.branch == "fix/cart"
     assert taken.last_run is not None
@@ -110,8 +110,8 @@ def test_moves_and_deletions_are_followed() -> None:
 
     conversation = rollout.read()
 
-    assert conversation.files.known[f"{CWD}/old.py"].lines == ["a = 1", "b = 3"]
-    assert f"{CWD}/cart.py" not in conversation.files.known
+    assert conversation.files.by_path[f"{CWD}/old.py"].lines == ["a = 1", "b = 3"]
+    assert f"{CWD}/cart.py" not in conversation.files.by_path
     assert conversation.compactions == 1
 
 
@@ -125,7 +125,7 @@ def test_odd_rollout_entries_are_skipped() -> None:
     rollout.add("response_item", type="weather")
     rollout.call("shell", {"command": ["apply_patch", "*** Begin Patch\n*** Add File: z\n+z\n*** End Patch"]}, "ok")
 
-    assert rollout.read().files.known[f"{CWD}/z"].lines == ["z"]
+    assert rollout.read().files.by_path[f"{CWD}/z"].lines == ["z"]
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_odd_rollout_entries_are_skipped() -> None:
     ],
 )
 def test_a_plain_command_shows_a_file(command: str, output: str, expected: object) -> None:
-    assert shell.shown(command, output, "/w") == expected
+    assert shell.printed_lines(command, output, "/w") == expected

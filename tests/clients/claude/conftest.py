@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from tests.runner.place import QUICK
 
 from .bench import Bench
@@ -63,8 +63,8 @@ def here(make_bench: Callable[..., Bench], database: str) -> Iterator[ClientPlac
     """A supervisor whose agent is the real client; what still runs at the end is ended."""
     place = ClientPlace(make_bench(), QUICK.but(database=database))
     yield place
-    for run in place.ground.tables.runs("state != 'ended'"):
-        process.wish(run.folder, "kill")
+    for run in place.runtime.tables.runs("state != 'ended'"):
+        shims.wish(run.folder, "kill")
     place.close()
 
 

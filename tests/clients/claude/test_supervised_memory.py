@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import recovery
 from keepfast.runner.domain.records import Task
 
 from .endpoint import Reply, Rule, call, say, use
@@ -45,12 +45,12 @@ def test_a_checkpoint_of_a_task_holds_its_conversation_sealed(here: ClientPlace)
 
     here.supervise()
 
-    with here.ground.engine() as engine:
+    with here.runtime.engine() as engine:
         _, row = engine.root(str(here.bench.project).encode())
         newest = engine.repository().ledger.checkpoint(row.id, row.version)
         assert newest is not None
         header = engine.repository().document(newest)[0].members
-    assert header["conversation"]["session"] == here.ground.tables.task(task.id).session
+    assert header["conversation"]["session"] == here.runtime.tables.task(task.id).session
     assert header["tokens_used"] > 0 and header["task"] == task.id
     latest = json.loads((here.bench.project / ".checkpoints/latest.json").read_text())
     assert latest["conversationHistory"]["digest"] == header["conversation"]["content"]
@@ -61,7 +61,7 @@ def test_a_checkpoint_of_a_task_holds_its_conversation_sealed(here: ClientPlace)
 def test_a_restored_task_goes_on_with_the_files_and_the_history_of_that_checkpoint(here: ClientPlace) -> None:
     task = asked_twice(here)
     first = versions(here, task, "question")[0]
-    before = here.ground.tables.task(task.id).session
+    before = here.runtime.tables.task(task.id).session
     here.bench.script(DONE)
 
     here.tasks.restore(task.id, first)
@@ -70,11 +70,11 @@ def test_a_restored_task_goes_on_with_the_files_and_the_history_of_that_checkpoi
     here.supervise()
     assert here.state(task) == ("done", ""), here
     seen = here.last_request()
-    assert "Do the work." in seen and WORD in seen and "brought back to the checkpoint" in seen
+    assert "Do the work." in seen and WORD in seen and "restored to checkpoint" in seen
     assert "hazelnut" not in seen and "I wait again." not in seen
     event = next(one for one in here.tasks.views.log(task.id) if one["type"] == "checkpoint_restored")
     assert event["success"] and event["messages_restored"] >= 4
-    assert here.ground.tables.task(task.id).session != before, "the session that went on is not touched"
+    assert here.runtime.tables.task(task.id).session != before, "the session that went on is not touched"
 
 
 def test_files_alone_come_back_and_a_fresh_session_is_told_that_checkpoint(here: ClientPlace) -> None:
@@ -147,7 +147,7 @@ def test_a_conversation_that_no_longer_fits_is_left_behind(here: ClientPlace) ->
     here.supervise()
 
     assert here.state(task) == ("done", ""), here
-    sessions = [run.session for run in here.ground.tables.runs("task = ?", task.id)]
+    sessions = [run.session for run in here.runtime.tables.runs("task = ?", task.id)]
     assert len(set(sessions)) == 2, "a fresh session takes over"
     assert "# Task: Do the work." in here.last_request() and "Resumed from checkpoint" in here.last_request()
 
@@ -215,7 +215,7 @@ def test_a_conversation_lost_during_a_question_is_gone_on_with_from_its_checkpoi
 
     assert here.state(task) == ("done", ""), here
     assert WORD in here.last_request() and "I wait." in here.last_request()
-    *_, asking, last = here.ground.tables.runs("task = ?", task.id)
+    *_, asking, last = here.runtime.tables.runs("task = ?", task.id)
     assert last.resume and last.session != asking.session
     [event] = [one for one in here.tasks.views.log(task.id) if one["type"] == "checkpoint_restored"]
     assert event["success"] and event["messages_restored"] >= 6
@@ -231,12 +231,12 @@ def test_a_rebuilt_task_whose_session_is_gone_goes_on_with_the_sealed_conversati
     for transcript in here.bench.transcripts():
         transcript.unlink()
 
-    recover.rebuild(here.ground, [str(here.bench.project)])
+    recovery.rebuild(here.runtime, [str(here.bench.project)])
     here.tasks.resume(task.id)
     here.tasks.answers.answer(task.id, "yes")
     here.supervise()
 
     assert here.state(task) == ("done", ""), here
-    run = here.ground.tables.runs("task = ?", task.id)[-1]
+    run = here.runtime.tables.runs("task = ?", task.id)[-1]
     assert run.resume and "The answer: yes" in run.prompt
     assert "first = 1" in here.last_request() and "I wait." in here.last_request()

@@ -11,11 +11,12 @@ import subprocess
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from keepfast.runner.domain.records import Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.store.rows import Query
 from tests.equipment.folders import marketplace
 from tests.equipment.postgres import dump
@@ -58,7 +59,7 @@ def test_a_subscription_limit_is_waited_for_and_the_history_goes_on(here: Client
     here.bench.script(bash("echo begun > begun.txt"), limited, DONE)
     task = here.ask()
     here.supervise(until=here.holds(task, "rate_limit"))
-    hold = here.tasks.views.show(task.id)["hold"]
+    hold: Any = here.tasks.views.show(task.id)["hold"]
     assert hold["until"] and hold["seconds_left"] <= 8, hold
 
     here.supervise()
@@ -147,7 +148,7 @@ def test_a_refused_account_fails_the_task_with_a_clear_reason(here: ClientPlace)
     here.supervise()
 
     assert here.state(task) == ("failed", ""), here
-    assert "account was refused" in here.ground.tables.task(task.id).reason
+    assert "account was refused" in here.runtime.tables.task(task.id).reason
 
 
 def test_a_pause_comes_at_the_tool_boundary_and_loses_nothing(here: ClientPlace) -> None:
@@ -189,9 +190,9 @@ def test_a_client_that_was_killed_goes_on_with_its_session(here: ClientPlace) ->
     here.bench.script(bash(LONG), DONE)
     task = here.ask()
     here.supervise(until=lambda: here.requests() == 1 and _tool_runs(here, task))
-    run = here.ground.tables.last_run(task.id)
+    run = here.runtime.tables.last_run(task.id)
     assert run is not None
-    pid = process.agent(run.folder).pid
+    pid = shims.agent(run.folder).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
 
@@ -233,7 +234,7 @@ def test_a_supervisor_that_is_killed_costs_no_request(here: ClientPlace, request
         assert sorted(here.reasons(task)) == ["final", "phase_complete", "phase_complete", "start"]
         assert here.requests() - before == 6
         assert {path.name for path in here.bench.project.glob("*.txt")} == {f"{number}.txt" for number in range(4)}
-        assert sum(process.end_strays(run.token) for run in here.ground.tables.runs("task = ?", task.id)) == 0
+        assert sum(shims.end_strays(run.token) for run in here.runtime.tables.runs("task = ?", task.id)) == 0
         print(f"{kills} kills of the supervisor in {tasks} tasks", flush=True)
 
 
@@ -309,7 +310,7 @@ def test_keys_of_a_conversation_are_told_to_the_client_and_nobody_else(here: Cli
     for path in [*here.data.rglob("*"), *here.bench.project.rglob("*")]:
         if path.is_file():
             found[str(path)] = path.read_bytes().decode("utf-8", "replace")
-    with here.ground.engine() as engine:
+    with here.runtime.engine() as engine:
         for row in engine.repository().ledger.find(Query()):
             found[row.id] = json.dumps([row.message, engine.repository().document(row)[0].members], default=str)
     found["shown"] = json.dumps(
@@ -349,14 +350,14 @@ def test_nothing_of_the_workspaces_own_configuration_is_trusted(here: ClientPlac
 
 
 def _tool_runs(here: ClientPlace, task: Task) -> bool:
-    run = here.ground.tables.last_run(task.id)
+    run = here.runtime.tables.last_run(task.id)
     return run is not None and '"tool_use"' in Path(run.folder, "out.log").read_text()
 
 
 def _alive(command: str, token: str) -> bool:
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
     pids = [int(line.split()[0]) for line in listed if line.endswith(command)]
-    return any(f"{process.TOKEN}={token}".encode() in process._environment(pid) for pid in pids)
+    return any(f"{shims.TOKEN}={token}".encode() in shims._environment(pid) for pid in pids)
 
 
 @pytest.mark.campaign

@@ -36,12 +36,12 @@ def main(base: str, name: str, nth: str, engine: str, database: str = "", boot: 
     steps.observer = observe
     place = Place(Path(base), options(base, database))
     if boot:
-        place.ground.boot = boot
+        place.runtime.boot = boot
     how, _, person = engine.partition("+")
     stop = Flag()
     if person:
         Thread(target=attend, args=(place, stop), daemon=True).start()
-    serving.run(place.ground, stop, until_idle=not person, durable=how == "durable")
+    serving.run(place.runtime, stop, until_idle=not person, durable=how == "durable")
     place.close()
     return 0
 
@@ -69,13 +69,13 @@ def attend(place: Place, stop: Flag) -> None:
                 answer(place, prompt["task"], prompt["id"], prompt["kind"])
         if all(task["state"] in ("done", "failed", "cancelled") for task in place.tasks.views.listing()):
             stop.set()
-            wake(place.ground.folder)
+            wake(place.runtime.folder)
 
 
 def answer(place: Place, task: str, id: str, kind: str) -> None:
     if kind == "question":
         place.tasks.answers.answer(id, "a")
-    elif len(place.ground.tables.prompts("task = ? AND kind = 'approval'", task)) == 1:
+    elif len(place.runtime.tables.prompts("task = ? AND kind = 'approval'", task)) == 1:
         place.tasks.answers.reject(task, "Use tabs.")
     else:
         place.tasks.answers.approve(task)

@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Busy
-from keepfast.runner.actions import documents
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import documents, recovery
 from keepfast.runner.domain.records import Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.store.rows import Query
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
@@ -96,11 +95,11 @@ def claim_all_is_well(place: Place, task: Task) -> None:
 
 
 def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
-    with place.ground.engine() as engine:
+    with place.runtime.engine() as engine:
         _, row = engine.root(os.fsencode(place.workspace()))
         made = engine.repository().ledger.find(Query(workspace=row.id, task=task.id))
         assert len(made) == len(place.reasons(task)), "a checkpoint was made twice"
-    prompts = place.ground.tables.prompts("task = ?", task.id)
+    prompts = place.runtime.tables.prompts("task = ?", task.id)
     assert [(prompt.kind, prompt.answer) for prompt in prompts] == [
         ("question", "a"), ("approval", "changes requested"), ("approval", "approved"),
     ]  # fmt: skip
@@ -108,22 +107,22 @@ def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
 
 def claim_every_checkpoint_has_its_document(place: Place, task: Task) -> None:
     """One for each, telling the state that followed, whoever was killed in between; and `latest.json` is the newest."""
-    rows = place.ground.tables.all("SELECT id, reason, file FROM checkpoint WHERE task = ? ORDER BY version", task.id)
+    rows = place.runtime.tables.all("SELECT id, reason, file FROM checkpoint WHERE task = ? ORDER BY version", task.id)
     folder = place.workspace() / ".checkpoints"
     assert sorted(path.name.removesuffix(".gz") for path in folder.glob("checkpoint_*")) == sorted(
         row["file"] for row in rows
     )
     for row in rows:
         path = folder / row["file"]
-        document = documents.load(place.ground, str(path if path.exists() else f"{path}.gz"))
+        document = documents.load(place.runtime, str(path if path.exists() else f"{path}.gz"))
         assert (document["id"], document["task"]["status"]) in [(row["id"], status) for status in STATUS[row["reason"]]]
     assert os.readlink(folder / "latest.json") == rows[-1]["file"]
     assert list((place.data / "supervisor/documents").iterdir()) == []
 
 
 def claim_nothing_was_left_behind(place: Place, task: Task) -> None:
-    tokens = [run.token for run in place.ground.tables.runs("task = ?", task.id)]
-    assert sum(process.end_strays(token) for token in tokens) == 0, "a process was left behind"
+    tokens = [run.token for run in place.runtime.tables.runs("task = ?", task.id)]
+    assert sum(shims.end_strays(token) for token in tokens) == 0, "a process was left behind"
 
 
 @pytest.mark.parametrize(("step", "nth", "how"), SAMPLE)
@@ -149,7 +148,7 @@ def test_a_document_whose_writer_was_killed_tells_what_was_so_then(place: Place)
     assert supervise(place, "run:spawning", 1, "threads") == -signal.SIGKILL
 
     [path] = folder.glob("*_question.json")
-    document = documents.load(place.ground, str(path))
+    document = documents.load(place.runtime, str(path))
     assert document["task"]["status"] == "waiting_question"
     assert document["agent"]["blockedBy"] == "question"
     assert [one["id"] for one in document["protocols"]["pendingQuestions"]] == [prompt["id"]]
@@ -338,19 +337,19 @@ class Tally:
 
 def kill_all(place: Place, task: Task) -> None:
     """End every shim and agent of a task as a power cut does."""
-    for run in place.ground.tables.runs("task = ?", task.id):
-        look = process.look(run.folder, run.id)
-        if look.kind == process.ALIVE and look.pid:
+    for run in place.runtime.tables.runs("task = ?", task.id):
+        look = shims.status_of(run.folder, run.id)
+        if look.kind == shims.ALIVE and look.pid:
             os.kill(look.pid, signal.SIGKILL)
-        process.end_strays(run.token)
-        while process.look(run.folder, run.id).kind == process.ALIVE:
+        shims.end_strays(run.token)
+        while shims.status_of(run.folder, run.id).kind == shims.ALIVE:
             time.sleep(0.01)
 
 
 def forget_the_unreported(place: Place, task: Task) -> None:
     """A scripted agent goes by its journal. A turn whose end nobody reported is done again, as a model would do it."""
-    runs = place.ground.tables.runs("task = ?", task.id)
-    reported = sum(process.look(run.folder, run.id).kind == process.OVER for run in runs)
+    runs = place.runtime.tables.runs("task = ?", task.id)
+    reported = sum(shims.status_of(run.folder, run.id).kind == shims.OVER for run in runs)
     (place.base / "work.journal").write_text("".join([f"begin {turn}\nend {turn}\n" for turn in range(reported)]))
 
 
@@ -365,11 +364,11 @@ def claim_the_work_is_done(place: Place, task: Task) -> None:
 
 @pytest.mark.databases
 def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> None:
-    lock = Lock(place.ground.folder)
+    lock = Lock(place.runtime.folder)
     begin(place)
     try:
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
-            Lock(place.ground.folder)
+            Lock(place.runtime.folder)
         assert supervise(place) == 1
         assert place.journal() == []
     finally:
@@ -400,30 +399,30 @@ def test_a_database_that_was_deleted_while_an_agent_ran_is_made_again(place: Pla
     lost = last(place, task)
     place.lose_database()
 
-    [found] = recover.rebuild(place.ground, [str(place.base)])
+    [found] = recovery.rebuild(place.runtime, [str(place.base)])
     assert (found.task, found.outcome) == (task.id, "rebuilt")
     assert place.state(task) == ("active", "user_pause")
     place.supervise()
     wait_for_end(lost)
-    assert process.end_strays(lost.token) == 0
+    assert shims.end_strays(lost.token) == 0
     (place.base / "work.journal").write_text("begin 0\nend 0\nbegin 1\nend 1\n")
     place.tasks.resume(task.id)
     place.supervise()
 
     assert place.state(task) == ("done", "")
     assert last(place, task).number > lost.number
-    assert [one.answer for one in place.ground.tables.prompts("task = ?", task.id)] == ["a"]
+    assert [one.answer for one in place.runtime.tables.prompts("task = ?", task.id)] == ["a"]
 
 
 def last(place: Place, task: Task) -> Run:
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
     return run
 
 
 def wait_for_end(run: Run) -> None:
     end = time.monotonic() + 90
-    while process.look(run.folder, run.id).kind == process.ALIVE:
+    while shims.status_of(run.folder, run.id).kind == shims.ALIVE:
         assert time.monotonic() < end, "the agent was not ended"
         time.sleep(0.05)
 
@@ -433,7 +432,7 @@ def test_after_a_restart_of_the_machine_the_task_goes_on(place: Place) -> None:
     task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     kill_all(place, task)
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.change_run(last(place, task).id, boot="another boot")  # as if everything above was before a restart
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
 
@@ -448,13 +447,13 @@ def test_a_shim_that_was_killed_leaves_no_stray(place: Place) -> None:
     task = place.task([{"sleep": 60}], [{"say": "=== CUSTOM TASK COMPLETE ==="}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
     run = last(place, task)
-    os.kill(process.look(run.folder, run.id).pid, signal.SIGKILL)
+    os.kill(shims.status_of(run.folder, run.id).pid, signal.SIGKILL)
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
 
     place.supervise()
 
     assert place.outcomes(task) == ["crashed", "complete"]
-    assert process.end_strays(run.token) == 0
+    assert shims.end_strays(run.token) == 0
 
 
 @pytest.mark.databases
@@ -464,12 +463,12 @@ def test_an_epoch_that_was_overtaken_writes_nothing(place: Place) -> None:
     task = place.task([{"sleep": 60}])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
     run = last(place, task)
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.change(task.id, place.now(), epoch=run.epoch + 1)
-    process.wish(run.folder, "kill")
+    shims.wish(run.folder, "kill")
     wait_for_end(run)
 
-    settle(place.ground, run.id)
+    settle(place.runtime, run.id)
 
     assert place.outcomes(task) == ["overtaken"]
     assert place.state(task) == ("active", "")

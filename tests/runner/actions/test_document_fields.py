@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from keepfast.runner.actions import descriptions, documents, run_outputs
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import descriptions, documents, recovery, run_outputs
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.secrets.redaction import redact
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -171,7 +170,7 @@ class Story:
             self.ended = True
             tasks.cancel(self.task["interval"].id)
             return False
-        return settled and not place.ground.tables.runs("state != 'ended'")
+        return settled and not place.runtime.tables.runs("state != 'ended'")
 
     def people(self) -> dict[str, tuple[Callable[[], bool], Callable[[], object]]]:
         tasks, task, place = self.place.tasks, self.task, self.place
@@ -190,22 +189,22 @@ class Story:
         }  # fmt: skip
 
     def log(self, name: str) -> list[str]:
-        run = self.place.ground.tables.last_run(self.task[name].id)
+        run = self.place.runtime.tables.last_run(self.task[name].id)
         path = Path(run.folder, "out.log") if run is not None else Path("/nowhere")
         return path.read_text().splitlines() if path.exists() else []
 
     def rows(self, name: str, reason: str) -> list[Any]:
         where = "SELECT * FROM checkpoint WHERE task = ? AND reason = ? ORDER BY version"
-        return self.place.ground.tables.all(where, self.task[name].id, reason)
+        return self.place.runtime.tables.all(where, self.task[name].id, reason)
 
     def read(self, name: str, reason: str) -> dict[str, Any]:
         row = self.rows(name, reason)[-1]
         path = self.place.workspace(name) / ".checkpoints" / row["file"]
-        return documents.load(self.place.ground, str(path if path.exists() else f"{path}.gz"))
+        return documents.load(self.place.runtime, str(path if path.exists() else f"{path}.gz"))
 
     def runs_of(self, name: str) -> list[Run]:
         """The runs up to the one that the document tells of."""
-        all_runs = self.place.ground.tables.runs("task = ?", self.task[name].id)
+        all_runs = self.place.runtime.tables.runs("task = ?", self.task[name].id)
         return all_runs if CASES[name].reason in ("question", "final", "interval") else all_runs[:1]
 
 
@@ -246,7 +245,7 @@ def claim_created(story: Story, name: str, task: Task, document: dict[str, Any],
 
 
 def claim_pid(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
-    known = process.agent(story.runs_of(name)[-1].folder).pid
+    known = shims.agent(story.runs_of(name)[-1].folder).pid
     assert known is not None and known > 0
     assert document["agent"]["pid"] == (None if expected is None else known)
 
@@ -255,7 +254,7 @@ def spoken(story: Story, name: str, expected: int) -> list[str]:
     """Prompts and lines of the runs, in order: nothing for a document of before the first run's first word."""
     found: list[str] = []
     for run in story.runs_of(name):
-        output = run_outputs.read(story.place.ground, run)
+        output = run_outputs.read(story.place.runtime, run)
         found += [redact(run.prompt[:4000]), *[message.content for message in output.messages]]
     return found[: 1 + expected] if expected == 0 or CASES[name].reason == "interval" else found
 
@@ -319,7 +318,7 @@ def claim_provided_at(story: Story, name: str, task: Task, document: dict[str, A
 def claim_pending(field: str) -> Claim:
     def claim(story: Story, name: str, task: Task, document: dict[str, Any], expected: Any) -> None:
         found = document["protocols"][field]
-        prompts = {prompt["id"]: prompt for prompt in story.place.tasks.views.show(task.id)["prompts"]}
+        prompts = {prompt["id"]: prompt for prompt in story.place.shown(task)["prompts"]}
         assert [prompts[one["id"]]["created_at"] for one in found] == [one["createdAt"] for one in found]
         assert [{key: one[key] for key in one if key not in ("id", "createdAt")} for one in found] == expected
 
@@ -364,7 +363,7 @@ def test_the_state_in_a_document_is_the_one_that_was_logged(story: Story, name: 
     """The newest document of a task that has come to rest says what `task show` says."""
     task = story.task[name]
     newest = json.loads((story.place.workspace(name) / ".checkpoints/latest.json").read_text())
-    shown = story.place.tasks.views.show(task.id)
+    shown = story.place.shown(task)
 
     assert newest["id"] == shown["checkpoints"][0]["id"]
     assert newest["task"]["status"] == shown["status"]
@@ -376,11 +375,11 @@ def test_the_state_in_a_document_is_the_one_that_was_logged(story: Story, name: 
 @pytest.mark.parametrize("name", ["provided", "seen to", "next", "rework", "turn"])
 def test_the_incremental_form_gives_what_came_since(story: Story, name: str) -> None:
     task, place = story.task[name], story.place
-    files = [row["file"] for row in place.ground.tables.all(
+    files = [row["file"] for row in place.runtime.tables.all(
         "SELECT file FROM checkpoint WHERE task = ? ORDER BY version DESC LIMIT 2", task.id)]  # fmt: skip
-    newest, base = [documents.load(place.ground, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
+    newest, base = [documents.load(place.runtime, f"{place.workspace(name)}/.checkpoints/{file}") for file in files]
 
-    found = place.tasks.views.show(task.id)["incremental"]
+    found = place.shown(task)["incremental"]
 
     history = newest["conversationHistory"]
     start = base["conversationHistory"]["lastMessageIndex"] + 1
@@ -402,7 +401,7 @@ def test_the_incremental_form_tells_new_and_modified_files(place: Place) -> None
     place.supervise()
     (place.workspace() / "same.txt").write_text("changed after the checkpoint")
 
-    found = place.tasks.views.show(task.id)["incremental"]
+    found = place.shown(task)["incremental"]
 
     assert found["changes"]["workspace"] == {"newFiles": ["b.txt"], "modifiedFiles": ["a.txt"]}
 
@@ -415,7 +414,7 @@ def test_messages_beyond_the_bound_are_counted_and_the_newest_given(place: Place
     place.supervise()
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())["conversationHistory"]
 
-    found = place.tasks.views.show(task.id)["incremental"]["changes"]["conversationHistory"]
+    found = place.shown(task)["incremental"]["changes"]["conversationHistory"]
 
     first = 1 + 8  # the first run's prompt, and its question line by line
     assert latest["lastMessageIndex"] + 1 == first + 1 + 250 + 8
@@ -447,7 +446,7 @@ def test_a_phase_whose_verification_fails_counts_for_nothing(place: Place, phase
     assert place.state(task) == ("review", "approval"), place
     latest = json.loads((place.workspace() / ".checkpoints/latest.json").read_text())
     assert latest["protocols"]["completedPhases"] == []
-    assert latest["task"]["progress"] == place.tasks.views.show(task.id)["progress"] == 0
+    assert latest["task"]["progress"] == place.shown(task)["progress"] == 0
 
 
 def test_turns_of_words_alone_end_with_a_document_that_tells_the_hold(place: Place) -> None:
@@ -476,7 +475,7 @@ def test_progress_does_not_fall_back_when_a_run_says_nothing_of_it(place: Place)
 
 
 def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
-    from keepfast.runner.actions import recovery as recover
+    from keepfast.runner.actions import recovery
 
     task = place.task([KEY], [ASK], [DONE])
     place.supervise()
@@ -486,20 +485,20 @@ def test_a_rebuilt_task_knows_what_its_dependencies_were(place: Place) -> None:
     time.sleep(0.01)
     place.lose_database()
 
-    recover.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
-    assert descriptions.dependencies(place.ground.tables, task.id) == before
+    assert descriptions.dependencies(place.runtime.tables, task.id) == before
     assert before[0]["type"] == "api_key"
 
 
 def test_a_restored_task_begins_its_phase_anew(place: Place) -> None:
     task = place.task([*BEGIN, ASK])
     place.supervise()
-    assert place.tasks.views.show(task.id)["progress"] == 35
+    assert place.shown(task)["progress"] == 35
 
     place.tasks.restore(task.id, "v1")
 
-    shown = place.tasks.views.show(task.id)
+    shown = place.shown(task)
     assert (shown["progress"], shown["step"]) == (0, None)
 
 
@@ -522,15 +521,15 @@ def test_an_older_document_of_a_task_without_phases_is_read_without_them(place: 
     task = place.task([{"say": "one"}, {"say": "[ERROR] type: fatal, message: no"}])
     place.supervise()
     path = Path(task.workspace, ".checkpoints/latest.json")
-    document = documents.load(place.ground, str(path))
+    document = documents.load(place.runtime, str(path))
     for message in document["conversationHistory"]["messages"]:
         message["metadata"]["phase"] = 1
-    path.write_bytes(documents.signed(place.ground, document))
+    path.write_bytes(documents.signed(place.runtime, document))
 
-    read = documents.load(place.ground, str(path))
+    read = documents.load(place.runtime, str(path))
 
     assert len(read["conversationHistory"]["messages"]) == len(document["conversationHistory"]["messages"])
     assert not any("phase" in one["metadata"] for one in read["conversationHistory"]["messages"])
     place.lose_database()
-    assert [one.outcome for one in recover.rebuild(place.ground, [task.workspace])] == ["rebuilt"]
-    assert place.ground.tables.task(task.id).phase == 1
+    assert [one.outcome for one in recovery.rebuild(place.runtime, [task.workspace])] == ["rebuilt"]
+    assert place.runtime.tables.task(task.id).phase == 1

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from keepfast.model.errors import Damaged, NewerFormat
-from keepfast.runner.actions import documents, folders, metadata
-from keepfast.runner.actions import recovery as recover
+from keepfast.runner.actions import documents, folders, metadata, recovery
 from tests.runner.place import DONE, PHASE, Place, say_phase
 from tests.runner.scheduler.test_observation import change
 
@@ -42,7 +41,7 @@ def test_a_checkpoint_has_the_fields_of_the_source(place: Place) -> None:
     assert document["environment"]["dependencies"][0]["name"] == "API_KEY"
     assert document["workspace"]["deliverables"] == ["docs/idea.md"]
     assert (document["reason"], document["createdBy"]) == ("phase_complete", "system")
-    assert documents.load(place.ground, str(latest))["id"] == document["id"]
+    assert documents.load(place.runtime, str(latest))["id"] == document["id"]
 
 
 def test_a_document_that_somebody_changed_is_not_used(place: Place) -> None:
@@ -54,8 +53,8 @@ def test_a_document_that_somebody_changed_is_not_used(place: Place) -> None:
     forged = folder(place) / "checkpoint_forged.json"
     forged.write_text(json.dumps(document))
 
-    with pytest.raises(Damaged, match="does not carry our code"):
-        documents.load(place.ground, str(forged))
+    with pytest.raises(Damaged, match="has no valid signature"):
+        documents.load(place.runtime, str(forged))
 
 
 def test_ten_of_an_interval_stay_and_all_others(place: Place) -> None:
@@ -81,7 +80,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
 
     for name in (".metadata", ".checkpoints", ".logs"):
         assert (place.workspace() / name / ".gitignore").read_text().endswith("*\n")
-    with place.ground.engine() as engine:
+    with place.runtime.engine() as engine:
         _, row = engine.root(os.fsencode(place.workspace()))
         paths = [entry.path for entry in engine.repository().ledger.state(row.id, row.version)]
         assert not [path for path in paths if path.startswith((b".metadata/", b".checkpoints/"))]
@@ -90,7 +89,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
 def test_the_history_is_appended_to_once(place: Place) -> None:
     task = place.task([DONE])
     place.supervise()
-    metadata.project(place.ground, task.id)
+    metadata.project(place.runtime, task.id)
 
     lines = (place.workspace() / ".metadata/history.jsonl").read_text().splitlines()
     numbers = [json.loads(line)["sequence"] for line in lines]
@@ -116,7 +115,7 @@ def test_the_incremental_form(place: Place) -> None:
     place.tasks.answers.answer(task.id, "a")
     place.supervise()
 
-    found = place.tasks.views.show(task.id)["incremental"]
+    found = place.shown(task)["incremental"]
 
     assert set(found) == {"baseCheckpointId", "changes"}
     assert found["changes"]["workspace"]["newFiles"] == ["b.txt"]
@@ -131,15 +130,15 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     place.supervise()
     place.lose_database()
 
-    found = recover.rebuild(place.ground, [str(place.base)])
+    found = recovery.rebuild(place.runtime, [str(place.base)])
 
     assert {one.outcome for one in found} == {"rebuilt"}
     assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
-    assert place.tasks.views.show(task.id)["phase"] == 1
-    assert place.tasks.views.show(asked.id)["secrets"] == ["TOKEN"]
+    assert place.shown(task)["phase"] == 1
+    assert place.shown(asked)["secrets"] == ["TOKEN"]
     waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.views.inbox()]
     assert sorted(waiting) == sorted([(task.id, "user_pause"), (asked.id, "user_pause"), (asked.id, "Which one?")])
-    assert recover.rebuild(place.ground, [str(place.base)])[0].outcome == "there"
+    assert recovery.rebuild(place.runtime, [str(place.base)])[0].outcome == "there"
     place.tasks.answers.answer(asked.id, "a")
     place.tasks.resume(asked.id)
     place.supervise()
@@ -153,14 +152,14 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     change(place, max_attempts=20)
     task = place.task(*turns, [ASK], [DONE])
     place.supervise()
-    before = place.tasks.views.show(task.id)["checkpoints"]
+    before = place.shown(task)["checkpoints"]
     index = json.loads((folder(place) / "latest.json").read_text())["conversationHistory"]["lastMessageIndex"]
     assert len(before) == 7 and index > 10
     assert list(folder(place).glob("*.gz")), "compressed ones count as well"
     place.lose_database()
-    recover.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
-    assert place.tasks.views.show(task.id)["checkpoints"] == before
+    assert place.shown(task)["checkpoints"] == before
     place.tasks.answers.answer(task.id, "a")
     place.tasks.resume(task.id)
     place.supervise()
@@ -175,11 +174,11 @@ def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: 
     place.supervise()
     two = place.task([ASK])
     place.supervise()
-    shown = place.tasks.views.show(two.id)["checkpoints"]
+    shown = place.shown(two)["checkpoints"]
     place.lose_database()
-    recover.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
-    assert place.tasks.views.show(two.id)["checkpoints"] == shown
+    assert place.shown(two)["checkpoints"] == shown
     assert [task["id"] for task in place.tasks.views.listing()] == [two.id] != [one.id]
 
 
@@ -194,18 +193,18 @@ def test_without_any_checkpoint_it_is_a_cold_start(place: Place) -> None:
         path.unlink()
     place.lose_database()
 
-    [found] = recover.rebuild(place.ground, [str(place.base)])
+    [found] = recovery.rebuild(place.runtime, [str(place.base)])
 
     assert found.outcome == "cold start"
-    assert place.tasks.views.show(task.id)["phase"] == 2
+    assert place.shown(task)["phase"] == 2
 
 
 def test_a_cold_start_never_goes_beyond_the_last_phase(tmp_path: Path) -> None:
     (tmp_path / "docs/analysis").mkdir(parents=True)
     (tmp_path / "docs/analysis/a.md").write_text("x" * 600)
 
-    assert recover.infer_phase(str(tmp_path), "modify_app", 1, 1) == 1
-    assert recover.infer_phase(str(tmp_path), "modify_app", 1, 4) == 2
+    assert recovery.infer_phase(str(tmp_path), "modify_app", 1, 1) == 1
+    assert recovery.infer_phase(str(tmp_path), "modify_app", 1, 4) == 2
 
 
 def test_what_a_killed_supervisor_left_while_it_compressed_goes(tmp_path: Path) -> None:

@@ -43,17 +43,17 @@ def test_a_task_whose_last_state_is_not_saved_is_held_and_told_of_everywhere(pla
     task = end(place, DONE)
 
     assert place.state(task) == ("active", "unsaved")
-    shown = place.tasks.views.show(task.id)
+    shown = place.shown(task)
     assert shown["status"] != "completed" and shown["ended_at"] is None
     assert shown["hold"]["needs_you"] and shown["hold"]["until"] and shown["hold"]["reason"]
     assert shown["save_failed"]["error"] in shown["hold"]["reason"]
     assert {"resume", "accept"} <= set(shown["actions"])
     [waiting] = place.tasks.views.inbox()
     assert (waiting["task"], waiting["kind"], waiting["hold"]) == (task.id, "hold", "unsaved")
-    told = report(place.ground, 0)
+    told = report(place.runtime, 0)
     assert [one["hold"] for one in told["needs_you"]] == ["unsaved"]
     assert told["tasks"][0]["save_failed"]["error"] == shown["save_failed"]["error"]
-    assert "done" not in [row["kind"] for row in place.ground.tables.all("SELECT kind FROM notice")]
+    assert "done" not in [row["kind"] for row in place.runtime.tables.all("SELECT kind FROM notice")]
 
 
 def test_the_last_phase_is_not_done_before_its_state_is_saved(place: Place) -> None:
@@ -69,7 +69,7 @@ def test_it_is_saved_again_at_the_next_interval_and_then_done(place: Place) -> N
         place.ahead += 11 * 60 * 1_000_000_000
         _tick(place)
         assert place.state(task) == ("active", "unsaved")
-        until = place.tasks.views.show(task.id)["hold"]["seconds_left"]
+        until = place.shown(task)["hold"]["seconds_left"]
     assert until > 0, "tried, and put off again"
 
     place.ahead += 11 * 60 * 1_000_000_000
@@ -77,13 +77,13 @@ def test_it_is_saved_again_at_the_next_interval_and_then_done(place: Place) -> N
 
     assert place.state(task) == ("done", "")
     assert place.reasons(task) == ["start", "final"]
-    assert place.tasks.views.show(task.id)["save_failed"] is None
+    assert place.shown(task)["save_failed"] is None
     assert place.tasks.views.inbox() == []
 
 
 def _tick(place: Place) -> None:
     """The kernel's clock cannot be set; a hold of another boot goes by the calendar."""
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.do("UPDATE hold SET boot = 'another' WHERE lifted_at IS NULL")
     place.supervise()
 
@@ -106,11 +106,11 @@ def test_a_person_accepts_it_as_it_is(place: Place) -> None:
         done = place.tasks.accept(task.id)
 
         assert done.state == "done"
-        shown = place.tasks.views.show(task.id)
+        shown = place.shown(task)
     assert shown["save_failed"]["error"], "whoever looks later sees that it is not saved"
     assert place.tasks.views.inbox() == []
     place.supervise()  # the store is back, and nothing saves what was accepted
-    [told] = report(place.ground, 0)["tasks"]
+    [told] = report(place.runtime, 0)["tasks"]
     assert told["save_failed"] == shown["save_failed"] and told["reason"]
     with pytest.raises(NotAllowed):
         place.tasks.accept(task.id)
@@ -155,7 +155,7 @@ def test_a_task_that_waits_for_another_waits_until_that_one_is_saved(place: Plac
     with without_store(place):
         go.touch()
         place.supervise(until=place.holds(first, "unsaved"))
-        Supervisor(place.ground, _Nobody()).tick()
+        Supervisor(place.runtime, _Nobody()).tick()
         assert place.state(second) == ("queued", "")
     place.tasks.resume(first.id)
 

@@ -18,7 +18,7 @@ ASK = {"say": "[USER_QUESTION]\nquestion: Which?\n[/USER_QUESTION]"}
 def test_whatever_is_marked_as_waiting_for_a_person_is_in_the_inbox_and_in_the_report(place: Place) -> None:
     for kind in HOLDS:
         task = place.task([DONE], name=kind)
-        with place.ground.tables.write() as tables:
+        with place.runtime.tables.write() as tables:
             tables.move(task.id, "hold", place.now(), trigger="test", hold=kind, human=1, why=f"because of {kind}")
     asked = place.task([ASK], name="asked")
     review = place.task([say_phase(1)], name="review_", phases=[{**PHASE, "review": True}])
@@ -31,7 +31,7 @@ def test_whatever_is_marked_as_waiting_for_a_person_is_in_the_inbox_and_in_the_r
     assert len(marked) == len(HOLDS) + 2
     assert {one["task"] for one in inbox} == marked
     assert len(inbox) == len(marked), "each of them once"
-    assert report(place.ground, 0)["needs_you"] == inbox
+    assert report(place.runtime, 0)["needs_you"] == inbox
     kinds = {one["task"]: (one["kind"], one["hold"]) for one in inbox}
     assert kinds[asked.id] == ("question", None) and kinds[review.id] == ("approval", None)
     assert sorted(hold for kind, hold in kinds.values() if kind == "hold") == sorted(HOLDS)
@@ -78,7 +78,7 @@ def test_the_phase_of_a_task_is_told_and_that_of_one_without_phases_is_null(plac
     shown = place.tasks.views.show(plain.id)
     assert {one["phase"] for one in [*shown["runs"], *shown["checkpoints"], *shown["prompts"]]} == {None}
     place.lose_database()
-    recovery.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
     rebuilt = {(one["task"], one["kind"]): one["phase"] for one in place.tasks.views.inbox()}
     assert rebuilt[later.id, "question"] == rebuilt[later.id, "hold"] == 2
     assert rebuilt[plain.id, "question"] is None

@@ -34,10 +34,10 @@ def test_output_protocol_and_events_are_there_and_ignore_themselves(place: Place
     assert "task_created" in lines[0] and any(" state_transition " in line for line in lines)
     assert (folder / ".gitignore").exists()
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
 
-    logs.write(place.ground, run)
+    logs.write(place.runtime, run)
 
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -48,10 +48,10 @@ def test_outputs_of_the_newest_runs_stay(place: Place) -> None:
     folder = place.workspace() / ".logs"
     for number in range(2, 15):
         (folder / f"run-{number}.stdout.log").write_text("x")
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
 
-    logs.write(place.ground, run)
+    logs.write(place.runtime, run)
 
     kept = sorted(int(path.name[4:].split(".")[0]) for path in folder.glob("run-*.stdout.log"))
     assert kept == list(range(5, 15))
@@ -111,9 +111,9 @@ def test_a_long_output_is_followed_by_its_end(place: Place, monkeypatch: pytest.
     monkeypatch.setattr(logs, "MOST", 1000)
     task = place.task([DONE])
     place.supervise()
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
-    outputs = logs.Outputs(run, task.workspace)
+    outputs = logs.OutputCopies(run, task.workspace)
     copy = place.workspace() / ".logs/run-1.stdout.log"
     with open(f"{run.folder}/out.log", "w") as source:
         for number in range(300):
@@ -139,14 +139,14 @@ def test_a_long_output_is_followed_by_its_end(place: Place, monkeypatch: pytest.
 def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
     task = place.task([DONE], start=False)
     path = place.workspace() / ".metadata/history.jsonl"
-    tables = place.ground.tables
+    tables = place.runtime.tables
 
     def work(number: int) -> None:
         for _ in range(20):
             with tables.write():
                 tables.change(task.id, place.now())
                 tables.log(task.id, place.now(), "warning", {"message": f"{number}"})
-            metadata.project(place.ground, task.id)
+            metadata.project(place.runtime, task.id)
 
     threads = [Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -156,7 +156,7 @@ def test_writers_at_the_same_time_write_every_event_once(place: Place) -> None:
     numbers = [json.loads(line)["sequence"] for line in path.read_text().splitlines()]
 
     assert numbers == [event["sequence"] for event in place.tasks.views.log(task.id)]
-    documents.load(place.ground, str(place.workspace() / ".metadata/task.json"))
+    documents.load(place.runtime, str(place.workspace() / ".metadata/task.json"))
 
 
 def test_after_a_rebuild_the_files_of_a_task_go_on_at_once(place: Place) -> None:
@@ -165,7 +165,7 @@ def test_after_a_rebuild_the_files_of_a_task_go_on_at_once(place: Place) -> None
     place.supervise()
     before = {name: numbers(place, name) for name in FOLLOWED}
     place.lose_database()
-    recovery.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
 
     place.tasks.answers.answer(task.id, "a")
     place.tasks.resume(task.id)
@@ -200,7 +200,7 @@ def test_a_number_that_cannot_be_one_stops_neither_the_files_nor_the_database(pl
         file.write(json.dumps({"sequence": number, "type": "forged"}) + "\n")
     place.lose_database()
 
-    recovery.rebuild(place.ground, [str(place.base)])
+    recovery.rebuild(place.runtime, [str(place.base)])
     place.tasks.answers.answer(task.id, "a")
 
     assert 0 < max(event["sequence"] for event in place.tasks.views.log(task.id)) < 1000

@@ -68,13 +68,13 @@ def test_what_a_restore_went_back_behind_is_no_longer_on_the_way(place: Place) -
     place.tasks.restore(task.id, "v2")
 
     assert (place.workspace() / "a").read_text() == "1"
-    assert [taken.version for taken in checkpoints.lineage(place.ground, task.id)] == [2, 2, 1]
+    assert [taken.version for taken in checkpoints.lineage(place.runtime, task.id)] == [2, 2, 1]
     event = next(one for one in place.tasks.views.log(task.id) if one["type"] == "checkpoint_restored")
     assert (event["success"], event["messages_restored"], event["environment_variables"]) == (True, 0, 0)
     place.supervise()
     assert place.state(task) == ("done", "")
     assert (place.workspace() / "a").read_text() == "3"
-    assert "brought back to the checkpoint v2" in place.told()[-1]
+    assert "restored to checkpoint v2" in place.told()[-1]
 
 
 SCRIPT = 'cat > "given-$KEEPFAST_ATTEMPT"; cat "$KEEPFAST_PROMPT_FILE" > "../prompt-$KEEPFAST_ATTEMPT"; '
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_only_a_file_is_on_no_disk(place: Place) -> None:
     place.supervise()
 
     assert place.outcomes(task) == ["crashed", "complete"], place
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None and key not in run.prompt
     assert not [path for path in place.data.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
 

@@ -51,7 +51,7 @@ def test_a_name_that_no_variable_can_have_is_answered_back(place: Place) -> None
 def test_a_secret_may_be_refused_and_the_agent_does_without(place: Place) -> None:
     task = place.task([need("api_key", "SHOP_KEY")], [{"show_variable": "SHOP_KEY"}, DONE])
     place.supervise()
-    with pytest.raises(Usage, match="not given as an answer"):
+    with pytest.raises(Usage, match="cannot be given as an answer"):
         place.tasks.answers.answer(task.id, "sk-something")
 
     place.tasks.answers.answer(task.id, "refused")
@@ -66,7 +66,7 @@ def test_what_the_task_itself_names_cannot_be_refused(place: Place) -> None:
     task = place.task([DONE], secrets=["TOKEN"])
     place.supervise()
 
-    with pytest.raises(Usage, match="The task itself names TOKEN"):
+    with pytest.raises(Usage, match="The task requires TOKEN"):
         place.tasks.answers.answer(task.id, "refused")
 
 

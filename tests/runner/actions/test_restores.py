@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from keepfast.cli.event_lines import logged, told
+from keepfast.cli.event_lines import log_line, supervisor_line
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.task import NotAllowed
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.store.maintenance.space import forget
 from keepfast.store.rows import Query
 from tests.runner.actions.test_finals import without_store
@@ -50,7 +50,7 @@ def asked(place: Place, *turns: list[dict[str, Any]], **keys: Any) -> Task:
     go = place.base / "go"
     task = client(place, [{"wait_for": str(go)}, spoken(ASK), result()], *turns, **keys)
     place.supervise(until=lambda: place.journal() == ["begin 0"])
-    keep_session(place, place.ground.tables.task(task.id).session)
+    keep_session(place, place.runtime.tables.task(task.id).session)
     go.touch()
     place.supervise()
     assert place.state(task) == ("active", "question"), place
@@ -62,12 +62,12 @@ def restored(place: Place, task: Task) -> list[dict[str, Any]]:
 
 
 def warnings(place: Place, task: Task) -> list[str]:
-    rows = place.ground.tables.all("SELECT text FROM notice WHERE task = ? AND kind = 'warning'", task.id)
+    rows = place.runtime.tables.all("SELECT text FROM notice WHERE task = ? AND kind = 'warning'", task.id)
     return [row["text"] for row in rows]
 
 
 def resumed(place: Place, task: Task) -> list[int]:
-    return [run.resume for run in place.ground.tables.runs("task = ?", task.id)]
+    return [run.resume for run in place.runtime.tables.runs("task = ?", task.id)]
 
 
 @pytest.mark.databases
@@ -80,7 +80,7 @@ def test_a_conversation_lost_during_a_question_comes_back_from_its_checkpoint(pl
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
-    [first, second] = place.ground.tables.runs("task = ?", task.id)
+    [first, second] = place.runtime.tables.runs("task = ?", task.id)
     assert second.resume and second.session != first.session
     [back] = transcripts(place)
     lines = [json.loads(line) for line in back.read_text().splitlines()]
@@ -107,7 +107,7 @@ def test_a_conversation_cut_short_during_a_question_comes_back_from_its_checkpoi
     place.supervise()
 
     assert place.state(task) == ("done", ""), place
-    [first, second] = place.ground.tables.runs("task = ?", task.id)
+    [first, second] = place.runtime.tables.runs("task = ?", task.id)
     assert second.resume and second.session != first.session
     back = next(path for path in transcripts(place) if path.stem == second.session)
     assert [json.loads(line)["uuid"] for line in back.read_text().splitlines()] == [
@@ -125,7 +125,7 @@ def test_a_conversation_that_has_grown_is_gone_on_with(place: Place) -> None:
     place.tasks.answers.answer(task.id, "the second")
     place.supervise()
 
-    [first, second] = place.ground.tables.runs("task = ?", task.id)
+    [first, second] = place.runtime.tables.runs("task = ?", task.id)
     assert second.resume and second.session == first.session
     assert transcripts(place) == [grown] and restored(place, task) == []
 
@@ -134,14 +134,14 @@ def test_a_conversation_restored_in_another_form_counts_as_whole(place: Place) -
     """A session that was made of a checkpoint may be shorter than the one that the checkpoint holds."""
     task = asked(place, END)
     place.tasks.restore(task.id, "latest")
-    session = place.ground.tables.task(task.id).session
+    session = place.runtime.tables.task(task.id).session
     made = next(path for path in transcripts(place) if path.stem == session)
     lines = [json.loads(line) for line in made.read_text().splitlines()]
     made.write_text("".join([json.dumps({**line, "cwd": "/"}) + "\n" for line in lines]))
 
     place.supervise()
 
-    assert place.ground.tables.runs("task = ?", task.id)[-1].session == session
+    assert place.runtime.tables.runs("task = ?", task.id)[-1].session == session
 
 
 def test_without_its_key_a_fresh_session_begins_and_people_are_warned(place: Place) -> None:
@@ -161,7 +161,7 @@ def test_without_its_key_a_fresh_session_begins_and_people_are_warned(place: Pla
     assert resumed(place, task) == [0, 0]
     assert warnings(place, task).count(RESTARTING) == 1
     assert [(one["success"], one["messages_restored"]) for one in restored(place, task)] == [(False, 0)]
-    prompt = place.ground.tables.runs("task = ?", task.id)[-1].prompt
+    prompt = place.runtime.tables.runs("task = ?", task.id)[-1].prompt
     assert "# Task: Do it." in prompt and "The answer: the second" in prompt
 
 
@@ -173,9 +173,9 @@ def test_whoever_brings_the_key_back_and_resumes_gets_the_conversation_back(plac
     place.tasks.answers.answer(task.id, "the first")
     place.supervise(until=lambda: place.journal().count("begin 1") == 1)
     why = [one["why"] for one in place.tasks.views.log(task.id) if one["type"] == "run_begun"][-1]
-    assert "brought back" in why and "no session" not in why
+    assert "restored" in why and "no session" not in why
     show_keys(place)
-    keep_session(place, place.ground.tables.task(task.id).session)
+    keep_session(place, place.runtime.tables.task(task.id).session)
     go.touch()
     place.supervise(until=place.holds(task, "question"))
     for path in transcripts(place):
@@ -201,7 +201,7 @@ def test_whoever_resumes_without_the_key_begins_anew(place: Place) -> None:
     task = asked(place, END)
     transcripts(place)[0].unlink()
     hide_keys(place)
-    with place.ground.tables.write() as tables:
+    with place.runtime.tables.write() as tables:
         tables.change(task.id, place.now(), restores=1)
     place.tasks.answers.answer(task.id, "the second")
     place.supervise()
@@ -232,8 +232,8 @@ def test_the_warning_is_shown_where_people_look(place: Place) -> None:
 
     [event] = [one for one in place.tasks.views.log(task.id) if one["type"] == "warning"]
     assert event["message"] == RESTARTING
-    assert RESTARTING in told(event) and RESTARTING in logged(event)
-    assert [one["message"] for one in report(place.ground, 0)["tasks"][0]["warnings"]] == [RESTARTING]
+    assert RESTARTING in supervisor_line(event) and RESTARTING in log_line(event)
+    assert [one["message"] for one in report(place.runtime, 0)["tasks"][0]["warnings"]] == [RESTARTING]
     assert [one["message"] for one in place.tasks.views.show(task.id)["warnings"]] == [RESTARTING]
 
 
@@ -252,7 +252,7 @@ def test_a_missing_key_is_told_in_the_log_and_in_the_report(place: Place) -> Non
     assert place.state(task) == ("done", ""), place
     assert not old.exists()
     [missing] = place.tasks.views.show(task.id)["missing_keys"]
-    assert report(place.ground, 0)["missing_keys"] == [missing]
+    assert report(place.runtime, 0)["missing_keys"] == [missing]
     [warning] = warnings(place, task)
     assert missing in warning
     assert [one["message"] for one in place.tasks.views.log(task.id) if one["type"] == "warning"] == [warning]
@@ -268,9 +268,9 @@ def test_a_conversation_that_the_client_refuses_comes_back_from_its_checkpoint(p
 
     assert place.state(task) == ("done", ""), place
     assert resumed(place, task) == [0, 1, 1]
-    sessions = [run.session for run in place.ground.tables.runs("task = ?", task.id)]
+    sessions = [run.session for run in place.runtime.tables.runs("task = ?", task.id)]
     assert sessions[0] == sessions[1] != sessions[2]
-    assert "The answer: the second" in place.ground.tables.runs("task = ?", task.id)[-1].prompt
+    assert "The answer: the second" in place.runtime.tables.runs("task = ?", task.id)[-1].prompt
     assert [one["success"] for one in restored(place, task)] == [True]
 
 
@@ -282,7 +282,7 @@ def test_refused_again_it_begins_anew_and_then_a_person_decides(place: Place) ->
     place.supervise(until=place.holds(task, "backoff"))
     assert resumed(place, task) == [0, 1, 1, 0]
     assert warnings(place, task) == [RESTARTING]
-    keep_session(place, place.ground.tables.task(task.id).session)
+    keep_session(place, place.runtime.tables.task(task.id).session)
 
     place.tasks.try_now(task.id)
     place.supervise()
@@ -346,7 +346,7 @@ def test_a_run_that_was_cut_off_is_restored_from_its_checkpoint(
 def test_a_resumed_pause_is_a_restore_with_the_messages_of_its_history(place: Place) -> None:
     task = client(place, [{"sleep": 60}], END)
     place.supervise(until=lambda: place.journal() == ["begin 0"])
-    keep_session(place, place.ground.tables.task(task.id).session)
+    keep_session(place, place.runtime.tables.task(task.id).session)
     place.tasks.pause(task.id, now=True)
     place.supervise()
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
@@ -422,9 +422,9 @@ def crashed_after(place: Place, *turns: list[dict[str, Any]], lost: tuple[str, .
     change(place, checkpoint_interval=0.5)
     task = place.task([{"write": ["a.txt", "1"]}, {"sleep": 600}], *turns)
     place.supervise(until=lambda: "interval" in place.reasons(task))
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
-    pid = process.agent(run.folder).pid
+    pid = shims.agent(run.folder).pid
     assert pid
     shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     for one in (shim, pid) if with_shim else (pid,):
@@ -481,8 +481,8 @@ def checked_later(place: Place, task: Task) -> None:
     with without_store(place):
         place.tasks.resume(task.id)
         place.supervise(until=held)
-        [first] = place.ground.tables.holds()
-        place.supervise(until=lambda: held() and place.ground.tables.holds()[0].id > first.id)
+        [first] = place.runtime.tables.holds()
+        place.supervise(until=lambda: held() and place.runtime.tables.holds()[0].id > first.id)
 
         assert "cannot be compared" in first.reason and first.due_at and not first.human
         assert restored(place, task) == [] and place.outcomes(task) == ["paused"]
@@ -538,7 +538,7 @@ def test_an_agent_is_told_which_of_its_files_are_gone(place: Place) -> None:
 
 def test_a_task_whose_checkpoints_were_all_forgotten_is_not_resumed(place: Place) -> None:
     task = paused_after(place, "a.txt")
-    with place.ground.engine() as engine:
+    with place.runtime.engine() as engine:
         rows = engine.repository().ledger.find(Query())
         forget(engine.repository(), rows[0].workspace, [row.version for row in rows], "by a person")
 

@@ -36,12 +36,12 @@ def test_the_types_of_the_source_have_their_phases(tmp_path: Path) -> None:
     ("keys", "why"),
     [
         ({"breif": "x"}, "unknown key 'breif'"), ({"type": "odd"}, "type = 'odd'"), ({"brief": ""}, "needs a `brief`"),
-        ({"brief": 3}, "must be text"), ({"workspace": "nowhere"}, "there is no folder"),
+        ({"brief": 3}, "must be a string"), ({"workspace": "nowhere"}, "there is no folder"),
         ({"phases": "x"}, "must be a list"), ({"phases": [{"promt": "x"}]}, "unknown key 'promt'"),
-        ({"phases": [{"review": "yes"}]}, "true or false"), ({"budget": {"tokens": -1}}, "from 0 on"),
+        ({"phases": [{"review": "yes"}]}, "true or false"), ({"budget": {"tokens": -1}}, "0 or more"),
         ({"budget": {"token": 1}}, "unknown key 'token'"), ({"agent": {"command": []}}, "is empty"),
         ({"agent": "robot"}, "agent.kind = 'robot'"), ({"agent": {"permission_mode": "all"}}, "permission_mode = 'all'"),
-        ({"after": "x"}, "list of texts"), ({"secrets": [1]}, "list of texts"), ({"brief": "a\0b"}, "NUL"),
+        ({"after": "x"}, "list of strings"), ({"secrets": [1]}, "list of strings"), ({"brief": "a\0b"}, "NUL"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path: Path, keys: dict[str, Any], why: str) -> None:

@@ -62,13 +62,13 @@ def test_statements_are_written_for_both_databases() -> None:
 def test_all_of_a_transaction_or_nothing(place: Place) -> None:
     task = place.task([DONE], start=False)
 
-    with pytest.raises(ValueError, match="half way"), place.ground.tables.write() as rows:
+    with pytest.raises(ValueError, match="half way"), place.runtime.tables.write() as rows:
         rows.change(task.id, 1, title="changed")
         with rows.write():
             rows.log(task.id, 1, "never", {})
         raise ValueError("half way")
 
-    assert place.ground.tables.task(task.id).title == task.title
+    assert place.runtime.tables.task(task.id).title == task.title
     assert "never" not in place.events(task)
 
 
@@ -76,13 +76,13 @@ def test_all_of_a_transaction_or_nothing(place: Place) -> None:
 def test_what_an_agent_can_say_can_be_kept(place: Place) -> None:
     odd = "NUL \0, ' \" % %s ? $1 \\ 한국어 \U0001f600"
     task = place.task([DONE], start=False, budget={"money": 0.1})
-    with place.ground.tables.write() as rows:
+    with place.runtime.tables.write() as rows:
         rows.change(task.id, 2**62, reason=odd, told=True, crashes=[1, 2])
 
-    kept = place.ground.tables.task(task.id)
+    kept = place.runtime.tables.task(task.id)
     assert kept.reason.replace("\ufffd", "\0") == odd
-    assert (kept.updated_at, kept.told, kept.crashes, kept.budget["money"]) == (2**62, 1, [1, 2], 0.1)
-    assert [one.id for one in place.ground.tables.tasks("title != ?", "50% of ?")] == [task.id]
+    assert (kept.updated_at, kept.budget_mark, kept.crashes, kept.budget["money"]) == (2**62, 1, [1, 2], 0.1)
+    assert [one.id for one in place.runtime.tables.tasks("title != ?", "50% of ?")] == [task.id]
 
 
 @pytest.mark.databases
@@ -91,13 +91,13 @@ def test_writers_come_one_after_another(place: Place) -> None:
     task = place.task([DONE], start=False)
 
     def count() -> None:
-        ground = place.make_ground()
+        runtime = place.make_runtime()
         for _ in range(20):
-            with ground.tables.write() as rows:
+            with runtime.tables.write() as rows:
                 number = rows.task(task.id).tokens
                 sleep(0.001)
                 rows.change(task.id, 1, tokens=number + 1)
-        ground.close()
+        runtime.close()
 
     threads = [Thread(target=count) for _ in range(4)]
     for thread in threads:
@@ -105,7 +105,7 @@ def test_writers_come_one_after_another(place: Place) -> None:
     for thread in threads:
         thread.join(90)
 
-    assert place.ground.tables.task(task.id).tokens == 80
+    assert place.runtime.tables.task(task.id).tokens == 80
 
 
 @pytest.mark.databases
@@ -113,7 +113,7 @@ def test_a_newer_database_is_refused(place: Place, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tables, "SCHEMA", rows.SCHEMA - 1)
 
     with pytest.raises(NewerFormat, match="newer keepfast"):
-        place.make_ground()
+        place.make_runtime()
 
 
 @pytest.mark.databases
@@ -131,9 +131,9 @@ def test_own_rows_and_workflows_lie_in_the_same_database(shared: Any) -> None:
     place.task([DONE])
     assert supervise(place, how="durable") == 0
 
-    rows = place.ground.tables.all("SELECT table_schema AS name FROM information_schema.tables GROUP BY table_schema")
+    rows = place.runtime.tables.all("SELECT table_schema AS name FROM information_schema.tables GROUP BY table_schema")
     assert {SCHEMA, "dbos"} <= {row["name"] for row in rows}
-    [done] = place.ground.tables.all("SELECT status FROM dbos.workflow_status")
+    [done] = place.runtime.tables.all("SELECT status FROM dbos.workflow_status")
     assert done["status"] == "SUCCESS"
     assert not [path.name for path in (place.data / "supervisor").glob("*.db")]
 
@@ -141,14 +141,14 @@ def test_own_rows_and_workflows_lie_in_the_same_database(shared: Any) -> None:
 def test_a_second_supervisor_on_one_server_is_refused_and_changes_nothing(shared: Any) -> None:
     first, second = shared("one"), shared("two")
     task = first.task([DONE])
-    claim = first.ground.tables.claim()
-    with pytest.raises(Busy, match=r"runs already on this database \(keepfast "):
-        second.ground.tables.claim()
+    claim = first.runtime.tables.claim()
+    with pytest.raises(Busy, match=r"is already running on this database \(keepfast "):
+        second.runtime.tables.claim()
     words = [sys.executable, str(CHILD), str(second.base), "never", "1", "threads"]
     done = subprocess.run([*words, second.options.database], stderr=subprocess.PIPE, timeout=120)
 
     assert done.returncode == 1
-    assert b"runs already on this database" in done.stderr
+    assert b"is already running on this database" in done.stderr
     assert first.state(task) == ("queued", "")
     assert first.journal() == []
     claim.close()
@@ -167,7 +167,7 @@ def test_the_lock_of_a_supervisor_that_was_killed_is_waited_for(shared: Any) -> 
     later = Timer(1.5, left.close)
     later.start()
 
-    place.ground.tables.claim().close()
+    place.runtime.tables.claim().close()
 
     assert left.closed
     later.join()
@@ -177,9 +177,9 @@ def test_a_server_that_restarts_is_waited_for(shared: Any, cluster: Cluster) -> 
     place = shared("one")
     go = place.base / "go"
     task = place.task([{"wait_for": str(go)}, DONE])
-    workflows = Threads(place.ground)
-    claim = place.ground.tables.claim()
-    supervisor = Supervisor(place.ground, workflows, claim=claim)
+    workflows = Threads(place.runtime)
+    claim = place.runtime.tables.claim()
+    supervisor = Supervisor(place.runtime, workflows, claim=claim)
     thread = Thread(target=supervisor.run, args=(True,))
     thread.start()
     wait(lambda: place.journal() == ["begin 0"])
@@ -201,11 +201,11 @@ def test_a_server_that_restarts_is_waited_for(shared: Any, cluster: Cluster) -> 
 
 def test_whoever_lost_the_claim_to_another_stops(shared: Any, cluster: Cluster) -> None:
     first, second = shared("one"), shared("two")
-    lost = first.ground.tables.claim()
+    lost = first.runtime.tables.claim()
     lost.check()
     cluster.stop()
     cluster.start()
-    taken = second.ground.tables.claim()
+    taken = second.runtime.tables.claim()
 
     with pytest.raises(Conflict, match="Another supervisor took over"):
         lost.check()
@@ -216,23 +216,23 @@ def test_whoever_lost_the_claim_to_another_stops(shared: Any, cluster: Cluster) 
 def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
     first, second = shared("one"), shared("two")
     task = first.task([DONE], [DONE])
-    workflows = Threads(first.ground)
-    run = Supervisor(first.ground, workflows).turns.begin(first.ground.tables.task(task.id))
+    workflows = Threads(first.runtime)
+    run = Supervisor(first.runtime, workflows).turns.begin(first.runtime.tables.task(task.id))
     assert run is not None
-    second.ground.host, second.ground.boot = "elsewhere", "another boot"
+    second.runtime.host, second.runtime.boot = "elsewhere", "another boot"
 
-    Supervisor(second.ground, Threads(second.ground)).reconcile()
+    Supervisor(second.runtime, Threads(second.runtime)).reconcile()
 
     assert first.state(task) == ("active", "host_lost")
-    assert "whose supervisor is gone" in first.ground.tables.task(task.id).reason
+    assert "whose supervisor is gone" in first.runtime.tables.task(task.id).reason
     assert first.outcomes(task) == ["host_lost"]
-    assert second.tasks.views.describe(second.ground.tables.task(task.id))["actions"].count("resume") == 1
+    assert second.tasks.views.describe(second.runtime.tables.task(task.id))["actions"].count("resume") == 1
 
 
 @pytest.mark.parametrize(
     ("address", "error", "said"),
     [
-        ("mysql://somewhere/tasks", Usage, "neither empty nor an address of PostgreSQL"),
+        ("mysql://somewhere/tasks", Usage, "must be empty or the address"),
         ("postgresql://tester@127.0.0.1:1/tasks", Unreachable, "cannot be used"),
         ("postgresql://tester:hunter2secret@127.0.0.1:1/tasks", Unreachable, "cannot be used"),
     ],

@@ -220,7 +220,7 @@ def test_what_an_error_says_of_the_end_of_a_limit_is_kept(block: str, details: s
         ("[USER_QUESTION]\nquestion: a\nquestion: b\n[/USER_QUESTION]", "twice"),
         ("[USER_QUESTION_JSON]{broken[/USER_QUESTION_JSON]", "not JSON"),
         ("[USER_QUESTION_JSON][1][/USER_QUESTION_JSON]", "not a JSON object"),
-        ('[USER_QUESTION_JSON]{"question":"a","options":"b"}[/USER_QUESTION_JSON]', "list of texts"),
+        ('[USER_QUESTION_JSON]{"question":"a","options":"b"}[/USER_QUESTION_JSON]', "list of strings"),
         ('[PHASE_COMPLETE_JSON]{"phase":"one"}[/PHASE_COMPLETE_JSON]', "must be a number"),
     ],
 )

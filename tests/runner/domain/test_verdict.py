@@ -6,7 +6,7 @@ import pytest
 
 from keepfast.runner.domain.limits import LimitHit
 from keepfast.runner.domain.protocol import Block, Malformed
-from keepfast.runner.domain.verdict import Gate, Seen, counts_as_window, gate, judge, waits_by_clock
+from keepfast.runner.domain.verdict import Gate, Observations, counts_as_window, gate, judge, waits_by_clock
 
 PHASE = Block("PHASE_COMPLETE", {"phase": "1"}, {}, [])
 OTHER = Block("PHASE_COMPLETE", {"phase": "2"}, {}, [])
@@ -22,57 +22,61 @@ LIMIT = LimitHit("session", 1.0, "event", "five_hour")
 @pytest.mark.parametrize(
     ("seen", "kind"),
     [
-        (Seen(0, blocks=(PHASE,)), "phase"),
-        (Seen(0, blocks=(TASK,)), "complete"),
-        (Seen(0, blocks=(OTHER,)), "idle"),
-        (Seen(0, blocks=(ASK,)), "asked"),
-        (Seen(0, blocks=(NEED, ASK)), "needs"),
-        (Seen(0, blocks=(PHASE, ASK)), "phase"),
-        (Seen(0, blocks=(FATAL, PHASE)), "failed"),
-        (Seen(0, blocks=(GIVE_UP,)), "failed"),
-        (Seen(0, blocks=(RECOVERABLE, PHASE)), "retry"),
-        (Seen(1, limit=LIMIT, failed=True), "limited"),
-        (Seen(1, blocks=(PHASE,), limit=LIMIT, failed=True), "limited"),
-        (Seen(1, error="authentication_failed", error_text="Invalid API key", failed=True), "failed"),
-        (Seen(1, error="authentication_failed", limit=LIMIT, failed=True), "failed"),
-        (Seen(0, wanted="pause"), "paused"),
-        (Seen(143, wanted="pause", failed=True), "paused"),
-        (Seen(None, wanted="pause"), "paused"),
-        (Seen(0, wanted="cancel", blocks=(PHASE,)), "cancelled"),
-        (Seen(0, wanted="budget"), "budget"),
-        (Seen(0, is_used_up=True), "budget"),
-        (Seen(0, blocks=(OTHER,), is_used_up=True), "budget"),
-        (Seen(0, blocks=(Malformed("ERROR", "odd"),), is_used_up=True), "budget"),
-        (Seen(0, blocks=(PHASE,), is_used_up=True), "phase"),
-        (Seen(0, blocks=(ASK,), is_used_up=True), "asked"),
-        (Seen(1, is_used_up=True), "crashed"),
-        (Seen(0, wanted="stuck"), "retry"),
-        (Seen(1), "crashed"),
-        (Seen(-9), "crashed"),
-        (Seen(None), "crashed"),
-        (Seen(143, blocks=(PHASE,)), "crashed"),
-        (Seen(0), "idle"),
-        (Seen(0, failed=True), "crashed"),
-        (Seen(0, completes_on_exit=True), "complete"),
-        (Seen(0, completes_on_exit=True, phases=2), "phase"),
-        (Seen(1, completes_on_exit=True), "crashed"),
-        (Seen(0, denials=("Bash",)), "denied"),
-        (Seen(0, blocks=(Malformed("ERROR", "odd"),)), "idle"),
-        (Seen(None, never_started="There is no program `x`."), "failed"),
+        (Observations(0, blocks=(PHASE,)), "phase"),
+        (Observations(0, blocks=(TASK,)), "complete"),
+        (Observations(0, blocks=(OTHER,)), "idle"),
+        (Observations(0, blocks=(ASK,)), "asked"),
+        (Observations(0, blocks=(NEED, ASK)), "needs"),
+        (Observations(0, blocks=(PHASE, ASK)), "phase"),
+        (Observations(0, blocks=(FATAL, PHASE)), "failed"),
+        (Observations(0, blocks=(GIVE_UP,)), "failed"),
+        (Observations(0, blocks=(RECOVERABLE, PHASE)), "retry"),
+        (Observations(1, limit=LIMIT, failed=True), "limited"),
+        (Observations(1, blocks=(PHASE,), limit=LIMIT, failed=True), "limited"),
+        (Observations(1, error="authentication_failed", error_text="Invalid API key", failed=True), "failed"),
+        (Observations(1, error="authentication_failed", limit=LIMIT, failed=True), "failed"),
+        (Observations(0, stop_reason="pause"), "paused"),
+        (Observations(143, stop_reason="pause", failed=True), "paused"),
+        (Observations(None, stop_reason="pause"), "paused"),
+        (Observations(0, stop_reason="cancel", blocks=(PHASE,)), "cancelled"),
+        (Observations(0, stop_reason="budget"), "budget"),
+        (Observations(0, is_used_up=True), "budget"),
+        (Observations(0, blocks=(OTHER,), is_used_up=True), "budget"),
+        (Observations(0, blocks=(Malformed("ERROR", "odd"),), is_used_up=True), "budget"),
+        (Observations(0, blocks=(PHASE,), is_used_up=True), "phase"),
+        (Observations(0, blocks=(ASK,), is_used_up=True), "asked"),
+        (Observations(1, is_used_up=True), "crashed"),
+        (Observations(0, stop_reason="stuck"), "retry"),
+        (Observations(1), "crashed"),
+        (Observations(-9), "crashed"),
+        (Observations(None), "crashed"),
+        (Observations(143, blocks=(PHASE,)), "crashed"),
+        (Observations(0), "idle"),
+        (Observations(0, failed=True), "crashed"),
+        (Observations(0, completes_on_exit=True), "complete"),
+        (Observations(0, completes_on_exit=True, phases=2), "phase"),
+        (Observations(1, completes_on_exit=True), "crashed"),
+        (Observations(0, denials=("Bash",)), "denied"),
+        (Observations(0, blocks=(Malformed("ERROR", "odd"),)), "idle"),
+        (Observations(None, never_started="There is no program `x`."), "failed"),
     ],
 )
-def test_judgement(seen: Seen, kind: str) -> None:
+def test_judgement(seen: Observations, kind: str) -> None:
     assert judge(seen).kind == kind
 
 
 def test_reasons_are_sentences_for_people() -> None:
-    assert "Log in again" in judge(Seen(1, error="authentication_failed")).reason
-    assert judge(Seen(-9)).reason == "the agent was ended by signal 9"
-    assert judge(Seen(3)).reason == "the agent ended with exit code 3"
+    assert "Log in again" in judge(Observations(1, error="authentication_failed")).reason
+    assert judge(Observations(-9)).reason == "the agent was killed by signal 9"
+    assert judge(Observations(3)).reason == "the agent exited with code 3"
 
 
 def test_questions_are_kept_whatever_stopped_the_run() -> None:
-    for seen in (Seen(1, limit=LIMIT, blocks=(ASK,)), Seen(0, wanted="pause", blocks=(ASK,)), Seen(1, blocks=(ASK,))):
+    for seen in (
+        Observations(1, limit=LIMIT, blocks=(ASK,)),
+        Observations(0, stop_reason="pause", blocks=(ASK,)),
+        Observations(1, blocks=(ASK,)),
+    ):
         assert ASK in judge(seen).blocks
 
 
@@ -80,7 +84,7 @@ def test_questions_are_kept_whatever_stopped_the_run() -> None:
 def test_what_was_not_understood_is_told_whatever_follows(beside: tuple[Block, ...]) -> None:
     odd = Malformed("DEPENDENCY_REQUEST", "odd")
 
-    assert judge(Seen(0, blocks=(odd, *beside))).malformed == (odd,)
+    assert judge(Observations(0, blocks=(odd, *beside))).malformed == (odd,)
 
 
 @pytest.mark.parametrize(

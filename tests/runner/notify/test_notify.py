@@ -95,8 +95,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify, "WAITS", (0.05, 0.05, 0.05))
-    monkeypatch.setattr(notify, "FETCH", 0.1)
+    monkeypatch.setattr(notify, "RETRY_SECONDS", (0.05, 0.05, 0.05))
+    monkeypatch.setattr(notify, "FETCH_SECONDS", 0.1)
 
 
 def set_up(place: Place, **options: Any) -> None:
@@ -106,8 +106,8 @@ def set_up(place: Place, **options: Any) -> None:
 
 def supervise(place: Place, until: Any = None) -> None:
     """As `place.supervise`, and what is being sent comes to its end."""
-    workflows = Threads(place.ground)
-    supervisor = Supervisor(place.ground, workflows)
+    workflows = Threads(place.runtime)
+    supervisor = Supervisor(place.runtime, workflows)
     try:
         end = time.monotonic() + 90
         while True:
@@ -129,7 +129,7 @@ def all_sent(place: Place) -> Any:
     """There were notices, and none is left."""
 
     def is_so() -> bool:
-        sent = [row["sent_at"] for row in place.ground.tables.all("SELECT sent_at FROM notice")]
+        sent = [row["sent_at"] for row in place.runtime.tables.all("SELECT sent_at FROM notice")]
         return bool(sent) and all(sent)
 
     return is_so
@@ -175,7 +175,7 @@ def test_a_button_of_ntfy_answers_the_question(place: Place, server: Server) -> 
     supervise(place, lambda: place.state(task) == ("done", ""))
 
     assert "The answer: SQLite, the small; one" in place.told()[1]
-    [prompt] = place.ground.tables.prompts("task = ?", task.id)
+    [prompt] = place.runtime.tables.prompts("task = ?", task.id)
     assert prompt.answered_by == "ntfy"
 
 
@@ -199,8 +199,8 @@ def test_only_our_own_buttons_answer(place: Place, server: Server) -> None:
     for body in forged:
         press({**published["actions"][0], "body": json.dumps(body)})
     before = len(server.got)
-    workflows = Threads(place.ground)
-    supervisor = Supervisor(place.ground, workflows)
+    workflows = Threads(place.runtime)
+    supervisor = Supervisor(place.runtime, workflows)
     for _ in range(3):
         supervisor.notices._fetched = 0.0
         supervisor.notices.tick()
@@ -267,8 +267,8 @@ def test_a_server_that_hangs_holds_up_nothing(place: Place, server: Server) -> N
     set_up(place, notify_webhook=server.url + "/hook")
     server.hangs.clear()
     first = place.task([ASK], name="one")
-    workflows = Threads(place.ground)
-    supervisor = Supervisor(place.ground, workflows)
+    workflows = Threads(place.runtime)
+    supervisor = Supervisor(place.runtime, workflows)
     end = time.monotonic() + 90
     while not server.got:
         supervisor.tick()
@@ -280,7 +280,7 @@ def test_a_server_that_hangs_holds_up_nothing(place: Place, server: Server) -> N
     workflows.close()
 
     assert len(server.got) == 1
-    assert not place.ground.tables.all("SELECT 1 AS one FROM notice WHERE sent_at > 0"), "it still hangs"
+    assert not place.runtime.tables.all("SELECT 1 AS one FROM notice WHERE sent_at > 0"), "it still hangs"
     assert place.state(first) == ("active", "question")
     server.hangs.set()
     supervisor.notices.close()

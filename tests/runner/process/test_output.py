@@ -108,8 +108,8 @@ def test_a_warning_comes_before_the_limit() -> None:
     output = feed(claude(), {"type": "rate_limit_event", "rate_limit_info": info}, RESULT)
 
     assert output.limit is None
-    assert output.near is not None
-    assert output.near.used == 0.93
+    assert output.limit_near is not None
+    assert output.limit_near.used == 0.93
 
 
 def test_the_whole_length_of_a_message_is_counted_once_the_transcript_has_it() -> None:
@@ -203,8 +203,8 @@ def test_what_a_command_said_last_is_what_came_together_without_blocks() -> None
     for line in ("[USER_QUESTION]", "question: Which name?", "[/USER_QUESTION]"):
         bare.feed(line.encode())
 
-    assert output.last_said() == "The tests pass.\nOnly the name is open."
-    assert bare.last_said() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
+    assert output.last_message() == "The tests pass.\nOnly the name is open."
+    assert bare.last_message() == "[USER_QUESTION]\nquestion: Which name?\n[/USER_QUESTION]"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_codex_lines() -> None:
     output.close(1)
     assert output.limit is not None
     assert output.limit.resets_at == NOW + 300
-    assert output.near is not None
+    assert output.limit_near is not None
 
 
 def measured(id: str, cached: int, written: int, **more: Any) -> dict[str, Any]:
@@ -268,8 +268,8 @@ def test_windows_of_the_account_are_known_before_they_are_used_up() -> None:
     feed(output, {"type": "rate_limit_event", "rate_limit_info": {"status": "allowed", "unifiedWindows": windows}})
 
     assert output.windows == {"five_hour": Window(0.4, NOW + 60), "seven_day": Window(0.93, None)}
-    assert output.near is not None
-    assert (output.near.scope, output.near.used) == ("weekly", 0.93)
+    assert output.limit_near is not None
+    assert (output.limit_near.scope, output.limit_near.used) == ("weekly", 0.93)
 
 
 def test_figures_of_codex() -> None:
@@ -321,7 +321,7 @@ def test_what_a_client_says_is_protocol_error_or_log_and_its_tools_are_not_its_l
 
     assert types(output) == ["log", "protocol", "log", "error"]
     assert [message.step for message in output.messages] == ["", "02", "02", "02"]
-    assert output.last_said() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
+    assert output.last_message() == "[PROGRESS]\nstep: 02\n[/PROGRESS]"
 
 
 def test_each_line_has_the_time_at_which_it_was_written(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.spellings import forms
 from keepfast.runner.process.tree import below
 
@@ -30,21 +30,21 @@ class Shimmed:
         self.folder = str(folder)
 
     def start(self, *command: str, **more: Any) -> None:
-        environment = {"PATH": os.environ["PATH"], process.TOKEN: TOKEN}
+        environment = {"PATH": os.environ["PATH"], shims.TOKEN: TOKEN}
         job = {"run": "t:1", "command": list(command), "cwd": "/tmp", "environment": environment, "grace": 1, **more}
-        assert process.start(self.folder, job) == "started"
+        assert shims.start(self.folder, job) == "started"
 
-    def end(self) -> process.Look:
+    def end(self) -> shims.RunStatus:
         end = time.monotonic() + 60
-        while (look := process.look(self.folder, "t:1")).kind == process.ALIVE and time.monotonic() < end:
+        while (look := shims.status_of(self.folder, "t:1")).kind == shims.ALIVE and time.monotonic() < end:
             time.sleep(0.02)
         return look
 
-    def wish(self, what: str) -> process.ShimState:
-        number, end = process.wish(self.folder, what), time.monotonic() + 20
-        while process.state(self.folder).wish != number and time.monotonic() < end:
+    def wish(self, what: str) -> shims.ShimState:
+        number, end = shims.wish(self.folder, what), time.monotonic() + 20
+        while shims.state(self.folder).wish != number and time.monotonic() < end:
             time.sleep(0.001)
-        return process.state(self.folder)
+        return shims.state(self.folder)
 
     def wait_for(self, text: str) -> None:
         end = time.monotonic() + 60
@@ -61,7 +61,7 @@ def shimmed(tmp_path: Path) -> Iterator[Shimmed]:
     shimmed = Shimmed(tmp_path / "run")
     yield shimmed
     if os.path.exists(shimmed.folder):
-        process.wish(shimmed.folder, "kill")
+        shims.wish(shimmed.folder, "kill")
 
 
 def test_the_exit_code_is_known_to_whoever_asks_later(shimmed: Shimmed) -> None:
@@ -69,7 +69,7 @@ def test_the_exit_code_is_known_to_whoever_asks_later(shimmed: Shimmed) -> None:
 
     look = shimmed.end()
 
-    assert (look.kind, look.exit_code, look.signal) == (process.OVER, 3, None)
+    assert (look.kind, look.exit_code, look.signal) == (shims.OVER, 3, None)
     assert shimmed.out == "hello\n"
 
 
@@ -93,7 +93,7 @@ def test_what_the_agent_leaves_behind_is_ended_too(shimmed: Shimmed) -> None:
 
     shimmed.end()
 
-    assert process.end_strays(TOKEN) == 0
+    assert shims.end_strays(TOKEN) == 0
 
 
 def test_an_agent_is_never_started_twice(shimmed: Shimmed) -> None:
@@ -101,13 +101,13 @@ def test_an_agent_is_never_started_twice(shimmed: Shimmed) -> None:
     shimmed.end()
 
     job = {"run": "t:1", "command": ["true"], "cwd": "/", "environment": {}}
-    assert process.start(shimmed.folder, job) == "begun"
+    assert shims.start(shimmed.folder, job) == "begun"
 
 
 def test_stop_is_asked_first_and_then_not_asked(shimmed: Shimmed) -> None:
     shimmed.start("sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
     shimmed.wait_for("deaf\n")
-    process.wish(shimmed.folder, "stop", "enough")
+    shims.wish(shimmed.folder, "stop", "enough")
 
     look = shimmed.end()
 
@@ -161,9 +161,9 @@ def test_a_tree_of_twenty_processes_stands_still_and_goes_on(shimmed: Shimmed, t
         wait_for(lambda before=before: all(read(counters)[name] != value for name, value in before.items()))
     print(f"{freezer}: slowest freeze {slowest * 1000:.0f} ms")
 
-    process.wish(shimmed.folder, "kill")
-    assert shimmed.end().kind == process.OVER
-    assert process.end_strays(TOKEN) == 0
+    shims.wish(shimmed.folder, "kill")
+    assert shimmed.end().kind == shims.OVER
+    assert shims.end_strays(TOKEN) == 0
 
 
 @pytest.mark.campaign
@@ -198,7 +198,7 @@ def test_a_frozen_tree_is_found_again_by_the_next_supervisor(shimmed: Shimmed, t
     assert not found.stderr
 
     assert found.stdout.strip() == "True"
-    assert process.look(shimmed.folder, "t:1").kind == process.ALIVE
+    assert shims.status_of(shimmed.folder, "t:1").kind == shims.ALIVE
     assert not shimmed.wish("thaw").frozen
 
 

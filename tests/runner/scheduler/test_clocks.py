@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from keepfast.runner.domain.records import Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.scheduler.attempts import Threads
 from keepfast.runner.scheduler.supervisor import Supervisor
 from tests.equipment import programs
@@ -27,8 +27,8 @@ YEAR = 365 * DAY
 
 
 def due(place: Place, kind: str) -> bool:
-    supervisor = Supervisor(place.ground, Threads(place.ground))
-    [hold] = [hold for hold in place.ground.tables.holds() if hold.kind == kind]
+    supervisor = Supervisor(place.runtime, Threads(place.runtime))
+    [hold] = [hold for hold in place.runtime.tables.holds() if hold.kind == kind]
     return supervisor.timers.is_due(hold)
 
 
@@ -43,8 +43,8 @@ def test_back_off_is_not_affected_by_a_clock_that_is_set(place: Place) -> None:
         assert not due(place, "backoff"), "an hour has not passed since boot"
 
     hour = 3600 * 1_000_000_000
-    before = place.ground.since_boot
-    place.ground.since_boot = lambda: before() + hour  # type: ignore[method-assign]
+    before = place.runtime.since_boot
+    place.runtime.since_boot = lambda: before() + hour  # type: ignore[method-assign]
     place.ahead = -10 * DAY
     assert due(place, "backoff"), "it has, although the wall clock went back, as it does after a suspend"
 
@@ -54,7 +54,7 @@ def test_back_off_of_another_boot_goes_by_the_wall_clock(place: Place) -> None:
     place.__init__(place.base, place.options.but(backoff_first=3600, backoff_longest=3600))  # type: ignore[misc]
     task = place.task([{"exit": 3}], [DONE])
     place.supervise(until=place.holds(task, "backoff"))
-    place.ground.boot = "another"
+    place.runtime.boot = "another"
 
     assert not due(place, "backoff")
     place.ahead = 3601 * 1_000_000_000
@@ -211,7 +211,7 @@ def test_a_clock_that_is_set_under_way_ends_no_run_and_uses_no_budget(place: Pla
     clock.wait(lambda: place.state(task) == ("done", ""), "it did not go on")
 
     assert place.outcomes(task) == ["crashed", "complete"]
-    assert place.ground.tables.task(task.id).seconds < 3600
+    assert place.runtime.tables.task(task.id).seconds < 3600
     latest = place.workspace() / ".checkpoints/latest.json"  # written right after the state that it tells
     clock.wait(lambda: json.loads(latest.read_text())["reason"] == "final", "the newest document is not the last one")
 
@@ -223,19 +223,19 @@ def test_a_question_waits_as_long_as_it_would_have(place: Place, jump: str) -> N
     place.close()
     place.__init__(place.base, place.options.but(question_timeout=3600))  # type: ignore[misc]
     place.supervise(until=place.holds(task, "question"))
-    [before] = place.ground.tables.prompts("task = ?", task.id)
-    supervisor = Supervisor(place.ground, Threads(place.ground))
+    [before] = place.runtime.tables.prompts("task = ?", task.id)
+    supervisor = Supervisor(place.runtime, Threads(place.runtime))
     look_at_the_clock(supervisor)
     place.ahead = {"-10d": -10 * DAY, "+10y": 10 * YEAR}[jump]
     look_at_the_clock(supervisor)
 
-    [after] = place.ground.tables.prompts("task = ?", task.id)
+    [after] = place.runtime.tables.prompts("task = ?", task.id)
     assert after.status == "pending"
     assert after.expires_at - place.now() <= before.expires_at - before.created_at
     assert after.expires_at - place.now() > 3000 * 1_000_000_000
     place.ahead += 3601 * 1_000_000_000
-    look_at_the_clock(Supervisor(place.ground, Threads(place.ground)))
-    [late] = place.ground.tables.prompts("task = ?", task.id)
+    look_at_the_clock(Supervisor(place.runtime, Threads(place.runtime)))
+    [late] = place.runtime.tables.prompts("task = ?", task.id)
     assert (late.status, late.answer) == ("expired", "blue")
 
 
@@ -244,7 +244,7 @@ def test_a_clock_of_ten_years_ahead_approves_nothing(place: Place) -> None:
     place.__init__(place.base, place.options.but(auto_approve_after=3600))  # type: ignore[misc]
     task = place.task([say_phase(1)], phases=[{**PHASE, "review": True}])
     place.supervise(until=place.holds(task, "approval"))
-    supervisor = Supervisor(place.ground, Threads(place.ground))
+    supervisor = Supervisor(place.runtime, Threads(place.runtime))
     look_at_the_clock(supervisor)
     place.ahead = 10 * YEAR
     look_at_the_clock(supervisor)
@@ -266,9 +266,9 @@ def test_a_clock_that_was_set_back_while_nobody_looked_loses_no_question(place: 
     task = place.task([ASK], [DONE])
     place.supervise(until=place.holds(task, "question"))
     place.ahead = -10 * DAY
-    look_at_the_clock(Supervisor(place.ground, Threads(place.ground)))
+    look_at_the_clock(Supervisor(place.runtime, Threads(place.runtime)))
 
-    [prompt] = place.ground.tables.prompts("task = ?", task.id)
+    [prompt] = place.runtime.tables.prompts("task = ?", task.id)
     assert prompt.expires_at - place.now() <= place.options.question_timeout * 1_000_000_000
 
 
@@ -300,8 +300,8 @@ def test_an_agent_is_found_again_after_the_clock_was_set(place: Place, clock: Cl
     clock.wait(lambda: place.state(task) == ("done", ""), "it was not found")
 
     assert place.outcomes(task) == ["complete"]
-    assert sum(process.end_strays(run.token) for run in runs(place, task)) == 0
+    assert sum(shims.end_strays(run.token) for run in runs(place, task)) == 0
 
 
 def runs(place: Place, task: Task) -> list[Any]:
-    return list(place.ground.tables.runs("task = ?", task.id))
+    return list(place.runtime.tables.runs("task = ?", task.id))

@@ -49,7 +49,7 @@ def client(place: Place, *turns: list[dict[str, Any]], **keys: Any) -> Task:
 
 
 def nudge_of(place: Place, task: str) -> Path:
-    run = place.ground.tables.last_run(task)
+    run = place.runtime.tables.last_run(task)
     assert run is not None
     return Path(run.folder) / "nudge"
 
@@ -114,7 +114,7 @@ def test_a_budget_of_tokens_is_told_at_half_and_ends_the_run(place: Place) -> No
 
     assert place.state(task) == ("active", "budget")
     assert place.reasons(task)[-1] == "budget"
-    assert [one["hold"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
+    assert [one["hold"] for one in report(place.runtime, 0)["needs_you"]] == ["budget"]
     (place.base / "work.journal").write_text("begin 0\nend 0\n")
     place.tasks.answers.budget(task.id, tokens=100_000)
     place.supervise()
@@ -127,11 +127,11 @@ def test_the_time_of_a_live_run_is_counted_as_used(place: Place) -> None:
     begin = time.monotonic()
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists() and time.monotonic() - begin > 2.5)
 
-    live = place.tasks.views.show(task.id)["used"]["seconds"]
+    live = place.shown(task)["used"]["seconds"]
     assert 1 <= live <= 60
     go.touch()
     place.supervise()
-    assert live <= place.tasks.views.show(task.id)["used"]["seconds"] <= 60
+    assert live <= place.shown(task)["used"]["seconds"] <= 60
 
 
 def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: Place) -> None:
@@ -142,7 +142,7 @@ def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: P
     turn = [used(10, "1"), {"write": ["a.txt", "1"]}, {"wait_for": str(go)}, {"write": ["b.txt", "1"]}, {"sleep": 600}]
     task = client(place, turn, budget={"tokens": 2000})
     place.supervise(until=lambda: "interval" in place.reasons(task))
-    session = place.ground.tables.task(task.id).session
+    session = place.runtime.tables.task(task.id).session
 
     def write(tokens: int) -> None:
         usage = {"input_tokens": 10, "output_tokens": tokens}
@@ -158,7 +158,7 @@ def test_what_a_live_run_has_used_is_told_and_counts_against_its_budget(place: P
     place.supervise()
 
     assert place.state(task) == ("active", "budget")
-    assert place.ground.tables.task(task.id).tokens == 2010
+    assert place.runtime.tables.task(task.id).tokens == 2010
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_run_that_ends_over_its_budget_without_a_word_is_held_at_once(
     assert place.state(task) == ("active", "budget")
     assert (place.reasons(task)[-1], place.outcomes(task)) == (reason, [outcome])
     assert (newest["reason"], newest["agent"]["blockedBy"]) == (reason, "budget")
-    assert [one["hold"] for one in report(place.ground, 0)["needs_you"]] == ["budget"]
+    assert [one["hold"] for one in report(place.runtime, 0)["needs_you"]] == ["budget"]
     place.tasks.answers.budget(task.id, tokens=100_000, money=10)
     place.supervise()
     assert place.state(task) == ("done", "")
@@ -197,7 +197,7 @@ def test_money_that_is_used_up_starts_nothing_more(place: Place) -> None:
 
     assert place.state(task) == ("active", "budget")
     assert place.journal() == ["begin 0", "end 0"]
-    assert place.ground.tables.task(task.id).reason == "The budget of money is used up."
+    assert place.runtime.tables.task(task.id).reason == "The budget of money is used up."
     place.tasks.answers.budget(task.id, money=2.75)
     place.supervise()
     assert place.journal() == ["begin 0", "end 0"], "that is not enough either"
@@ -243,7 +243,7 @@ def test_after_so_many_windows_a_person_decides(place: Place) -> None:
     place.ahead = 10 * HOUR * SECOND
     place.supervise()
     assert place.outcomes(task) == ["limited", "limited"], "it does not wait by the clock any more"
-    assert [one["text"] for one in report(place.ground, 0)["needs_you"]] == ["1 limits were waited for already"]
+    assert [one["text"] for one in report(place.runtime, 0)["needs_you"]] == ["usage limits already waited for: 1"]
     place.tasks.try_now(task.id)
     place.supervise()
     assert place.state(task) == ("done", "")
@@ -284,7 +284,7 @@ def test_a_limit_without_a_reset_time_is_a_limit_of_the_account(place: Place, wo
     place.supervise(until=place.holds(second, "rate_limit"))
 
     assert place.state(first) == ("active", "rate_limit"), place
-    shown = place.tasks.views.show(first.id)
+    shown = place.shown(first)
     assert shown["status"] == shown["agent_status"] == "waiting_rate_limit"
     assert 0 < shown["hold"]["seconds_left"] <= HOUR and not shown["hold"]["needs_you"]
     document = json.loads((place.base / "one/.checkpoints/latest.json").read_text())
@@ -304,7 +304,7 @@ def test_a_limit_of_unknown_length_shortens_none_that_is_known(place: Place) -> 
     go.touch()
     place.supervise(until=place.holds(short, "rate_limit"))
 
-    row = place.ground.tables.one("SELECT due_at FROM account")
+    row = place.runtime.tables.one("SELECT due_at FROM account")
     assert row is not None and row["due_at"] > place.now() + HOUR * SECOND // 2
 
 
@@ -314,7 +314,7 @@ def test_tasks_of_one_account_resume_one_after_another(place: Place) -> None:
     tasks = [place.task([{"limited": HOUR}, {"exit": 1}], name=name) for name in ("one", "two", "three")]
     place.supervise(until=lambda: all(place.state(task)[1] == "rate_limit" for task in tasks))
 
-    due = sorted(hold.due_at or 0 for hold in place.ground.tables.holds())
+    due = sorted(hold.due_at or 0 for hold in place.runtime.tables.holds())
     assert len(due) == 3
     assert all(later - sooner >= 60 * SECOND for sooner, later in pairwise(due))
 
@@ -332,7 +332,7 @@ def test_an_error_that_can_be_got_over_is_saved_told_and_tried_again(place: Plac
     assert place.state(task) == ("done", "")
     assert place.outcomes(task) == ["retry", "complete"]
     assert "error" in place.reasons(task)
-    rows = place.ground.tables.all("SELECT text FROM notice WHERE task = ?", task.id)
+    rows = place.runtime.tables.all("SELECT text FROM notice WHERE task = ?", task.id)
     assert [row["text"] for row in rows if "registry" in row["text"]] == ["Do it.: the registry is down"]
 
 
@@ -342,14 +342,14 @@ def test_a_denied_tool_is_a_question_and_may_be_allowed(place: Place) -> None:
     task = client(place, denied, [spoken(DONE["say"]), result()])
     place.supervise()
     assert place.state(task) == ("active", "approval")
-    assert "was not allowed to use Bash" in place.ground.tables.task(task.id).reason
-    assert "resume" in place.tasks.views.show(task.id)["actions"]
+    assert "was not allowed to use Bash" in place.runtime.tables.task(task.id).reason
+    assert "resume" in place.shown(task)["actions"]
 
     place.tasks.resume(task.id, allow=["Bash(make test)"])
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    assert "Bash(make test)" in place.ground.tables.task(task.id).agent["allowed_tools"]
+    assert "Bash(make test)" in place.runtime.tables.task(task.id).agent["allowed_tools"]
 
 
 # Checkpoints
@@ -357,17 +357,17 @@ def test_a_denied_tool_is_a_question_and_may_be_allowed(place: Place) -> None:
 
 def test_a_checkpoint_that_fails_stops_no_agent_and_is_tried_at_the_next_interval(place: Place) -> None:
     change(place, checkpoint_interval=0.5)
-    go, build = place.base / "go", place.ground.build
+    go, build = place.base / "go", place.runtime.build
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
 
     def full() -> Engine:
         raise DiskFull("There is no space left for the store.")
 
-    place.ground.build = full
+    place.runtime.build = full
     place.supervise(until=lambda: place.events(task).count("checkpoint_failed") >= 2)
     assert place.journal() == ["begin 0"]
-    place.ground.build = build
+    place.runtime.build = build
     place.supervise(until=lambda: "interval" in place.reasons(task))
     go.touch()
     place.supervise()

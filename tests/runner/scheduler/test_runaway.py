@@ -24,12 +24,12 @@ def changing(*actions: dict[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 def runs(place: Place, task: Task) -> int:
-    return len(place.ground.tables.runs("task = ?", task.id))
+    return len(place.runtime.tables.runs("task = ?", task.id))
 
 
 def waits(place: Place, task: Task, kind: str) -> list[int]:
     """How long each hold of this kind was to last."""
-    rows = place.ground.tables.all("SELECT * FROM hold WHERE task = ? AND kind = ? ORDER BY id", task.id, kind)
+    rows = place.runtime.tables.all("SELECT * FROM hold WHERE task = ? AND kind = ? ORDER BY id", task.id, kind)
     return [row["due_at"] - row["since"] for row in rows if row["due_at"]]
 
 
@@ -38,7 +38,7 @@ def supervise(place: Place, task: Task) -> None:
 
 
 def kinds_told(place: Place, task: Task) -> list[str]:
-    return [row["kind"] for row in place.ground.tables.all("SELECT kind FROM notice WHERE task = ?", task.id)]
+    return [row["kind"] for row in place.runtime.tables.all("SELECT kind FROM notice WHERE task = ?", task.id)]
 
 
 @pytest.mark.databases
@@ -55,7 +55,7 @@ def test_malformed_turns_are_attempts_whatever_they_changed(place: Place) -> Non
 
 
 def test_the_wait_between_such_turns_grows(place: Place) -> None:
-    place.ground.options = QUICK.but(max_attempts=4, backoff_first=0.05)
+    place.runtime.options = QUICK.but(max_attempts=4, backoff_first=0.05)
     task = place.task(*changing(MALFORMED))
 
     supervise(place, task)
@@ -67,7 +67,7 @@ def test_the_wait_between_such_turns_grows(place: Place) -> None:
 
 @pytest.mark.parametrize("most", [1, 5])
 def test_max_attempts_says_how_many(place: Place, most: int) -> None:
-    place.ground.options = QUICK.but(max_attempts=most, backoff_first=0.01)
+    place.runtime.options = QUICK.but(max_attempts=most, backoff_first=0.01)
     task = place.task(*changing({"say": "I went on."}))
 
     supervise(place, task)
@@ -136,11 +136,11 @@ def test_asking_again_for_what_was_given_leads_to_a_person(place: Place) -> None
 
     assert place.state(task) == ("active", "no_progress"), place
     assert runs(place, task) == 4
-    assert "SHOP_KEY is in your environment" in place.told()[-1]
+    assert "SHOP_KEY is already in your environment" in place.told()[-1]
 
 
 def test_the_wait_for_short_limits_in_a_row_grows(place: Place) -> None:
-    place.ground.options = QUICK.but(backoff_first=1.2, backoff_longest=5)
+    place.runtime.options = QUICK.but(backoff_first=1.2, backoff_longest=5)
     task = place.task(*changing(LIMITED))
 
     place.supervise(until=lambda: len(waits(place, task, "rate_limit")) >= 3)
@@ -151,7 +151,7 @@ def test_the_wait_for_short_limits_in_a_row_grows(place: Place) -> None:
 
 def test_questions_that_answer_themselves_do_not_keep_a_task_running(place: Place) -> None:
     """Whatever lets runs follow one another: after twelve of a phase in an hour nobody starts another one unasked."""
-    place.ground.options = QUICK.but(question_timeout=0.01)
+    place.runtime.options = QUICK.but(question_timeout=0.01)
     asks = [[{"say": f"[USER_QUESTION]\nquestion: Is {number} right?\nrequired: false\n[/USER_QUESTION]"}]
             for number in range(MOST)]  # fmt: skip
     task = place.task(*asks)
@@ -167,7 +167,7 @@ def test_questions_that_answer_themselves_do_not_keep_a_task_running(place: Plac
 
 
 def test_runs_that_a_limit_ended_do_not_blow_the_fuse(place: Place) -> None:
-    place.ground.options = QUICK.but(backoff_first=0.01, backoff_longest=0.02)
+    place.runtime.options = QUICK.but(backoff_first=0.01, backoff_longest=0.02)
     task = place.task(*[[LIMITED] for _ in range(14)], [DONE])
 
     place.supervise()

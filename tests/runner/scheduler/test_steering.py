@@ -19,7 +19,7 @@ from keepfast.runner.actions.restores import RESTARTING
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import NotAllowed
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.scheduler import service as serving
 from keepfast.runner.scheduler.lock import Lock
 from keepfast.runner.scheduler.supervisor import Supervisor
@@ -33,7 +33,7 @@ SECOND = 1_000_000_000
 
 
 def last(place: Place, task: Task) -> Run:
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
     return run
 
@@ -48,14 +48,14 @@ def test_a_frozen_task_is_found_again_and_goes_on_where_it_stood(place: Place) -
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
+    place.supervise(until=lambda: bool(shims.state(last(place, task).folder).frozen))
     go.touch()
 
     begin = time.monotonic()
     place.supervise(until=lambda: time.monotonic() - begin > 1)
-    assert process.state(last(place, task).folder).frozen
+    assert shims.state(last(place, task).folder).frozen
     assert place.journal() == ["begin 0"]
-    assert place.tasks.views.show(task.id)["frozen"]
+    assert place.shown(task)["frozen"]
     place.tasks.resume(task.id)
     place.supervise()
 
@@ -72,17 +72,17 @@ def test_what_is_frozen_is_kept_once_for_each_freeze(place: Place) -> None:
     for number in (1, 2):
         place.tasks.freeze(task.id)
         place.supervise(until=lambda number=number: place.reasons(task).count("user_pause") == number)  # type: ignore[misc]
-        assert process.state(last(place, task).folder).frozen
+        assert shims.state(last(place, task).folder).frozen
         begin = time.monotonic()
         place.supervise(until=lambda begin=begin: time.monotonic() - begin > 1)  # type: ignore[misc]
         assert place.reasons(task).count("user_pause") == number, "another supervisor finds it frozen, and kept"
         place.tasks.resume(task.id)
-        place.supervise(until=lambda: not process.state(last(place, task).folder).frozen)
+        place.supervise(until=lambda: not shims.state(last(place, task).folder).frozen)
     go.touch()
     place.supervise()
 
     assert place.reasons(task) == ["start", "user_pause", "user_pause", "final"]
-    [run] = place.ground.tables.runs("task = ?", task.id)
+    [run] = place.runtime.tables.runs("task = ?", task.id)
     assert run.outcome == "complete"
 
 
@@ -98,7 +98,7 @@ def test_a_frozen_task_is_paused_wherever_it_is_told(place: Place) -> None:
     assert document["task"]["status"] == document["agent"]["status"] == "paused"
     assert document["agent"]["blockedBy"] == "user_pause"
     assert json.loads((place.workspace() / ".metadata" / "task.json").read_text())["status"] == "paused"
-    [listed], [waiting] = place.tasks.views.listing(), place.tasks.views.inbox()
+    listed, [waiting] = place.shown(task), place.tasks.views.inbox()
     assert listed["frozen"] and (listed["status"], listed["agent_status"]) == ("paused", "paused")
     assert (listed["hold"]["kind"], listed["hold"]["needs_you"]) == ("user_pause", True)
     assert listed["actions"] == waiting["actions"] == ["resume", "pause", "cancel"]
@@ -121,7 +121,7 @@ def test_a_freeze_is_a_hold_with_its_transitions(place: Place, then: str) -> Non
 
     place.tasks.freeze(task.id)
 
-    [hold] = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    [hold] = place.runtime.tables.all_holds(place.runtime.tables.task(task.id))
     assert (hold.kind, hold.human, hold.lifted_at) == ("user_pause", 1, None)
     getattr(place.tasks, then)(task.id)
     go.touch()
@@ -133,10 +133,10 @@ def test_a_freeze_is_a_hold_with_its_transitions(place: Place, then: str) -> Non
     ]
     assert ("in_progress", "paused", "freeze", "user_pause", None) in told
     assert ("paused", "in_progress", then, "", "user_pause") in told
-    [lifted] = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    [lifted] = place.runtime.tables.all_holds(place.runtime.tables.task(task.id))
     assert (lifted.since, lifted.lifted_by) == (hold.since, then)
     assert lifted.lifted_at is not None and lifted.lifted_at > lifted.since
-    [shown] = report(place.ground, 0)["tasks"]
+    [shown] = report(place.runtime, 0)["tasks"]
     assert shown["waited_seconds"].keys() == {"user_pause"}
 
 
@@ -145,8 +145,8 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
     task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.freeze(task.id)
-    place.supervise(until=lambda: bool(process.state(last(place, task).folder).frozen))
-    pid = process.agent(last(place, task).folder).pid
+    place.supervise(until=lambda: bool(shims.state(last(place, task).folder).frozen))
+    pid = shims.agent(last(place, task).folder).pid
     assert pid is not None
     os.kill(pid, 9)
     go.touch()
@@ -154,14 +154,14 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    holds = place.ground.tables.all_holds(place.ground.tables.task(task.id))
+    holds = place.runtime.tables.all_holds(place.runtime.tables.task(task.id))
     assert holds[0].kind == "user_pause" and all(hold.lifted_at for hold in holds)
 
 
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:
     task = place.task([DONE])
 
-    with pytest.raises(NotAllowed, match="Nothing runs"):
+    with pytest.raises(NotAllowed, match="no running agent"):
         place.tasks.freeze(task.id)
 
 
@@ -183,7 +183,7 @@ def test_what_is_decided_about_a_task_that_waits_is_in_its_newest_document(
     expected = {"pause": ("user_pause", "paused"), "cancel": ("cancel", "cancelled")}[what]
     assert (document["reason"], document["task"]["status"]) == expected
     assert document["createdBy"] == "user"
-    assert place.tasks.views.show(task.id)["status"] == expected[1]
+    assert place.shown(task)["status"] == expected[1]
 
 
 def test_a_task_that_never_ran_leaves_no_document_when_it_is_cancelled(place: Place) -> None:
@@ -205,11 +205,11 @@ def test_whoever_met_the_limit_goes_on_before_others_begin(place: Place) -> None
     change(place, concurrency=1, limit_jitter_least=2, limit_jitter_most=2)
     one = place.task([{"limited": 2}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(one, "rate_limit"))
-    agent = place.ground.tables.task(one.id).agent
+    agent = place.runtime.tables.task(one.id).agent
     two = place.task(name="two", agent=agent, start=True)
     place.supervise(until=lambda: place.state(one) == ("done", ""))
 
-    first = [place.ground.tables.runs("task = ?", id) for id in (one.id, two.id)]
+    first = [place.runtime.tables.runs("task = ?", id) for id in (one.id, two.id)]
     assert len(first[0]) == 2
     assert not first[1] or first[1][0].started_at > first[0][1].started_at
     place.tasks.cancel(two.id)
@@ -220,13 +220,13 @@ def test_tasks_that_queue_up_behind_a_limit_do_not_wait_for_one_another(place: P
     change(place, concurrency=1, limit_jitter_least=1, limit_jitter_most=1, stagger=1)
     one = place.task([{"limited": 1}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(one, "rate_limit"))
-    agent = place.ground.tables.task(one.id).agent
+    agent = place.runtime.tables.task(one.id).agent
     waiting = [place.task(name=name, agent=agent, start=True) for name in ("two", "three", "four")]
-    place.supervise(until=lambda: all(place.ground.tables.runs("task = ?", task.id) for task in waiting))
+    place.supervise(until=lambda: all(place.runtime.tables.runs("task = ?", task.id) for task in waiting))
 
     assert place.state(one) == ("done", "")
     for task in waiting:
-        if place.ground.tables.task(task.id).state not in ("done", "failed"):
+        if place.runtime.tables.task(task.id).state not in ("done", "failed"):
             place.tasks.cancel(task.id)
     place.supervise()
 
@@ -235,17 +235,14 @@ def test_tasks_behind_a_limit_go_on_by_their_priority(place: Place) -> None:
     change(place, concurrency=1, limit_jitter_least=0, limit_jitter_most=0, stagger=1)
     one = place.task([{"limited": 5}, {"exit": 1}], *[[DONE]] * 9)
     place.supervise(until=place.holds(one, "rate_limit"))
-    agent = place.ground.tables.task(one.id).agent
+    agent = place.runtime.tables.task(one.id).agent
     tasks = {"normal, begun": one}
     for priority in ("low", "normal", "critical", "high"):
         tasks[priority] = place.task(name=priority, agent=agent, priority=priority)
         place.supervise(until=place.holds(tasks[priority], "rate_limit"))
     wanted = ["critical", "high", "normal, begun", "normal", "low"]
 
-    due = {
-        name: place.tasks.views.describe(place.ground.tables.task(task.id))["hold"]["until"]
-        for name, task in tasks.items()
-    }
+    due = {name: place.shown(task)["hold"]["until"] for name, task in tasks.items()}
     assert sorted(due, key=lambda name: due[name]) == wanted
     place.supervise()
     started = {name: last(place, task).started_at for name, task in tasks.items()}
@@ -278,11 +275,11 @@ def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(
 def test_a_supervisor_in_the_background_takes_over_when_the_other_one_ends(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "AGAIN", 0.1)
+    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.1)
     said: list[str] = []
     task = place.task([DONE])
-    other = Lock(place.ground.folder)
-    background = serving.Background(place.ground, said.append)
+    other = Lock(place.runtime.folder)
+    background = serving.Background(place.runtime, said.append)
     background.start()
     try:
         _wait(lambda: bool(said))
@@ -339,7 +336,7 @@ def test_whoever_tries_now_does_not_wait_for_the_limit(place: Place) -> None:
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    with pytest.raises(NotAllowed, match="waits for no timer"):
+    with pytest.raises(NotAllowed, match="not waiting for a limit"):
         place.tasks.try_now(task.id)
 
 
@@ -358,11 +355,11 @@ def test_a_session_that_cannot_be_restored_begins_anew_once_and_then_a_person_de
     place.supervise()
 
     assert place.state(task) == ("active", "crashed"), place
-    assert place.ground.tables.task(task.id).reason.startswith(
+    assert place.runtime.tables.task(task.id).reason.startswith(
         "The session could not be restored for the second time: "
     )
-    assert [run.resume for run in place.ground.tables.runs("task = ?", task.id)] == [0, 1, 0, 1]
-    rows = place.ground.tables.all("SELECT kind, text FROM notice WHERE task = ?", task.id)
+    assert [run.resume for run in place.runtime.tables.runs("task = ?", task.id)] == [0, 1, 0, 1]
+    rows = place.runtime.tables.all("SELECT kind, text FROM notice WHERE task = ?", task.id)
     assert ("warning", RESTARTING) in [(row["kind"], row["text"]) for row in rows]
     assert (place.workspace() / "a.txt").read_text() == "1", "what is on disk stays"
 
@@ -393,13 +390,13 @@ def test_the_report_says_what_ran_waited_cost_changed_and_needs_you(place: Place
     place.supervise()
     place.ahead = 7200 * SECOND
 
-    found = report(place.ground, place.now() - 10 * 3600 * SECOND)
+    found = report(place.runtime, place.now() - 10 * 3600 * SECOND)
 
     [one] = found["tasks"]
     assert (one["status"], one["runs"], one["money"], one["changed_files"]) == ("review", 1, 1.5, 2)
     assert 7200 <= one["waited_seconds"]["approval"] < 7300
     assert [(need["kind"], need["task"]) for need in found["needs_you"]] == [("approval", task.id)]
-    assert report(place.ground, place.now() + SECOND)["tasks"][0]["runs"] == 0, "nothing ran since then"
+    assert report(place.runtime, place.now() + SECOND)["tasks"][0]["runs"] == 0, "nothing ran since then"
 
 
 @pytest.mark.sqlite
@@ -410,7 +407,7 @@ def test_tasks_below_the_roots_come_back_when_a_supervisor_starts(place: Place) 
     assert place.tasks.views.listing() == []
     change(place, roots=[str(place.base)])
 
-    supervisor = Supervisor(place.ground, Idle())
+    supervisor = Supervisor(place.runtime, Idle())
     supervisor.stop.set()
     supervisor.run()
 
@@ -531,7 +528,7 @@ def test_a_pause_that_is_taken_back_while_the_agent_ends_goes_on(place: Place) -
     task = place.task([{"write": ["a.txt", "1"]}, {"ignore": "TERM"}, {"wait_for": str(go)}], [DONE])
     place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
     place.tasks.pause(task.id, now=True)
-    place.supervise(until=lambda: process.last_wish(last(place, task).folder) == "stop")
+    place.supervise(until=lambda: shims.last_wish(last(place, task).folder) == "stop")
 
     place.tasks.resume(task.id)
     go.touch()
@@ -543,14 +540,14 @@ def test_a_pause_that_is_taken_back_while_the_agent_ends_goes_on(place: Place) -
 
 def test_a_pause_that_is_taken_back_before_the_agent_is_stopped_is_none(place: Place) -> None:
     go = place.base / "go"
-    place.options = place.ground.options = replace(place.options, pause_grace=60)
+    place.options = place.runtime.options = replace(place.options, pause_grace=60)
     task = client(place, [{"wait_for": str(go)}, spoken(DONE["say"]), result()])
     place.supervise(until=lambda: place.journal() == ["begin 0"])
     place.tasks.pause(task.id)
-    place.supervise(until=lambda: last(place, task).wanted == "pause")
+    place.supervise(until=lambda: last(place, task).request == "pause")
 
     place.tasks.resume(task.id)
-    place.supervise(until=lambda: last(place, task).wanted == "")
+    place.supervise(until=lambda: last(place, task).request == "")
     assert not (Path(last(place, task).folder) / "pause").exists()
     go.touch()
     place.supervise()
@@ -563,7 +560,7 @@ def test_the_report_counts_files_and_not_their_folders(place: Place) -> None:
     place.task([{"write": ["src/deep/a.txt", "1"]}, {"write": ["src/b.txt", "1"]}, DONE])
     place.supervise()
 
-    [one] = report(place.ground, place.now() - 3600 * SECOND)["tasks"]
+    [one] = report(place.runtime, place.now() - 3600 * SECOND)["tasks"]
 
     assert one["changed_files"] == 2
 
@@ -574,7 +571,7 @@ def test_an_agent_is_started_before_it_speaks_and_tells_nothing_before_it_does(p
     place.supervise()
 
     log = {event["type"]: event for event in place.tasks.views.log(task.id)}
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
     with open(f"{run.folder}/out.log.times") as file:
         first = int(file.read().split()[1])

@@ -17,8 +17,8 @@ import pytest
 from keepfast.agents import transcript
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.resume import extractor as notes
-from keepfast.runner.actions.environment import Ground
-from keepfast.runner.domain import prompts as telling
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.domain import prompts
 from keepfast.runner.domain.records import Agent, TaskSpec
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.scheduler import attempts
@@ -67,7 +67,7 @@ def test_a_question_waits_for_its_answer(place: Place) -> None:
     place.supervise()
     [prompt] = place.tasks.views.inbox()
     assert place.state(task) == ("active", "question")
-    assert place.tasks.views.show(task.id)["status"] == "waiting_question"
+    assert place.shown(task)["status"] == "waiting_question"
 
     place.tasks.answers.answer(prompt["id"], "sqlite")
     place.supervise()
@@ -108,7 +108,7 @@ def test_a_choice_takes_words_of_ones_own(place: Place, text: str, exactly: bool
 
     assert warning, "it is said that this was none of the options"
     assert place.state(task) == ("done", "")
-    assert place.tasks.views.show(task.id)["prompts"][0]["answer"] == text
+    assert place.shown(task)["prompts"][0]["answer"] == text
     assert text in place.told()[1]
 
 
@@ -122,7 +122,7 @@ def test_a_secret_reaches_the_agent_and_no_log(place: Place) -> None:
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    [_, run] = place.ground.tables.runs("task = ?", task.id)
+    [_, run] = place.runtime.tables.runs("task = ?", task.id)
     assert "API_KEY is [secret]" in open(run.folder + "/out.log").read()
     for path in [*place.data.rglob("*"), *place.workspace().rglob("*")]:
         if path.is_file():
@@ -146,7 +146,7 @@ def test_secrets_that_a_task_names_are_asked_for_before_it_starts(place: Place) 
 def test_a_limit_is_waited_for_and_the_task_goes_on(place: Place) -> None:
     task = place.task([{"limited": 1}, {"exit": 1}], [DONE])
     place.supervise(until=place.holds(task, "rate_limit"))
-    hold = place.tasks.views.describe(place.ground.tables.task(task.id))["hold"]
+    hold = place.shown(task)["hold"]
     assert hold["until"]
     assert hold["seconds_left"] <= 1
 
@@ -173,8 +173,8 @@ def test_a_crash_is_tried_again_after_a_back_off(place: Place) -> None:
     "ending",
     [
         [{"exit": 3}],
-        [{"say": "[ERROR] type: recoverable, message: exit code 3"}],
-        [{"say": "[ERROR]\nmessage: exit code 3"}],
+        [{"say": "[ERROR] type: recoverable, message: code 3"}],
+        [{"say": "[ERROR]\nmessage: code 3"}],
     ],
 )
 def test_after_max_attempts_crashes_in_a_row_a_person_decides(place: Place, ending: list[dict[str, Any]]) -> None:
@@ -187,8 +187,8 @@ def test_after_max_attempts_crashes_in_a_row_a_person_decides(place: Place, endi
 
     assert place.state(task) == ("active", "crashed")
     assert len(place.outcomes(task)) == 5, "one, a question, and three in a row"
-    reason = place.ground.tables.task(task.id).reason
-    assert "3 times" in reason and "exit code 3" in reason
+    reason = place.runtime.tables.task(task.id).reason
+    assert "3 times" in reason and "code 3" in reason
     [waiting] = place.tasks.views.inbox()
     assert (waiting["task"], waiting["hold"], waiting["text"]) == (task.id, "crashed", reason)
     place.tasks.resume(task.id)
@@ -213,7 +213,7 @@ def test_a_failed_task_can_be_tried_again(place: Place) -> None:
     )
     place.supervise()
     assert place.state(task) == ("failed", "")
-    assert place.ground.tables.task(task.id).reason == "no way"
+    assert place.runtime.tables.task(task.id).reason == "no way"
 
     place.tasks.retry(task.id)
     place.supervise()
@@ -380,7 +380,7 @@ def test_a_turn_that_says_nothing_is_nudged_and_then_a_person_is_asked(place: Pl
     assert place.state(task) == ("active", "no_progress"), "nothing crashed"
     assert place.outcomes(task) == ["idle"] * 3
     assert "without completing" in place.told()[1]
-    assert "No progress" in place.ground.tables.task(task.id).reason
+    assert "No progress" in place.runtime.tables.task(task.id).reason
 
 
 def test_a_malformed_block_is_answered_back(place: Place) -> None:
@@ -401,7 +401,7 @@ def test_a_malformed_question_beside_a_valid_one_is_told_and_the_valid_one_count
     assert place.state(task) == ("active", "question")
     [refused] = [event for event in place.tasks.views.log(task.id) if event["type"] == "block_refused"]
     assert (refused["block"], refused["why"]) == ("USER_QUESTION", "the field question is missing")
-    [warning] = place.tasks.views.show(task.id)["warnings"]
+    [warning] = place.shown(task)["warnings"]
     assert "the field question is missing" in warning["message"]
     log = (place.workspace() / ".logs/agent.log").read_text()
     assert " block_refused " in log and " warning " in log
@@ -428,7 +428,7 @@ def test_tasks_wait_for_those_they_name(place: Place) -> None:
     place.supervise()
 
     assert place.state(second) == ("done", "")
-    assert place.ground.tables.task(second.id).started_at >= place.ground.tables.task(first.id).ended_at
+    assert place.runtime.tables.task(second.id).started_at >= place.runtime.tables.task(first.id).ended_at
 
 
 def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
@@ -436,7 +436,7 @@ def test_two_tasks_never_run_in_one_workspace_at_once(place: Place) -> None:
     second = place.tasks.new(replace(_spec(place), agent=cast(Agent, place.agent("other", [DONE]))), start=True)
     place.supervise()
 
-    [one], [two] = (place.ground.tables.runs("task = ?", task.id) for task in (first, second))
+    [one], [two] = (place.runtime.tables.runs("task = ?", task.id) for task in (first, second))
     assert one.ended_at <= two.started_at or two.ended_at <= one.started_at
 
 
@@ -455,7 +455,7 @@ def test_a_workspace_that_was_deleted_holds_its_task_and_no_other(place: Place) 
     place.supervise()
 
     assert place.state(gone) == ("queued", "crashed")
-    assert "Workspace validation failed" in place.ground.tables.task(gone.id).reason
+    assert "Workspace validation failed" in place.runtime.tables.task(gone.id).reason
     assert place.state(other) == ("done", "")
 
 
@@ -469,7 +469,7 @@ def test_a_workspace_deleted_under_way_holds_its_task(place: Place) -> None:
     place.supervise()
 
     assert place.state(task) == ("active", "crashed")
-    assert "there is no folder" in place.ground.tables.task(task.id).reason
+    assert "there is no folder" in place.runtime.tables.task(task.id).reason
 
 
 @pytest.mark.databases
@@ -477,11 +477,11 @@ def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pyte
     task = place.task([DONE])
     monkeypatch.setattr("keepfast.runner.db.sqlite.WAIT", 0.1)
     monkeypatch.setattr("keepfast.runner.db.postgres.WAIT", 0.1)
-    ground = place.make_ground()
-    other = place.ground.tables._db
+    runtime = place.make_runtime()
+    other = place.runtime.tables._db
     other.begin()
-    workflows = Threads(ground)
-    supervisor = Supervisor(ground, workflows)
+    workflows = Threads(runtime)
+    supervisor = Supervisor(runtime, workflows)
     thread = Thread(target=supervisor.run, args=(True,))
     thread.start()
     while not supervisor.trouble:
@@ -489,7 +489,7 @@ def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pyte
     other.rollback()
     thread.join(60)
     workflows.close()
-    ground.close()
+    runtime.close()
 
     assert "locked by another process" in supervisor.trouble
     assert place.state(task) == ("done", "")
@@ -502,7 +502,7 @@ def test_garbage_and_a_line_of_100_megabytes_do_no_harm(place: Place) -> None:
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    [run] = place.ground.tables.runs("task = ?", task.id)
+    [run] = place.runtime.tables.runs("task = ?", task.id)
     assert b"line cut by keepfast" in open(run.folder + "/out.log", "rb").read(100)
 
 
@@ -536,10 +536,10 @@ def test_the_task_with_exactly_this_title_is_meant(place: Place) -> None:
 
     assert place.tasks.views.find("Translate").id == short.id
     assert place.tasks.views.find("task").id == word.id
-    with pytest.raises(Usage, match="could be"):
+    with pytest.raises(Usage, match="ambiguous"):
         place.tasks.views.find("Trans")
     place.task([DONE], title="Translate", start=False)
-    with pytest.raises(Usage, match="could be"):
+    with pytest.raises(Usage, match="ambiguous"):
         place.tasks.views.find("Translate")
 
 
@@ -588,10 +588,10 @@ def test_how_full_an_agent_is_is_told_once_for_each_request(place: Place) -> Non
 def test_a_fault_of_ours_is_said_and_tried_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = [ZeroDivisionError("planted")]
 
-    def faulty(ground: Ground, run: str) -> None:
+    def faulty(runtime: Runtime, run: str) -> None:
         if faults:
             raise faults.pop()
-        settle(ground, run)
+        settle(runtime, run)
 
     monkeypatch.setattr(attempts, "settle", faulty)
     task = place.task([DONE])
@@ -616,8 +616,8 @@ def test_an_agent_that_only_talks_about_limits_is_never_held(place: Place) -> No
 
     assert place.state(task) == ("done", "")
     assert place.outcomes(task) == ["phase", "crashed", "phase"]
-    assert not place.ground.tables.all("SELECT 1 AS one FROM hold WHERE kind = 'rate_limit'")
-    assert not place.ground.tables.all("SELECT 1 AS one FROM account")
+    assert not place.runtime.tables.all("SELECT 1 AS one FROM hold WHERE kind = 'rate_limit'")
+    assert not place.runtime.tables.all("SELECT 1 AS one FROM account")
 
 
 def test_a_reset_is_counted_from_when_it_was_said(place: Place) -> None:
@@ -644,7 +644,7 @@ def test_a_memory_that_fills_up_is_saved_and_the_agent_is_told(place: Place) -> 
         [full(144_000), {"wait_for": marks[0]}, full(170_000), {"wait_for": marks[1]}, full(172_000), DONE]
     )
     place.supervise(until=lambda: "auto_70" in place.reasons(task), seconds=90)
-    run = place.ground.tables.last_run(task.id)
+    run = place.runtime.tables.last_run(task.id)
     assert run is not None
     nudge = Path(run.folder) / "nudge"
     assert not nudge.exists(), "the threshold is quiet"
@@ -700,12 +700,12 @@ def test_a_session_that_goes_on_keeps_the_task_as_its_current_one(place: Place) 
     place.supervise()
     prompt = place.tasks.views.inbox()[0]["id"]
     place.tasks.answers.answer(prompt, "SQLite")
-    [answer] = place.ground.tables.prompts("id = ?", prompt)
+    [answer] = place.runtime.tables.prompts("id = ?", prompt)
     begun = place.told()[0]
 
-    assert noted(begun, telling.answered(answer))[0] == "Build the JWT thing — SQLite"
-    assert noted(begun, telling.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
-    for text in (telling.rework("FAILED </keepfast> x", 1, 3), telling.restored("v2", True), telling.forked("/f")):
+    assert noted(begun, prompts.answered(answer))[0] == "Build the JWT thing — SQLite"
+    assert noted(begun, prompts.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
+    for text in (prompts.rework("FAILED </keepfast> x", 1, 3), prompts.restored("v2", True), prompts.forked("/f")):
         assert noted(begun, text) == noted(begun)
 
 
@@ -715,4 +715,4 @@ def noted(*prompts: str) -> tuple[str, list[str]]:
     for prompt in prompts:
         session.asked(prompt)
     found = notes.take(transcript.read(session.bytes()))
-    return found.current_task, [part.strip() for part in found.asked[-1].split("\n\n") if part.strip()]
+    return found.current_task, [part.strip() for part in found.prompts[-1].split("\n\n") if part.strip()]

@@ -9,7 +9,7 @@ import pytest
 
 from keepfast.store.digest import digest
 from keepfast.store.maintenance import compaction as compacting
-from keepfast.store.maintenance.arrangement import TOGETHER, _kin, arrange, batches
+from keepfast.store.maintenance.arrangement import FRAME_OF_SIMILAR, _group_by_name, arrange, batches
 from keepfast.store.maintenance.compaction import Compactor
 from keepfast.store.maintenance.space import compact, store_size
 from keepfast.store.rows import CONTENT, DOCUMENT, Location
@@ -124,7 +124,7 @@ def test_what_the_newest_version_has_comes_first_in_its_frame(saver: Saver) -> N
     ],
 )
 def test_kin_end_with_the_same_words(names: list[str], groups: int) -> None:
-    kin = _kin({name.encode() for name in names})
+    kin = _group_by_name({name.encode() for name in names})
 
     assert kin.keys() == {name.encode() for name in names}
     assert len(set(kin.values())) == groups
@@ -149,7 +149,7 @@ def test_every_content_has_exactly_one_frame_and_no_frame_is_too_large(saver: Sa
         engine.close()
 
     assert sorted(entry for frame in frames for entry in frame) == sorted(entries)
-    assert all(sum(place.length for _, place in frame) <= TOGETHER for frame in frames)
+    assert all(sum(place.length for _, place in frame) <= FRAME_OF_SIMILAR for frame in frames)
     assert {len({place.kind == DOCUMENT for _, place in frame}) for frame in frames} <= {1, 2}
     assert [frame for batch in batches(frames, 1 << 20) for frame in batch] == frames
     assert all(sum(p.length for f in batch[:-1] for _, p in f) < 1 << 20 for batch in batches(frames, 1 << 20))

@@ -1,4 +1,4 @@
-"""Claude Code: its payloads as events, and for each of its events exactly the answer that it accepts."""
+"""Hooks of Claude Code: read a payload as an event, and write the answer that the client accepts for it."""
 
 from __future__ import annotations
 
@@ -56,28 +56,28 @@ READING = frozenset(
 """Tools that change no file themselves; what a subagent does comes with events of its own."""
 
 LARGE, HEAD = 64 << 10, 32 << 10
-"""A Write of 3 MB is told in 3 MB before and in 6 MB after. All that we want of it stands in the first lines."""
+"""The payload of a Write of 3 MB has 3 MB before and 6 MB after the tool ran. All fields that we need are in its first lines."""
 LONGEST_TOLD = 9_900
-"""Above 10,000 characters the client hands the model a file name instead of the text."""
+"""Above 10,000 characters the client gives the model a file name instead of the text."""
 LONGEST_TEXT, MOST_PATHS = 4_000, 200
 
 
 def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     """Return the event. Raises `ValueError` if the payload is not a JSON object."""
-    told = _members(payload)
-    name = _text(told.get("hook_event_name"))
+    fields = _members(payload)
+    name = _text(fields.get("hook_event_name"))
     event = AgentEvent(NAME, KINDS.get(name, OTHER), name)
-    event.session = _whole(told.get("session_id"))
-    event.transcript = _path(told.get("transcript_path"))
-    event.cwd = _path(told.get("cwd")).encode("utf-8", "surrogateescape")
-    event.subagent, event.subagent_kind = _whole(told.get("agent_id")), _whole(told.get("agent_type"))
-    event.model = _whole(told.get("model"))
-    event.reason = _whole(told.get("source") or told.get("reason") or told.get("error") or told.get("trigger"))
-    event.prompt = _whole(told.get("prompt"))
-    event.last_answer = _whole(told.get("last_assistant_message"))
-    tokens = told.get("context_tokens")
+    event.session = _whole(fields.get("session_id"))
+    event.transcript = _path(fields.get("transcript_path"))
+    event.cwd = _path(fields.get("cwd")).encode("utf-8", "surrogateescape")
+    event.subagent, event.subagent_kind = _whole(fields.get("agent_id")), _whole(fields.get("agent_type"))
+    event.model = _whole(fields.get("model"))
+    event.reason = _whole(fields.get("source") or fields.get("reason") or fields.get("error") or fields.get("trigger"))
+    event.prompt = _whole(fields.get("prompt"))
+    event.last_answer = _whole(fields.get("last_assistant_message"))
+    tokens = fields.get("context_tokens")
     event.context_tokens = tokens if type(tokens) is int else 0
-    _read_tool(event, told)
+    _read_tool(event, fields)
     pid = environment.get(b"CLAUDE_PID", b"")
     event.client = int(pid) if pid.isdigit() and len(pid) < 10 else 0
     # The client sets this for the hooks of a plugin alone; and only the plugin brings commands.
@@ -88,28 +88,28 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     # In other modes a question is answered by the client itself, or throws the user out of the mode; without a terminal
     # nobody sees it.
     at_a_terminal = not environment.get(b"CLAUDE_CODE_ENTRYPOINT", b"").startswith(b"sdk")
-    # Older clients do not say whether anybody is there; `-p` and the SDK name themselves in all.
-    said = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")
-    event.attended = said != b"0" if said else at_a_terminal
-    event.can_ask = event.attended and at_a_terminal and told.get("permission_mode") in ASKING
+    # Older clients do not set this variable; `-p` and the SDK name themselves in all versions.
+    attended = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")
+    event.attended = attended != b"0" if attended else at_a_terminal
+    event.can_ask = event.attended and at_a_terminal and fields.get("permission_mode") in ASKING
     return event
 
 
 def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
     """Return the bytes for standard output and the exit code, which is 1 where something failed; 2 would block."""
     code = 1 if reply.failed else 0
-    told = reply.told_agent[:LONGEST_TOLD]
+    agent_text = reply.told_agent[:LONGEST_TOLD]
     if event.name == "PreCompact":
         # Plain text: even a valid JSON answer would be pasted into the summariser's instructions as it stands.
-        return told.encode("utf-8", "replace"), code
+        return agent_text.encode("utf-8", "replace"), code
     if event.name not in TELLING:
         return b"", code
-    said: dict[str, object] = {}
+    response: dict[str, object] = {}
     if reply.told_user:
-        said["systemMessage"] = reply.told_user[:LONGEST_TOLD]
+        response["systemMessage"] = reply.told_user[:LONGEST_TOLD]
     specific: dict[str, object] = {}
-    if told:
-        specific["additionalContext"] = told
+    if agent_text:
+        specific["additionalContext"] = agent_text
     if event.name == "PreToolUse":
         if reply.budget:
             specific.update(checkpoint=reply.checkpoint or None, message=reply.budget, warning=reply.warning)
@@ -118,53 +118,53 @@ def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
         elif reply.deny:
             specific.update(permissionDecision="deny", permissionDecisionReason=reply.deny)
     if specific:
-        said["hookSpecificOutput"] = {"hookEventName": event.name, **specific}
-    if not said:
+        response["hookSpecificOutput"] = {"hookEventName": event.name, **specific}
+    if not response:
         return b"", code
     # The client reads the answer only where the exit code is 0.
-    return dumps({"continue": True, **said}).encode("ascii") + b"\n", 0
+    return dumps({"continue": True, **response}).encode("ascii") + b"\n", 0
 
 
 def _members(payload: bytes) -> dict[str, Any]:
     if len(payload) > LARGE:
-        told = load_truncated(payload[:HEAD].decode("utf-8", "ignore"), "tool_input")
-        tool, name = _text(told.get("tool_name")), _text(told.get("hook_event_name"))
+        fields = load_truncated(payload[:HEAD].decode("utf-8", "ignore"), "tool_input")
+        tool, name = _text(fields.get("tool_name")), _text(fields.get("hook_event_name"))
         if tool and tool not in SHELLS and name in KINDS:
-            return told
-    told = loads(payload)
-    if not isinstance(told, dict):
+            return fields
+    fields = loads(payload)
+    if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
-    return told
+    return fields
 
 
-def _read_tool(event: AgentEvent, told: dict[str, Any]) -> None:
-    event.tool = _text(told.get("tool_name"))
+def _read_tool(event: AgentEvent, fields: dict[str, Any]) -> None:
+    event.tool = _text(fields.get("tool_name"))
     event.writes = event.kind == TOOL_STARTS and event.tool not in READING
-    given = told.get("tool_input")
-    if event.tool in SHELLS and isinstance(given, dict):
-        event.command = _text(given.get("command"))
+    tool_input = fields.get("tool_input")
+    if event.tool in SHELLS and isinstance(tool_input, dict):
+        event.command = _text(tool_input.get("command"))
     if event.kind not in (TOOL_STARTS, TOOL_ENDED):
         return
-    calls = told.get("tool_calls")
-    found: list[str] = []
-    for call in calls[:MOST_PATHS] if isinstance(calls, list) else [told]:
+    calls = fields.get("tool_calls")
+    paths: list[str] = []
+    for call in calls[:MOST_PATHS] if isinstance(calls, list) else [fields]:
         if isinstance(call, dict):
-            found += _paths(call)
-    event.paths = tuple(dict.fromkeys(found[:MOST_PATHS]))
+            paths += _paths(call)
+    event.paths = tuple(dict.fromkeys(paths[:MOST_PATHS]))
 
 
 def _paths(call: dict[str, Any]) -> list[str]:
-    """Paths that a call changed or looked at, each with `w` or `r` and a space before it."""
+    """Return the paths that a call wrote or read, each after `w ` or `r `."""
     mark = "r " if _text(call.get("tool_name")) in READING else "w "
-    given, result = call.get("tool_input"), call.get("tool_response")
-    found: list[object] = []
-    if isinstance(given, dict):
-        found = [given.get("file_path"), given.get("notebook_path")]
+    tool_input, result = call.get("tool_input"), call.get("tool_response")
+    candidates: list[object] = []
+    if isinstance(tool_input, dict):
+        candidates = [tool_input.get("file_path"), tool_input.get("notebook_path")]
     if isinstance(result, dict) and isinstance(result.get("bashEditDiff"), dict):
         # A hint and no more: only newer clients have it, and only in git repositories.
         changed = result["bashEditDiff"].get("changedFiles")
-        found += changed[:MOST_PATHS] if isinstance(changed, list) else []
-    return [mark + path for path in map(_path, found) if path and "\n" not in path]
+        candidates += changed[:MOST_PATHS] if isinstance(changed, list) else []
+    return [mark + path for path in map(_path, candidates) if path and "\n" not in path]
 
 
 def _text(value: object) -> str:
@@ -172,7 +172,7 @@ def _text(value: object) -> str:
 
 
 def _whole(value: object) -> str:
-    """A text that can be stored: not without end, and without halves of characters."""
+    """Return the text as it can be stored: bounded, and without lone surrogates."""
     text = _text(value)[:LONGEST_TEXT]
     try:
         text.encode("utf-8")
@@ -182,7 +182,7 @@ def _whole(value: object) -> str:
 
 
 def _path(value: object) -> str:
-    """An absolute path that the kernel would take, or nothing."""
+    """Return an absolute path that the kernel would accept, or ""."""
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value:
         return ""
     try:

@@ -94,16 +94,16 @@ def look(text: str, name: str) -> Found:
 def with_hooks(text: str, name: str, command: Command) -> str:
     """Return the text with our hooks in it, each once. It is the same text if they are all there already."""
     settings = _checked(text, name)
-    wanted = hooks_for(command)
-    if _ours_in(settings) == {event: groups[0]["hooks"] for event, groups in wanted.items()}:
+    our_hooks = hooks_for(command)
+    if _ours_in(settings) == {event: groups[0]["hooks"] for event, groups in our_hooks.items()}:
         return text
     text = _some(without_hooks(text, name))
     if member(text, _opening(text), "hooks") is None:
-        return append(text, _opening(text), wanted, "hooks")
-    for event, groups in wanted.items():
+        return append(text, _opening(text), our_hooks, "hooks")
+    for event, groups in our_hooks.items():
         at = _value(text, "hooks")
-        held = member(text, at, event)
-        text = append(text, held.value, groups[0]) if held else append(text, at, groups, event)
+        group_list = member(text, at, event)
+        text = append(text, group_list.value, groups[0]) if group_list else append(text, at, groups, event)
     return text
 
 
@@ -184,11 +184,11 @@ def _is_ours(entry: object) -> bool:
 
 
 def _ours_in(settings: dict[str, Any]) -> dict[str, list[Any]]:
-    found = {
+    entries_by_event = {
         event: [entry for group in groups for entry in _hooks_of(group) if _is_ours(entry)]
         for event, groups in settings.get("hooks", {}).items()
     }
-    return {event: entries for event, entries in found.items() if entries}
+    return {event: entries for event, entries in entries_by_event.items() if entries}
 
 
 def _first_of_ours(text: str) -> tuple[str, int, int] | None:

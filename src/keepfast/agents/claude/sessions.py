@@ -63,8 +63,8 @@ def folder(home: str, variables: Mapping[str, str], cwd: str) -> str:
 
 def base_of(path: str) -> str:
     """The client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
-    base, found, _ = path.rpartition("/projects/")
-    return base if found else ""
+    base, separator, _ = path.rpartition("/projects/")
+    return base if separator else ""
 
 
 def forked(lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str]]) -> Iterator[bytes]:
@@ -108,9 +108,9 @@ class _Moving:
         if self.places:
             from re import compile, escape
 
-            known = "|".join([escape(old) for old in sorted(self.places, key=len, reverse=True)])
+            old_paths = "|".join([escape(old) for old in sorted(self.places, key=len, reverse=True)])
             # Not in the middle of a longer path, nor of a longer name.
-            self.pattern = compile(rf"(?<![\w./-])(?:{known})(?![\w-]|\.\w)")
+            self.pattern = compile(rf"(?<![\w./-])(?:{old_paths})(?![\w-]|\.\w)")
 
     def value(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What subagents did: from the files of their own that lie beside a transcript, told in the order of time."""
+"""Entries of subagents, from their own files beside a transcript, in the order of time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_FILES, MOST_BYTES = 64, 32 << 20
 
 
 class Subagents:
-    """Entries of all subagents of a session, as far as they have not been told; `read` keeps how far each file is read."""
+    """The unread entries of all subagents of a session; `read` records how far each file was read."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class Subagents:
         self._waiting.sort(key=lambda one: one[:2], reverse=True)
 
     def until(self, at: object) -> Iterator[dict[str, Any]]:
-        """What was done up to the time of an entry of the main conversation; an entry without one waits for the next."""
+        """Yield the entries up to the time of an entry of the main conversation; without a time, none."""
         while self._waiting and isinstance(at, str) and self._waiting[-1][0] <= at:
             yield self._waiting.pop()[2]
 
     def rest(self) -> Iterator[dict[str, Any]]:
-        """What was done since its last entry."""
+        """Yield the entries after the last one of the main conversation."""
         while self._waiting:
             yield self._waiting.pop()[2]
 
@@ -61,16 +61,16 @@ class Subagents:
                 continue
             if isinstance(entry, dict):
                 at = entry.get("timestamp")
-                # Whatever the file says, nothing in it is the main conversation's.
-                told = (at if isinstance(at, str) else "", len(self._waiting), {**entry, "isSidechain": True})
-                self._waiting.append(told)
+                # A subagent's file never holds the main conversation, whatever it claims.
+                item = (at if isinstance(at, str) else "", len(self._waiting), {**entry, "isSidechain": True})
+                self._waiting.append(item)
 
 
 def _files(folder: str) -> list[str]:
-    """The newest files of subagents, as many as are read."""
+    """Return the newest files of subagents, within `MOST_FILES` and `MOST_BYTES`."""
     try:
-        found = [entry for entry in os.scandir(folder) if entry.name.endswith(".jsonl") and entry.is_file()]
-        newest = sorted(found, key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))[:MOST_FILES]
+        entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".jsonl") and entry.is_file()]
+        newest = sorted(entries, key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))[:MOST_FILES]
         sizes = [entry.stat().st_size for entry in newest]
     except OSError:
         return []

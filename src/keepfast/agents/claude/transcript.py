@@ -222,10 +222,10 @@ def _measure(conversation: Conversation, message: dict[str, Any]) -> None:
         return
     parts = [usage.get(key) or 0 for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
     filled = sum(part for part in parts if isinstance(part, int))
-    if newest.filled and newest.outputs == 1 and newest.shown >= LARGE_OUTPUT:
+    if newest.filled and newest.outputs == 1 and newest.output_characters >= LARGE_OUTPUT:
         grown = filled - newest.filled - newest.wrote
-        if newest.shown / 8 < grown < newest.shown:
-            conversation.measured.append((newest.shown, grown))
+        if newest.output_characters / 8 < grown < newest.output_characters:
+            conversation.measured.append((newest.output_characters, grown))
             del conversation.measured[:-KEPT_MEASURES]
     conversation.newest = MessageSize(message.get("id"), filled, wrote)
 
@@ -346,7 +346,7 @@ def _end(
     call.failed = bool(block.get("is_error"))
     call.output = clip_output(output)
     if not side:
-        conversation.newest.shown += len(output)
+        conversation.newest.output_characters += len(output)
         conversation.newest.outputs += 1
     result = entry.get("toolUseResult")
     if call.failed:
@@ -387,7 +387,7 @@ def _seen(conversation: Conversation, call: Call, facts: dict[str, Any]) -> None
     call.start = _whole(file.get("startLine"), 1)
     call.total = _whole(file.get("totalLines"), len(lines))
     if conversation.keep:
-        call.shown = lines
+        call.shown_lines = lines
     conversation.files.read(call.number, path, call.start, lines, call.total)
 
 

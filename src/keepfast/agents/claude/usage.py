@@ -21,32 +21,32 @@ PARTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens
 MOST = 1 << 40
 
 
-def tokens(folder: str, session: str, transcript: str, model: str, asked: int, windows: Mapping[str, int]) -> Usage:
-    """How full a session is: transcript, status line (stored in the workspace's folder) and settings put together."""
-    used, said = last_usage(transcript) if transcript else (0, "")
-    return usage(used, said or model, asked, windows, stored_figures(folder, session) or {})
+def tokens(folder: str, session: str, transcript: str, model: str, budget: int, windows: Mapping[str, int]) -> Usage:
+    """Return how full a session is, from its transcript, the status line's figures and the settings."""
+    used, answer_model = last_usage(transcript) if transcript else (0, "")
+    return usage(used, answer_model or model, budget, windows, stored_figures(folder, session) or {})
 
 
 def last_usage(path: str, read: Callable[[int, int, int], bytes] = pread) -> tuple[int, str]:
     """Return tokens and model of the last answer in the main conversation; 0 and "" if the tail does not say.
 
-    The client writes its transcript a little later than it tells of events: the figure may be one request old.
+    The client fires events before it writes the transcript: the figure may be one request old.
     """
     try:
         fd = open_fd(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     except (OSError, ValueError):
         return 0, ""
     try:
-        found = fstat(fd)
-        if not S_ISREG(found.st_mode):
+        status = fstat(fd)
+        if not S_ISREG(status.st_mode):
             return 0, ""
-        start, text = found.st_size, b""
+        start, text = status.st_size, b""
         for length in STEPS:
             end, start = start, max(0, start - length)
             text = read(fd, end - start, start) + text
-            told = _latest(text, start == 0)
-            if told is not None:
-                return told
+            figures = _latest(text, start == 0)
+            if figures is not None:
+                return figures
             if start == 0:
                 return 0, ""
         return _cut_off(text[: text.find(b"\n")])
@@ -62,15 +62,15 @@ def _latest(text: bytes, is_whole: bool) -> tuple[int, str] | None:
         start = text.rfind(b"\n", 0, end) + 1
         if start == 0 and not is_whole:
             return None
-        told = _of_line(text[start:end].strip())
-        if told is not None:
-            return told
+        figures = _of_line(text[start:end].strip())
+        if figures is not None:
+            return figures
         end = start - 1
     return None
 
 
 def _of_line(line: bytes) -> tuple[int, str] | None:
-    """Return what one line says of the tokens in use, None if it does not."""
+    """Return tokens and model that one line of a transcript records; None if it records none."""
     is_answer = b'"usage"' in line and b'"assistant"' in line
     if not is_answer and b'"compact_boundary"' not in line:
         return None
@@ -84,8 +84,8 @@ def _of_line(line: bytes) -> tuple[int, str] | None:
     if not isinstance(entry, dict) or entry.get("isSidechain") is True:
         return None
     if entry.get("type") == "system" and entry.get("subtype") == "compact_boundary":
-        told = entry.get("compactMetadata")
-        after = told.get("postTokens") if isinstance(told, dict) else None
+        metadata = entry.get("compactMetadata")
+        after = metadata.get("postTokens") if isinstance(metadata, dict) else None
         return (after if type(after) is int and 0 <= after < MOST else 0), ""
     message = entry.get("message")
     if entry.get("type") != "assistant" or not isinstance(message, dict):
@@ -98,13 +98,13 @@ def _of_line(line: bytes) -> tuple[int, str] | None:
 
 
 def _cut_off(line: bytes) -> tuple[int, str]:
-    """An answer so long that its beginning was not read: its figures stand at its end."""
+    """Return the tokens of an answer too long to be read whole: its figures are at its end."""
     at = line.rfind(b'"usage":{')
     rest = line[at + 8 :]
     end = rest.find(b'"type":"assistant"')
     if at < 0 or end < 0 or b'"isSidechain":true' in rest:
         return 0, ""
-    # Of what follows the figures only as much is taken as makes them a whole value.
+    # Parse up to the brace that closes the figures.
     depth = 0
     for index, letter in enumerate(rest[:end]):
         depth += (letter == 0x7B) - (letter == 0x7D)
@@ -116,8 +116,10 @@ def _cut_off(line: bytes) -> tuple[int, str]:
     return 0, ""
 
 
-def _sum(told: Any) -> int:
-    if not isinstance(told, dict):
+def _sum(counts: Any) -> int:
+    if not isinstance(counts, dict):
         return 0
-    used = sum([number for number in [told.get(part) for part in PARTS] if type(number) is int and 0 <= number < MOST])
+    used = sum(
+        [number for number in [counts.get(part) for part in PARTS] if type(number) is int and 0 <= number < MOST]
+    )
     return used if used < MOST else 0

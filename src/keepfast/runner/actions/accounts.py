@@ -1,4 +1,4 @@
-"""Accounts of agents and their limits: which of them hold a task back, and until when."""
+"""Usage limits of agent accounts: which of them hold a task, and until when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import driver
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
 
 
@@ -18,7 +18,7 @@ class Limit(NamedTuple):
 
     account: str
     due_at: int
-    """When it ends; 0 if a person decides."""
+    """When it resets; 0 if a person has to decide."""
     reason: str
 
     @property
@@ -26,19 +26,21 @@ class Limit(NamedTuple):
         return not self.due_at
 
 
-def limits(ground: Ground, task: Task, account: str = "") -> list[Limit]:
-    """The limits that were met by the account with which a task's next run begins, ended ones too."""
-    rows = queries.accounts(ground.tables)
+def limits(runtime: Runtime, task: Task, account: str = "") -> list[Limit]:
+    """Return the limits of the account that a task's next run uses, ended ones too."""
+    rows = queries.accounts(runtime.tables)
     if not rows:
         return []
-    account = account or driver(vault.agent_of(ground, task), ground.options).account(ground.variables)
+    account = account or driver(vault.agent_of(runtime, task), runtime.options).account(runtime.variables)
     names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-    found = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
-    return [found[name] for name in names if name in found]
+    by_name = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
+    return [by_name[name] for name in names if name in by_name]
 
 
-def current_limit(ground: Ground, task: Task) -> Limit | None:
-    """What a task that is free to run waits for all the same: the limit of its account that ends last."""
-    # Whoever asks may have another environment than the supervisor: the account of the last run is the better guess.
-    found = [one for one in limits(ground, task, task.account) if one.needs_human or one.due_at > ground.now()]
-    return max(found, key=lambda one: (one.needs_human, one.due_at), default=None)
+def current_limit(runtime: Runtime, task: Task) -> Limit | None:
+    """Return the limit that a task without a hold waits for: the one of its account that ends last; None if there is none."""
+    # This process may have another environment than the supervisor: the account of the last run is the better guess.
+    candidates = [
+        limit for limit in limits(runtime, task, task.account) if limit.needs_human or limit.due_at > runtime.now()
+    ]
+    return max(candidates, key=lambda limit: (limit.needs_human, limit.due_at), default=None)

@@ -1,4 +1,4 @@
-"""What the document of a checkpoint tells of its task: found out first, described when the rows are written."""
+"""Contents of a checkpoint's document: observed before the transaction, described together with the rows."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.records import Prompt, Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.redaction import clean
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
     from keepfast.store.conversations import Conversation
 
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MOST_SEEN = 500, 20_000
-"""So many of the newest files are listed, of so many that are looked at."""
+"""Number of newest files that are listed, and of files that are examined."""
 
 
 class Head(NamedTuple):
-    """What a document begins with."""
+    """The first fields of a document."""
 
     id: str
     reason: str
     at: int
 
 
-class Seen(NamedTuple):
-    """What a document tells that is in no row: found out when the checkpoint is made, before anything else changes."""
+class WorkState(NamedTuple):
+    """What a document contains that no row has: collected when the checkpoint is made, before the task's state changes."""
 
     dialogue: Dialogue
     workspace: dict[str, Any]
@@ -47,20 +47,20 @@ class Seen(NamedTuple):
     step: str
     fraction: float
     tokens: int
-    """Of a run that goes on: what its row does not count yet."""
+    """Tokens of a live run that its row does not count yet."""
 
 
-def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> Seen:
-    """Look at everything that takes time: what was said, and the workspace."""
-    return Seen(
+def observe(runtime: Runtime, task: Task, run: Run | None, output: Output | None) -> WorkState:
+    """Collect what takes time: the dialogue and the files of the workspace."""
+    return WorkState(
         dialogue=(
-            dialogue.read(ground, run, output)
+            dialogue.read(runtime, run, output)
             if run is not None
-            else dialogue.documented(ground, task.id, ground.now())
+            else dialogue.documented(runtime, task.id, runtime.now())
         ),
         workspace={"path": task.workspace, **_deliverables(task.workspace)},
         session=(output.session if output is not None else "") or (run.session if run is not None else task.session),
-        pid=process.agent(run.folder).pid if run is not None else None,
+        pid=shims.agent(run.folder).pid if run is not None else None,
         step=output.step if output is not None else "",
         fraction=output.fraction if output is not None else 0.0,
         tokens=output.tokens if output is not None else 0,
@@ -68,19 +68,19 @@ def look(ground: Ground, task: Task, run: Run | None, output: Output | None) -> 
 
 
 def describe(
-    ground: Ground, task: Task, run: Run | None, seen: Seen, head: Head, kept: Conversation | None
+    runtime: Runtime, task: Task, run: Run | None, work: WorkState, head: Head, conversation: Conversation | None
 ) -> dict[str, Any]:
-    """The document of a checkpoint: the source's fields, redacted and bounded, and a schema version.
+    """Return the document of a checkpoint: its fields, redacted and bounded, and a schema version.
 
-    It tells what the rows say now: whoever changes a state because of a checkpoint describes it afterwards, in the same
-    transaction. `kept` says where the whole conversation lies in the store.
+    It describes the rows as they are now: a caller that changes the state because of a checkpoint calls this afterwards, in
+    the same transaction. `conversation` says where the whole conversation is in the store.
     """
-    tables = ground.tables
+    tables = runtime.tables
     state = tables.shown_state(task)
     lives = run is not None and run.state != machine.ENDED
     prompts = queries.waiting_prompts_of(tables, task.id)
     secrets = queries.variables_of(tables, task.id)
-    fraction = (seen.fraction if lives else 0.0) or task.fraction
+    fraction = (work.fraction if lives else 0.0) or task.fraction
     return {
         "schemaVersion": VERSION,
         "id": head.id,
@@ -95,25 +95,25 @@ def describe(
             "progress": progress(task, prompts, fraction),
         },
         "agent": {
-            "status": machine.agent_status(state, run.state if run is not None and seen.pid else ""),
-            "pid": seen.pid,
+            "status": machine.agent_status(state, run.state if run is not None and work.pid else ""),
+            "pid": work.pid,
             "currentPhase": (run.phase if run is not None else task.phase) if task.phases else None,
-            "currentStep": seen.step or task.step or None,
-            "tokensUsed": task.tokens + (seen.tokens if lives else 0),
+            "currentStep": work.step or task.step or None,
+            "tokensUsed": task.tokens + (work.tokens if lives else 0),
             "blockedBy": state.hold or None,
         },
         "conversationHistory": {
-            "messages": [_message(message, bool(task.phases)) for message in seen.dialogue.messages],
-            "lastMessageIndex": seen.dialogue.total - 1,
-            "session": seen.session,
-            "digest": kept.transcript.content if kept is not None else None,
-            "bytes": kept.transcript.size if kept is not None else None,
+            "messages": [_message(message, bool(task.phases)) for message in work.dialogue.messages],
+            "lastMessageIndex": work.dialogue.total - 1,
+            "session": work.session,
+            "digest": conversation.transcript.content if conversation is not None else None,
+            "bytes": conversation.transcript.size if conversation is not None else None,
         },
         "environment": {
             "variables": {row.name: row.sealed for row in secrets},
             "dependencies": dependencies(tables, task.id),
         },
-        "workspace": seen.workspace,
+        "workspace": work.workspace,
         "protocols": {
             "pendingDependencies": [_need(prompt) for prompt in prompts if prompt.kind == "secret"],
             "pendingQuestions": [question(prompt) for prompt in prompts if prompt.kind == "question"],
@@ -123,12 +123,14 @@ def describe(
 
 
 def dependencies(tables: Tables, id: str) -> list[dict[str, Any]]:
-    """What a task was provided with: values for its environment, and what else it needed and somebody has seen to."""
+    """Return what a task was provided with: values for its environment, and other needs that a person met."""
     values = queries.variables_of(tables, id)
     met = queries.met_needs(tables, id)
-    found = [(row.given_at, row.type, row.name) for row in values]
-    found += [(one.answered_at, one.category, one.key) for one in met if one.category not in VARIABLES]
-    return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(found)]
+    provided = [(row.given_at, row.type, row.name) for row in values]
+    provided += [
+        (prompt.answered_at, prompt.category, prompt.key) for prompt in met if prompt.category not in VARIABLES
+    ]
+    return [{"type": type, "name": name, "providedAt": moment(at)} for at, type, name in sorted(provided)]
 
 
 def _touched(folder: str) -> int:
@@ -146,14 +148,14 @@ def _message(message: Line, has_phases: bool) -> dict[str, Any]:
 
 
 def progress(task: Task, waiting: Iterable[Prompt], fraction: float) -> int:
-    """How far a task is; of a phase that is complete, the agent's own figure no longer counts."""
+    """Return the progress of a task; for a completed phase, the agent's own figure no longer counts."""
     complete = completed(task, waiting)
     part = 0.0 if task.phase in complete else fraction
     return machine.progress(len(complete), len(task.phases), part, task.state)
 
 
 def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
-    """Phases that are behind a task: one that waits for its review is complete, unless its verification fails."""
+    """Return the completed phases; one that waits for its review is complete unless its verification fails."""
     if not task.phases:
         return []
     flagged = any(prompt.kind == "approval" and prompt.flagged for prompt in waiting)
@@ -162,8 +164,8 @@ def completed(task: Task, waiting: Iterable[Prompt]) -> list[int]:
 
 
 def _deliverables(workspace: str) -> dict[str, Any]:
-    """Names of files, oldest rules first: hidden folders and dependency folders are no deliverables."""
-    found: list[tuple[int, str]] = []
+    """Return the newest files of the workspace; those in hidden and dependency folders are not deliverables."""
+    files: list[tuple[int, str]] = []
     for folder, folders, names in os.walk(workspace):
         folders[:] = sorted(
             name for name in folders if not name.startswith(".") and name not in ("node_modules", "__pycache__")
@@ -171,12 +173,12 @@ def _deliverables(workspace: str) -> dict[str, Any]:
         for name in sorted(names):
             path = os.path.join(folder, name)
             with suppress(OSError):
-                found.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
-        if len(found) >= MOST_SEEN:
+                files.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
+        if len(files) >= MOST_SEEN:
             break
-    newest = max([at for at, _ in found], default=0) or _touched(workspace)
-    listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(found, reverse=True)[:DELIVERABLES])
-    # Names of files look random often enough; only keys of known forms are none.
+    newest = max([at for at, _ in files], default=0) or _touched(workspace)
+    listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(files, reverse=True)[:DELIVERABLES])
+    # File names often look random: only keys of known forms are redacted in them.
     return {"deliverables": [clean(name, "id") for name in listed], "lastModified": moment(newest) if newest else None}
 
 

@@ -1,4 +1,4 @@
-"""What was said in a task, run after run: its newest messages, redacted and bounded, and how many there were in all."""
+"""The dialogue of a task over all its runs: the newest messages, redacted and bounded, and how many there were in all."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import documents, run_outputs
 from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import nanoseconds
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.output import MESSAGES, SHOWN
 from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run
     from keepfast.runner.process.output import Output
 
-KEPT = "said.json"
+FILE = "said.json"
 
 
 class Line(NamedTuple):
-    """A message as documents tell it, redacted."""
+    """A message of a document, redacted."""
 
     role: str
     content: str
     at: int
     metadata: dict[str, Any]
-    """As it stands in the document."""
+    """The metadata in the document."""
 
 
 class Dialogue(NamedTuple):
@@ -41,87 +41,89 @@ class Dialogue(NamedTuple):
     messages: tuple[Line, ...] = ()
 
 
-def read(ground: Ground, run: Run, output: Output | None) -> Dialogue:
-    """All that was said up to this moment of a run; without its `output`, what its folder tells."""
+def read(runtime: Runtime, run: Run, output: Output | None) -> Dialogue:
+    """Return the dialogue up to this moment of a run; without its `output`, it is read from its folder."""
     if output is None:
-        kept = _kept(run)
-        if kept is not None:
-            return kept
-    return _joined(ground, _before(ground, run), run, output or run_outputs.read(ground, run))
+        saved = _saved(run)
+        if saved is not None:
+            return saved
+    return _with_run(runtime, _before(runtime, run), run, output or run_outputs.read(runtime, run))
 
 
-def keep(ground: Ground, run: Run, output: Output) -> None:
-    """Note in the folder of a run that has ended what was said up to its end: later runs go on from there.
+def save(runtime: Runtime, run: Run, output: Output) -> None:
+    """Write the dialogue up to the end of a run into its folder, where later runs find it.
 
-    A failure costs time alone: it is read from the logs again.
+    A failure only costs time: the dialogue is read from the logs again.
     """
-    _note(run, _joined(ground, _before(ground, run), run, output))
+    _write(run, _with_run(runtime, _before(runtime, run), run, output))
 
 
-def _before(ground: Ground, run: Run) -> Dialogue:
-    """What was said before a run. Runs that have no note, as those of older versions, are read."""
-    earlier = queries.runs_before(ground.tables, run)
-    found, unread = Dialogue(), []
-    for one in reversed(earlier):
-        kept = _kept(one)
-        if kept is not None:
-            found = kept
+def _before(runtime: Runtime, run: Run) -> Dialogue:
+    """Return the dialogue before a run. The logs of runs without a saved dialogue, as of older versions, are read."""
+    earlier = queries.runs_before(runtime.tables, run)
+    dialogue, unread = Dialogue(), []
+    for earlier_run in reversed(earlier):
+        saved = _saved(earlier_run)
+        if saved is not None:
+            dialogue = saved
             break
-        unread.append(one)
+        unread.append(earlier_run)
     first = unread[-1] if unread else run
-    if not found.total and first.number > 1:
-        found = documented(ground, run.task, first.started_at)
-    for one in reversed(unread):
-        found = _joined(ground, found, one, run_outputs.read(ground, one))
-        _note(one, found)
-    return found
+    if not dialogue.total and first.number > 1:
+        dialogue = documented(runtime, run.task, first.started_at)
+    for earlier_run in reversed(unread):
+        dialogue = _with_run(runtime, dialogue, earlier_run, run_outputs.read(runtime, earlier_run))
+        _write(earlier_run, dialogue)
+    return dialogue
 
 
-def documented(ground: Ground, task: str, before: int) -> Dialogue:
-    """What the newest document of that time tells: all that is known of runs whose rows were lost."""
-    rows = queries.documented_before(ground.tables, task, before)
-    workspace = ground.tables.task(task).workspace
+def documented(runtime: Runtime, task: str, before: int) -> Dialogue:
+    """Return the dialogue of the newest document before that time: all that is left of runs whose rows were lost."""
+    rows = queries.documented_before(runtime.tables, task, before)
+    workspace = runtime.tables.task(task).workspace
     for row in rows:
         with suppress(KeepfastError, KeyError, ValueError):
-            told = documents.read(ground, workspace, row.file)["conversationHistory"]
+            history = documents.read(runtime, workspace, row.file)["conversationHistory"]
             messages = [
                 Line(one["role"], one["content"], nanoseconds(one["timestamp"]), one.get("metadata") or {})
-                for one in told["messages"]
+                for one in history["messages"]
             ]
-            return Dialogue(told["lastMessageIndex"] + 1, tuple(messages))
+            return Dialogue(history["lastMessageIndex"] + 1, tuple(messages))
     return Dialogue()
 
 
-def _joined(ground: Ground, before: Dialogue, run: Run, output: Output) -> Dialogue:
-    # Until the agent tells of another step, it is at the one that the task was at when the run began.
-    first = ground.tables.first_step(run) or None
+def _with_run(runtime: Runtime, before: Dialogue, run: Run, output: Output) -> Dialogue:
+    # Until the agent reports another step, it works on the one of the task when the run began.
+    first = runtime.tables.first_step(run) or None
     metadata = {"phase": run.phase, "step": first, "type": "log"}
     begun = Line("user", clean_text(run.prompt)[:SHOWN], run.started_at, metadata)
-    said = [begun]
+    lines = [begun]
     for message in output.messages:
         metadata = {"phase": run.phase, "step": message.step or first, "type": message.type}
-        said.append(Line(message.role, _redacted(message.content), message.at or run.started_at, metadata))
+        lines.append(Line(message.role, _redacted(message.content), message.at or run.started_at, metadata))
     if output.count > len(output.messages):
-        said = said[1:]  # messages between the prompt and these are left out: what is shown has no gaps
+        lines = lines[1:]  # messages between the prompt and these are missing: the dialogue must have no gaps
         before = Dialogue(before.total)
-    return Dialogue(before.total + 1 + output.count, (*before.messages, *said)[-MESSAGES:])
+    return Dialogue(before.total + 1 + output.count, (*before.messages, *lines)[-MESSAGES:])
 
 
 @lru_cache(8 * MESSAGES)
 def _redacted(content: str) -> str:
-    """Once for each text: a run's messages are told of at every checkpoint."""
+    """Return the text, redacted; cached, since every checkpoint repeats a run's messages."""
     return clean_text(content)
 
 
-def _kept(run: Run) -> Dialogue | None:
-    noted = process.read(f"{run.folder}/{KEPT}", most=64 << 20)
-    return Dialogue(noted["total"], tuple(Line(**one) for one in noted["messages"])) if noted is not None else None
+def _saved(run: Run) -> Dialogue | None:
+    content = shims.read(f"{run.folder}/{FILE}", most=64 << 20)
+    return (
+        Dialogue(content["total"], tuple(Line(**one) for one in content["messages"])) if content is not None else None
+    )
 
 
-def _note(run: Run, dialogue: Dialogue) -> None:
-    noted = {"total": dialogue.total, "messages": [one._asdict() for one in dialogue.messages]}
+def _write(run: Run, dialogue: Dialogue) -> None:
+    content = {"total": dialogue.total, "messages": [one._asdict() for one in dialogue.messages]}
     try:
         if os.path.isdir(run.folder):
-            write_file(f"{run.folder}/{KEPT}", noted, durable=False)
+            write_file(f"{run.folder}/{FILE}", content, durable=False)
     except OSError:
         pass

@@ -1,4 +1,4 @@
-"""What a workspace itself tells of its task: files that a lost database is rebuilt from (docs/format/task.md)."""
+"""Documents of checkpoints in a workspace, from which a lost database is rebuilt (docs/format/task.md)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from keepfast.runner.actions.folders import CHECKPOINTS, own_folder, point, repl
 from keepfast.runner.domain.moments import moment
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 VERSION = 3
 KEEP = 10
 PLAIN = 3
-"""So many of the newest documents are left uncompressed."""
+"""Number of newest documents that are left uncompressed."""
 
 
 def name(reason: str, phase: int, at: int, number: int = 1) -> str:
-    """What the document of a checkpoint is called; a `number` above 1 tells apart what else would be called the same."""
+    """Return the file name of a checkpoint's document; a `number` above 1 keeps names unique."""
     tail = "" if reason == "interval" else f"_phase{phase}_complete" if reason == "phase_complete" else f"_{reason}"
     stamp = moment(at).replace(":", "-").replace(".", "-").removesuffix("Z")
     return f"checkpoint_{stamp}{f'_{number}' if number > 1 else ''}{tail}.json"
@@ -35,7 +35,7 @@ def is_there(workspace: str, name: str) -> bool:
 
 
 def put(workspace: str, name: str, text: bytes, newest: bool) -> bool:
-    """Put a document into its folder, and let `latest.json` point to it if it is the newest; False if that failed."""
+    """Write a document into its folder, and point `latest.json` to it if it is the newest; False if that failed."""
     folder = own_folder(workspace, CHECKPOINTS)
     if folder is None:
         return False
@@ -50,19 +50,19 @@ def put(workspace: str, name: str, text: bytes, newest: bool) -> bool:
 
 
 def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
-    """Keep the newest interval documents, compress older ones; all others stay with their checkpoints.
+    """Remove old interval documents and compress all but the newest; documents of other reasons stay.
 
-    `order` are the names from old to new, as their rows say: a clock that was set back gives new ones old names.
+    `order` has the names from old to new, by their rows: after a clock was set back, new documents have old names.
     """
     folder = f"{workspace}/{CHECKPOINTS}"
     age = {name: number for number, name in enumerate(order, 1)}
     try:
-        found = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
-        for name in found:
-            if name.endswith(".new"):  # a supervisor was killed while it compressed; the document is there
+        files = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
+        for name in files:
+            if name.endswith(".new"):  # a supervisor was killed while it compressed; the original document still exists
                 os.unlink(f"{folder}/{name}")
-        found = [name for name in found if not name.endswith(".new")]
-        names = sorted(found, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
+        files = [name for name in files if not name.endswith(".new")]
+        names = sorted(files, key=lambda name: (age.get(name.removesuffix(".gz"), 0), name))
         linked = os.path.basename(os.readlink(f"{folder}/latest.json"))
     except OSError:
         return
@@ -80,18 +80,18 @@ def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
 
 
 def is_interval(name: str) -> bool:
-    """Names without a reason are those of intervals: `checkpoint_<time>.json`, perhaps numbered."""
+    """Return whether a name has no reason, as those of intervals: `checkpoint_<time>.json`, perhaps numbered."""
     stem = name.removesuffix(".gz").removesuffix(".json").removeprefix("checkpoint_")
     return not stem.lstrip("0123456789-T_")
 
 
-def read(ground: Ground, workspace: str, name: str) -> dict[str, Any]:
+def read(runtime: Runtime, workspace: str, name: str) -> dict[str, Any]:
     """Read the document of that name, compressed or not. Raises what `load` does."""
     path = f"{workspace}/{CHECKPOINTS}/{name}"
-    return load(ground, path if os.path.exists(path) else path + ".gz")
+    return load(runtime, path if os.path.exists(path) else path + ".gz")
 
 
-def load(ground: Ground | None, path: str) -> dict[str, Any]:
+def load(runtime: Runtime | None, path: str) -> dict[str, Any]:
     """Read a document, migrated to the newest schema. Raises `Damaged` if it was changed, `NewerFormat` if too new."""
     try:
         with open(path, "rb") as file:
@@ -102,8 +102,8 @@ def load(ground: Ground | None, path: str) -> dict[str, Any]:
         code = document.pop("mac", None)
     except (OSError, ValueError, AttributeError, EOFError) as error:
         raise Damaged(f"{path} cannot be read: {error}.") from None
-    if ground is not None and not ground.key.is_ours(_canonical(document), code):
-        raise Damaged(f"{path} does not carry our code: somebody else wrote or changed it.", "It is not used.")
+    if runtime is not None and not runtime.key.is_ours(_canonical(document), code):
+        raise Damaged(f"{path} has no valid signature: keepfast did not write it, or it was changed.", "It is ignored.")
     return migrate(document, path)
 
 
@@ -139,7 +139,7 @@ def _phase(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unphased(document: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the phase of messages where the task has none: older documents of the same schema have it as 1."""
+    """Remove the phase from messages if the task has none: older documents of the same schema have it as 1."""
     history = document.get("conversationHistory") or {}
     if "task" not in document or document["task"].get("currentPhase") is not None or not history.get("messages"):
         return document
@@ -156,23 +156,23 @@ MIGRATIONS = (_roles, _dependencies, _phase)
 
 
 def incremental(base: dict[str, Any], now: dict[str, Any], files: dict[str, list[str]]) -> dict[str, Any]:
-    """The source's incremental form: what `now` has that `base` had not. `files` are `newFiles` and `modifiedFiles`."""
+    """Return the incremental form: what `now` has and `base` had not. `files` has `newFiles` and `modifiedFiles`."""
     before, after = base["conversationHistory"]["lastMessageIndex"], now["conversationHistory"]["lastMessageIndex"]
     messages = now["conversationHistory"]["messages"]
     fresh = messages[-(after - before) :] if after > before else []
     return {
         "baseCheckpointId": base["id"],
         "changes": {
-            # Of very many new messages only the newest are at hand: the index is that of the first one given.
+            # A document has only the newest messages: the index is that of the first one in it.
             "conversationHistory": {"newMessages": fresh, "startIndex": after + 1 - len(fresh)},
             "workspace": files,
         },
     }
 
 
-def signed(ground: Ground, document: dict[str, Any]) -> bytes:
-    """A document as it is written, with its code."""
-    return json.dumps({**document, "mac": ground.key.code(_canonical(document))}, indent=2, ensure_ascii=False).encode(
+def signed(runtime: Runtime, document: dict[str, Any]) -> bytes:
+    """Return the document as bytes, signed with an authentication code."""
+    return json.dumps({**document, "mac": runtime.key.code(_canonical(document))}, indent=2, ensure_ascii=False).encode(
         "utf-8", "replace"
     )
 

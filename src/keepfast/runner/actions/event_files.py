@@ -1,4 +1,4 @@
-"""Events as they are told outside, and the files of a workspace that they are appended to."""
+"""Events as JSON and as text, and the files of a workspace that they are appended to."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from keepfast.runner.domain.records import LoggedEvent
 from keepfast.runner.domain.task import State
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 AT_ONCE = 5_000
-"""Events that are appended at once."""
+"""Maximum number of events that one call appends."""
 LOOKS, APART = 20, 0.05
-"""How often a file that somebody else extends is looked at again, and seconds between two looks."""
+"""How often a locked file is tried again, and the seconds between two tries."""
 TOO_LARGE = 1 << 53
-"""No event has this number or a larger one: a line that says so is none of ours."""
+"""Event numbers are smaller than this: a line with a larger number is not ours."""
 
 
-def line(told: dict[str, Any]) -> str:
-    return json.dumps(told, ensure_ascii=False)
+def json_line(event: dict[str, Any]) -> str:
+    return json.dumps(event, ensure_ascii=False)
 
 
 def event(row: LoggedEvent) -> dict[str, Any]:
-    """An event as it is told outside. States are called as the source calls them, whenever the row was written."""
+    """Return an event as JSON, with the names of states that documents use, whenever the row was written."""
     head = {
         "sequence": row.sequence,
         "timestamp": moment(row.at),
@@ -48,40 +48,44 @@ def event(row: LoggedEvent) -> dict[str, Any]:
 
 
 def _transition(facts: dict[str, Any]) -> dict[str, Any]:
-    """Rows have the names of the state machine; these stand beside, as `state` does beside `status` of a task."""
+    """Return a transition with both names of its states: `from` and `to` as in documents, `fromState` and `toState` as in rows."""
     about = facts["metadata"]
     before, after = State(facts["from"], about.get("lifted", "")), State(facts["to"], about["hold"])
     named = {"from": machine.status(before), "to": machine.status(after)}
     return {**facts, **named, "fromState": before.state, "toState": after.state}
 
 
-def plain(event: dict[str, Any]) -> str:
+def plain_line(event: dict[str, Any]) -> str:
     facts = {key: value for key, value in event.items() if key not in ("sequence", "timestamp", "taskId", "type")}
     return f"{event['timestamp']} {event['sequence']} {event['type']} {json.dumps(facts, ensure_ascii=False)}"
 
 
 def extend(
-    ground: Ground, id: str, path: str, line: Callable[[dict[str, Any]], str], only: frozenset[str] | None = None
+    runtime: Runtime,
+    id: str,
+    path: str,
+    format_line: Callable[[dict[str, Any]], str],
+    only: frozenset[str] | None = None,
 ) -> None:
-    """Append the events of a task that are not there yet; the last line says how far it got."""
-    rows = queries.events_of(ground.tables, id, _last(path), AT_ONCE, sorted(only or ()))
+    """Append the events of a task that are not in the file yet; its last line has the number of the last one."""
+    rows = queries.events_of(runtime.tables, id, _last(path), AT_ONCE, sorted(only or ()))
     if not rows:
         return
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         _lock(fd)
-        # Commands write these files, too: what one of them was quicker with is not written again. Nothing is asked of the
-        # database while the file is locked: whoever waits for the file may be inside of a transaction.
+        # Another process may have appended some of them meanwhile. The database is not used while the file is locked: a
+        # process that waits for the file may be inside a transaction.
         last = _last(path)
-        told = [line(event(row)) + "\n" for row in rows if row.sequence > last]
-        if told:
-            append(fd, "".join(told).encode("utf-8", "replace"))
+        lines = [format_line(event(row)) + "\n" for row in rows if row.sequence > last]
+        if lines:
+            append(fd, "".join(lines).encode("utf-8", "replace"))
     finally:
         os.close(fd)
 
 
 def _lock(fd: int) -> None:
-    """Be alone with a file for a moment. Raises `BlockingIOError` if somebody, perhaps the agent, does not let go of it."""
+    """Lock a file. Raises `BlockingIOError` if another process, perhaps the agent, keeps it locked."""
     for look in range(LOOKS):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,27 +99,27 @@ def _lock(fd: int) -> None:
 
 
 def append(fd: int, text: bytes) -> None:
-    """All of it or nothing, by one write: nobody reads half a line. Raises `OSError`."""
+    """Append all of the text or nothing, by one write: a reader never sees half a line. Raises `OSError`."""
     size = os.fstat(fd).st_size
     written = os.write(fd, text)
     if written < len(text):
-        os.ftruncate(fd, size)  # the disk is full: all of it comes later
+        os.ftruncate(fd, size)  # the disk is full: a later call writes all of it
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def last_number(workspace: str) -> int:
-    """The largest number of an event that the files of a workspace tell; 0 without any."""
+    """Return the largest number of an event in the files of a workspace; 0 without any."""
     paths = (f"{METADATA}/history.jsonl", f"{LOGS}/protocols.jsonl", f"{LOGS}/agent.log")
     files = [path for path in (f"{workspace}/{path}" for path in paths) if os.path.isfile(path)]
-    found = 0
+    number = 0
     for path in files:
         with suppress(OSError):
-            found = max(found, _last(path))
-    return found
+            number = max(number, _last(path))
+    return number
 
 
 def _last(path: str) -> int:
-    """The number of the last event in a file: in its JSON, or the second word of a plain line."""
+    """Return the number of the last event in a file: from its JSON, or the second word of a plain line."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))

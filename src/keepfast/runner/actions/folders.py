@@ -1,4 +1,4 @@
-"""The folders that a task keeps in its workspace, and files that are there whole or not at all."""
+"""The folders of a task in its workspace, and atomic writes of files in them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ METADATA, CHECKPOINTS, LOGS = ".metadata", ".checkpoints", ".logs"
 
 
 def prepare(workspace: str) -> None:
-    """Make our folders before anything is saved, so that their coming is no change of the workspace."""
+    """Create our folders before the first checkpoint, so that they are not a change of the workspace."""
     for name in (METADATA, CHECKPOINTS, LOGS):
         own_folder(workspace, name)
 
 
 def own_folder(workspace: str, name: str) -> str | None:
-    """The folder of that name in a workspace, self-ignoring; None if it cannot be had, or is a link."""
+    """Create a self-ignoring folder in a workspace if need be and return its path; None if that fails, or it is a link."""
     path = f"{workspace}/{name}"
     try:
         if not os.path.isdir(workspace):
             return None
         os.makedirs(path, mode=0o700, exist_ok=True)
         if os.path.islink(path):
-            return None  # a link that came with a repository must not lead our writing elsewhere
+            return None  # a link that came with a repository must not redirect our writes
         if not os.path.exists(path + "/.gitignore"):
             replace(path + "/.gitignore", SUPERVISED_IGNORE)
     except OSError:
@@ -34,7 +34,7 @@ def own_folder(workspace: str, name: str) -> str | None:
 
 
 def replace(path: str, text: bytes) -> None:
-    """Write a file beside its place, sync it, and put it there."""
+    """Replace a file atomically: write a new one beside it, sync and rename it."""
     fresh = f"{path}.{os.getpid()}-{get_native_id()}.new"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
@@ -51,7 +51,7 @@ def replace(path: str, text: bytes) -> None:
 
 
 def point(folder: str, link: str, name: str) -> None:
-    """Let a relative link point to a file beside it, at once."""
+    """Make a relative link to a file beside it, atomically."""
     fresh = f"{folder}/.{link}.{os.getpid()}-{get_native_id()}"
     with suppress(FileNotFoundError):
         os.unlink(fresh)

@@ -1,4 +1,4 @@
-"""The gate of a phase: its verification command, run where the agent worked."""
+"""The verification command of a phase, run in the workspace."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
-from keepfast.runner.actions.seals import opened, struck_out
+from keepfast.runner.actions.seals import environment_values, strike_out
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.process.redaction import Lines
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 OUTPUT, LOOKED_AT = 20_000, 1 << 20
-"""Letters of the output that are kept, and bytes of its end that are looked at."""
+"""Characters of the output that are kept, and bytes of its end that are redacted first."""
 
 
-def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, str]:
-    """Run the phase's verification command; None if it has none."""
+def verify(runtime: Runtime, task: Task, judged: Verdict) -> tuple[bool | None, str]:
+    """Run the phase's verification command; return whether it passed (None if there is none) and its output."""
     command = task.phases[task.phase - 1]["verify"] if judged.kind == verdict.PHASE else ""
     if not command:
         return None, ""
-    secrets, known = opened(ground, task), vault.values(ground, task)
-    command = vault.reveal(ground, task.id, command)
+    secrets, hidden = environment_values(runtime, task), vault.secret_values(runtime, task)
+    command = vault.reveal(runtime, task.id, command)
     environment = {
         name: value
-        for name, value in ground.variables.items()
+        for name, value in runtime.variables.items()
         if name in ("PATH", "HOME", "LANG", "TERM", "TZ", "TMPDIR")
     }
     try:
@@ -46,19 +46,19 @@ def verify(ground: Ground, task: Task, judged: Verdict) -> tuple[bool | None, st
     except OSError as error:
         return False, f"The verification could not be started: {error.strerror}."
     try:
-        out, _ = child.communicate(timeout=ground.options.verify_timeout)
+        out, _ = child.communicate(timeout=runtime.options.verify_timeout)
         passed = child.returncode == 0
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         out, _ = child.communicate()
-        out += f"\nThe verification took longer than {ground.options.verify_timeout:.0f} s and was ended.".encode()
+        out += f"\nThe verification took longer than {runtime.options.verify_timeout:.0f} s and was stopped.".encode()
         passed = False
-    return passed, _shown(out, known)
+    return passed, _redacted_end(out, hidden)
 
 
-def _shown(out: bytes, known: list[str]) -> str:
-    """The end of an output without secrets: redacted first, cut afterwards."""
+def _redacted_end(out: bytes, hidden: list[str]) -> str:
+    """Return the end of an output: redacted first, cut afterwards."""
     end = out[-LOOKED_AT:].partition(b"\n")[2] if len(out) > LOOKED_AT else out
     return (
-        Lines().clean(struck_out(end.decode("utf-8", "replace"), known).encode()).decode("utf-8", "replace")[-OUTPUT:]
+        Lines().clean(strike_out(end.decode("utf-8", "replace"), hidden).encode()).decode("utf-8", "replace")[-OUTPUT:]
     )

@@ -1,4 +1,4 @@
-"""What a workspace keeps of its agent's words: `.logs/` with its output, what it said by protocol, and what happened."""
+"""Logs in a workspace: `.logs/` has copies of the agent's output, of protocol events, and of all events."""
 
 from __future__ import annotations
 
@@ -11,76 +11,76 @@ from keepfast.runner.actions.folders import LOGS, METADATA, own_folder, point, r
 from keepfast.runner.db import queries
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run
 
 KEEP = 10
 MOST = 10 << 20
-"""Of an output, so much of its end is copied; all of it lies in the run's folder."""
+"""Bytes of the end of an output that are copied; the run's folder has all of it."""
 OUTPUTS = (("stdout.log", "out.log"), ("stderr.log", "err.log"))
 PROTOCOL = frozenset((
     "phase_complete", "user_question", "dependency_request", "error", "answered", "secret_provided", "question_expired",
     "duplicate_refused", "block_refused", "progress_report",
 ))  # fmt: skip
-UNTOLD = ("progress", "progress_report", "context")
-"""Events that change nothing of what `task.json` tells."""
+NOT_IN_TASK_FILE = ("progress", "progress_report", "context")
+"""Events that do not change `task.json`."""
 AT_ONCE = 1 << 20
 """Bytes of an output that are copied in one piece."""
 
 
-def write(ground: Ground, run: Run) -> None:
-    """Bring `.logs/` up to date after a run. Doing it twice changes nothing; a failure costs the copy, nothing else."""
-    task = ground.tables.task(run.task)
+def write(runtime: Runtime, run: Run) -> None:
+    """Bring `.logs/` up to date after a run. Repeating it changes nothing; a failure only costs the copy."""
+    task = runtime.tables.task(run.task)
     folder = own_folder(task.workspace, LOGS)
     if folder is None:
         return
     with suppress(OSError):
         for name, source in OUTPUTS:
             _copy(f"{run.folder}/{source}", folder, f"run-{run.number}.{name}", name)
-        _extend_all(ground, task.id, folder)
+        _extend_all(runtime, task.id, folder)
         _prune(folder)
 
 
-class Events:
-    """Lets `.metadata/` and `.logs/` follow what happens to all tasks, or to one, whoever made it happen."""
+class EventCopies:
+    """Copies new events of all tasks, or of one, into `.metadata/` and `.logs/`, whichever process wrote them."""
 
-    def __init__(self, ground: Ground, only: str = "") -> None:
-        self.ground, self.tables, self.only = ground, ground.tables, only
-        self._since = queries.last_sequence(ground.tables)
+    def __init__(self, runtime: Runtime, only: str = "") -> None:
+        self.runtime, self.tables, self.only = runtime, runtime.tables, only
+        self._since = queries.last_sequence(runtime.tables)
 
     def look(self) -> None:
-        """Write what is new."""
-        rows = queries.fresh_events(self.tables, self._since, UNTOLD)
+        """Copy what is new."""
+        rows = queries.fresh_events(self.tables, self._since, NOT_IN_TASK_FILE)
         for row in rows:
-            self._write(row.task, is_telling=row.counts)
+            self._write(row.task, changes_task=row.counts)
         self._since = max([self._since, *[row.last for row in rows]])
 
-    def _write(self, id: str, is_telling: bool) -> None:
+    def _write(self, id: str, changes_task: bool) -> None:
         if self.only not in ("", id):
             return
         workspace = self.tables.task(id).workspace
         with suppress(OSError):
-            if is_telling:
-                metadata.project(self.ground, id)
+            if changes_task:
+                metadata.project(self.runtime, id)
             else:
-                told = own_folder(workspace, METADATA)
-                if told is not None:
-                    event_files.extend(self.ground, id, f"{told}/history.jsonl", event_files.line)
+                metadata_folder = own_folder(workspace, METADATA)
+                if metadata_folder is not None:
+                    event_files.extend(self.runtime, id, f"{metadata_folder}/history.jsonl", event_files.json_line)
             folder = own_folder(workspace, LOGS)
             if folder is not None:
-                _extend_all(self.ground, id, folder)
+                _extend_all(self.runtime, id, folder)
 
 
-class Outputs:
-    """Lets `.logs/` follow the output of a run that lives. What was redacted on its way to the run's folder is copied."""
+class OutputCopies:
+    """Copies the output of a live run into `.logs/`. The output in the run's folder is redacted already."""
 
     def __init__(self, run: Run, workspace: str) -> None:
         self.run, self.workspace = run, workspace
         self._copied: dict[str, int] = {}
-        """Up to where each output was copied; nothing is known of a copy that somebody else made."""
+        """The offset up to which each output was copied by this process."""
 
     def look(self) -> None:
-        """Append what came since the last time, in whole lines. A failure costs the copy, and it is made anew."""
+        """Append new whole lines. After a failure the copy is made again from the beginning."""
         for name, source in OUTPUTS:
             try:
                 self._follow(f"{self.run.folder}/{source}", f"run-{self.run.number}.{name}", name)
@@ -107,7 +107,7 @@ class Outputs:
                 if not lines:
                     return
                 if os.lstat(path).st_size + len(lines) > MOST:
-                    # Half of it is left: a copy is not made anew for every line of a long output.
+                    # Copy only half of the limit, so that a long output is not copied again for every line.
                     at = _copy(source, folder, name, link, MOST // 2, whole=True)
                 else:
                     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
@@ -120,13 +120,13 @@ class Outputs:
                 file.seek(at)
 
 
-def _extend_all(ground: Ground, id: str, folder: str) -> None:
-    event_files.extend(ground, id, f"{folder}/protocols.jsonl", event_files.line, PROTOCOL)
-    event_files.extend(ground, id, f"{folder}/agent.log", event_files.plain)
+def _extend_all(runtime: Runtime, id: str, folder: str) -> None:
+    event_files.extend(runtime, id, f"{folder}/protocols.jsonl", event_files.json_line, PROTOCOL)
+    event_files.extend(runtime, id, f"{folder}/agent.log", event_files.plain_line)
 
 
 def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whole: bool = False) -> int:
-    """Copy the end of an output, `whole` lines of one that grows; return up to where it was copied, -1 if there is none."""
+    """Copy the end of an output, with `whole` only whole lines; return the offset of its end, -1 if there is no output."""
     try:
         with open(source, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -142,7 +142,7 @@ def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whol
 
 
 def _prune(folder: str) -> None:
-    """Outputs of the newest runs stay."""
+    """Remove outputs of all but the newest runs."""
     numbers = {
         int(name.split(".")[0][4:]) for name in os.listdir(folder) if name.startswith("run-") and name.endswith(".log")
     }

@@ -1,4 +1,4 @@
-"""What `.metadata/` of a workspace tells: the task as its row has it, and what happened."""
+"""The files in `.metadata/` of a workspace: `task.json`, a copy of the task's row, and `history.jsonl`, its events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Task
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 TRIES = 3
 COLUMNS = (
@@ -25,24 +25,24 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def project(ground: Ground, id: str) -> None:
-    """Bring `.metadata/` up to date: the task's row and its newest events. A failure costs the copy, nothing else."""
-    folder = own_folder(ground.tables.task(id).workspace, METADATA)
+def project(runtime: Runtime, id: str) -> None:
+    """Bring `.metadata/` up to date: the task's row and its newest events. A failure only costs the copy."""
+    folder = own_folder(runtime.tables.task(id).workspace, METADATA)
     if folder is None:
         return
     try:
         for _ in range(TRIES):
-            task = ground.tables.task(id)
-            replace(f"{folder}/task.json", signed(ground, _projected(ground.tables, task)))
-            if ground.tables.task(id).updated_at == task.updated_at:
-                break  # else somebody else may have written a newer one, over which ours has come
-        event_files.extend(ground, id, f"{folder}/history.jsonl", event_files.line)
+            task = runtime.tables.task(id)
+            replace(f"{folder}/task.json", signed(runtime, _projected(runtime.tables, task)))
+            if runtime.tables.task(id).updated_at == task.updated_at:
+                break  # otherwise another process may have written a newer one, which ours replaced
+        event_files.extend(runtime, id, f"{folder}/history.jsonl", event_files.json_line)
     except OSError:
         pass
 
 
 def _projected(tables: Tables, task: Task) -> dict[str, Any]:
-    """What `task.json` tells."""
+    """Return the contents of `task.json`."""
     id, hold = task.id, tables.shown_hold(task)
     document = {name: getattr(task, name) for name in COLUMNS}
     return document | {

@@ -1,4 +1,4 @@
-"""News of all tasks: every event once, in order, for whoever watches a supervisor at work."""
+"""New events of all tasks: each is reported once, in order, to the caller of a supervisor."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 
 MOST = 1_000
-Tell = Callable[[dict[str, Any]], None]
+OnEvent = Callable[[dict[str, Any]], None]
 
 
 class News:
-    """Tells what happens from now on; without anybody to tell, it looks at nothing."""
+    """Reports events from now on; without a callback it does nothing."""
 
-    def __init__(self, tables: Tables, tell: Tell | None) -> None:
+    def __init__(self, tables: Tables, tell: OnEvent | None) -> None:
         self.tables, self.tell = tables, tell
         self.since = queries.last_sequence(tables) if tell is not None else 0
 
     def look(self) -> None:
-        """Tell what is new."""
+        """Report what is new."""
         while self.tell is not None:
             rows = queries.events_after(self.tables, self.since, MOST)
             for row in rows:

@@ -1,4 +1,4 @@
-"""What agents say by protocol: questions and needs become rows, once, and the open ones hold their task; the rest is logged."""
+"""Questions and needs of agents: each becomes a prompt, once; open ones hold their task. Errors and progress are logged."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from keepfast.runner.domain.task import DEPENDENCY, SECRET
 from keepfast.runner.process.redaction import clean
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 
 
-def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
-    """Make a row of a question or a need, unless the same is there already. Inside a transaction."""
-    tables = ground.tables
+def create_prompt(runtime: Runtime, task: Task, run: Run, now: int, block: Block) -> None:
+    """Create the prompt of a question or a need, unless the same is open already; log an error. Inside a transaction."""
+    tables = runtime.tables
     block = block._replace(fields=clean(block.fields), lists=clean(block.lists))
     if block.name == "DEPENDENCY_REQUEST":
         name = block.fields["name"]
@@ -41,44 +41,46 @@ def ask(ground: Ground, task: Task, run: Run, now: int, block: Block) -> None:
         tables.log(task.id, now, "duplicate_refused", {"kind": kind, "text": text}, run.id)
         return
     id = ("q_" if kind == "question" else "d_") + sha256(f"{run.id}:{kind}:{mark}".encode()).hexdigest()[:12]
-    timeout = int(ground.options.question_timeout * SECOND)
+    timeout = int(runtime.options.question_timeout * SECOND)
     tables.insert(
         "prompt", once=True, id=id, task=task.id, run=run.id, kind=kind, key=mark, text=text,
         category=block.fields.get("category", block.fields.get("type", "")), options=block.lists.get("options", []),
         standard=block.fields.get("default", ""), required=int(block.flag("required")), status=PENDING, created_at=now,
         expires_at=now + timeout, phase=task.phase,
     )  # fmt: skip
-    shown = kind_of(kind, block.fields.get("type", ""))
+    kind_name = kind_of(kind, block.fields.get("type", ""))
     if kind == "question":
         tables.log(task.id, now, "user_question", {"id": id, "text": text}, run.id)
     else:
-        tables.log(task.id, now, "dependency_request", {"id": id, "kind": shown, "name": mark, "text": text}, run.id)
-    tables.notify(task.id, now, shown, f"{task.title}: {wanted(kind, mark, text)}", id)
+        tables.log(
+            task.id, now, "dependency_request", {"id": id, "kind": kind_name, "name": mark, "text": text}, run.id
+        )
+    tables.notify(task.id, now, kind_name, f"{task.title}: {need_text(kind, mark, text)}", id)
 
 
-def tell_progress(tables: Tables, run: Run, now: int, output: Output) -> None:
-    """Log what an agent reported of its progress and nobody has logged yet. Inside a transaction."""
-    known = queries.count_events_of_run(tables, run, "progress_report")
-    for report in output.reports[known:]:
+def log_progress(tables: Tables, run: Run, now: int, output: Output) -> None:
+    """Log the agent's progress reports that are not logged yet. Inside a transaction."""
+    logged_count = queries.count_events_of_run(tables, run, "progress_report")
+    for report in output.reports[logged_count:]:
         tables.log(run.task, now, "progress_report", report._asdict(), run.id)
 
 
-def wanted(kind: str, key: str, text: str) -> str:
-    """What is asked for in words: of a need, what it is called as well."""
+def need_text(kind: str, key: str, text: str) -> str:
+    """Return the text of a prompt, for a need with its name."""
     return f"{key}: {text}" if kind == SECRET and key not in text else text
 
 
 def kind_of(kind: str, category: str) -> str:
-    """What a prompt is called outside, and its hold: a need that is no value for the environment is no secret."""
+    """Return the kind of a prompt in JSON, and of its hold: a need that is not a variable is a dependency, not a secret."""
     return DEPENDENCY if kind == SECRET and category not in VARIABLES else kind
 
 
-def hold_open(tables: Tables, task: str, now: int, trigger: str, run: str = "") -> bool:
+def hold_for_open_prompts(tables: Tables, task: str, now: int, trigger: str, run: str = "") -> bool:
     """Hold a task for its open required questions and needs; False if there are none."""
     waiting = queries.waiting_prompts_of(tables, task, "question", "secret")
     if not waiting:
         return False
     first = next((prompt for prompt in waiting if prompt.kind == "secret"), waiting[0])
-    hold, why = kind_of(first.kind, first.category), wanted(first.kind, first.key, first.text)
+    hold, why = kind_of(first.kind, first.category), need_text(first.kind, first.key, first.text)
     tables.move(task, "hold", now, trigger=trigger, run=run, hold=hold, why=why, prompt=first.id, human=1)
     return True

@@ -1,4 +1,4 @@
-"""A lost task database, made again from the documents in workspaces. Approvals are never restored; people decide."""
+"""Rebuild a lost task database from documents in workspaces (never approvals), and finish what an interruption left."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
 from keepfast.runner.domain.records import TaskCheckpoint
 from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
 DEPTH = 3
-"""How deep below a root workspaces are looked for."""
+"""Depth below a root to which workspaces are searched."""
 PLANNING, DESIGN, LEAST = 9, 5, 500
-"""Documents of a finished planning and design phase, and characters of each, as the source counts them."""
+"""Number of documents of a finished planning and of a finished design phase, and minimum length of each."""
 
 
 class Refused(NamedTuple):
-    """A document that was not used, and why."""
+    """A document that was ignored, and why."""
 
     file: str
     why: str
 
 
 class Document(NamedTuple):
-    """A document of a checkpoint, whole and ours."""
+    """A document of a checkpoint with a valid signature."""
 
     name: str
     content: dict[str, Any]
 
 
-class Found(NamedTuple):
-    """What became of one workspace's task."""
+class RebuiltTask(NamedTuple):
+    """The result for one workspace's task."""
 
     workspace: str
     task: str
     outcome: str
     """rebuilt, there, cold start, or why it could not be used."""
     refused: Sequence[Refused] = ()
-    """Documents of checkpoints that are not ours, or not of this task."""
+    """Documents without a valid signature, or of another task."""
 
 
 def workspaces(roots: Iterable[str]) -> Iterator[str]:
-    """Folders with a task's metadata, below the roots or the roots themselves."""
+    """Yield the folders with a task's metadata, at or below the roots."""
     seen: set[str] = set()
     for root in roots:
         base = os.path.realpath(root)
@@ -69,55 +69,61 @@ def workspaces(roots: Iterable[str]) -> Iterator[str]:
             )
 
 
-def rebuild(ground: Ground, roots: Iterable[str]) -> list[Found]:
-    """Take over every task that the database does not know. They come back held for a person.
+def rebuild(runtime: Runtime, roots: Iterable[str]) -> list[RebuiltTask]:
+    """Rebuild every task that the database does not know; each is held for a person.
 
-    Events are numbered above all that the folders tell, so that their files go on at once.
+    New events get numbers above all in the folders' files, so that these can be continued.
     """
     folders = list(workspaces(roots))
-    with ground.tables.write() as tables:
+    with runtime.tables.write() as tables:
         tables.count_events_on(max(map(event_files.last_number, folders), default=0))
-    return [_take_over(ground, folder) for folder in folders]
+    return [_rebuild_task(runtime, folder) for folder in folders]
 
 
-def _take_over(ground: Ground, workspace: str) -> Found:
+def _rebuild_task(runtime: Runtime, workspace: str) -> RebuiltTask:
     path = f"{workspace}/{folders.METADATA}/task.json"
     try:
-        known = documents.load(ground, path)
+        task_file = documents.load(runtime, path)
     except KeepfastError as error:
-        return Found(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
-    id = str(known.get("id", ""))
-    if not id or os.path.realpath(str(known.get("workspace", ""))) != workspace:
-        return Found(workspace, id, "Workspace validation failed: the document belongs to another folder.")
-    if queries.find_task(ground.tables, id) is not None:
-        return Found(workspace, id, "there")
-    found, refused = _documents(ground, workspace, id)
-    cold = not found and known["state"] not in TERMINAL and known["attempt"] > 0
-    phase = infer_phase(workspace, known["type"], known["phase"], len(known["phases"])) if cold else known["phase"]
-    _insert(ground, known, phase, found, cold)
-    return Found(workspace, id, "cold start" if cold else "rebuilt", refused)
+        return RebuiltTask(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
+    id = str(task_file.get("id", ""))
+    if not id or os.path.realpath(str(task_file.get("workspace", ""))) != workspace:
+        return RebuiltTask(workspace, id, "Workspace validation failed: the document belongs to another folder.")
+    if queries.find_task(runtime.tables, id) is not None:
+        return RebuiltTask(workspace, id, "there")
+    checkpoint_documents, refused = _documents(runtime, workspace, id)
+    cold = not checkpoint_documents and task_file["state"] not in TERMINAL and task_file["attempt"] > 0
+    phase = (
+        infer_phase(workspace, task_file["type"], task_file["phase"], len(task_file["phases"]))
+        if cold
+        else task_file["phase"]
+    )
+    _insert(runtime, task_file, phase, checkpoint_documents, cold)
+    return RebuiltTask(workspace, id, "cold start" if cold else "rebuilt", refused)
 
 
-def _insert(ground: Ground, known: dict[str, Any], phase: int, found: list[Document], cold: bool) -> None:
-    latest = found[-1].content if found else None
-    kept = _kept(ground, known, found)
-    now, id = ground.now(), str(known["id"])
-    ended = known["state"] in (DONE, FAILED, "cancelled", DRAFT)
-    columns = {name: known[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
-    columns["attempt"] = max([known["attempt"], *[number for task, number, _ in _folders(ground) if task == id]])
-    marked = vault.mark_older(ground, known)
+def _insert(
+    runtime: Runtime, task_file: dict[str, Any], phase: int, checkpoint_documents: list[Document], cold: bool
+) -> None:
+    latest = checkpoint_documents[-1].content if checkpoint_documents else None
+    rows = _kept(runtime, task_file, checkpoint_documents)
+    now, id = runtime.now(), str(task_file["id"])
+    ended = task_file["state"] in (DONE, FAILED, "cancelled", DRAFT)
+    columns = {name: task_file[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
+    columns["attempt"] = max([task_file["attempt"], *[number for task, number, _ in _folders(runtime) if task == id]])
+    marked = vault.mark_older(runtime, task_file)
     columns |= marked.value
     columns["step"] = (latest["agent"].get("currentStep") if latest is not None else None) or ""
-    with ground.tables.write() as tables:
-        tables.insert("task", **columns, state=known["state"] if ended else ACTIVE, phase=phase, updated_at=now)
-        vault.keep(tables, id, marked, now)
-        provided = {one["name"]: one for one in known.get("dependencies", [])}
-        for name, sealed in dict(known.get("secrets", {})).items():
-            given = provided.get(name, {"type": "env_variable", "providedAt": moment(now)})
-            tables.keep_secret(id, str(name), str(sealed), given["type"], nanoseconds(given["providedAt"]))
-        for name, sealed in dict(known.get("marked", {})).items():
+    with runtime.tables.write() as tables:
+        tables.insert("task", **columns, state=task_file["state"] if ended else ACTIVE, phase=phase, updated_at=now)
+        vault.store(tables, id, marked, now)
+        provided = {one["name"]: one for one in task_file.get("dependencies", [])}
+        for name, sealed in dict(task_file.get("secrets", {})).items():
+            dependency = provided.get(name, {"type": "env_variable", "providedAt": moment(now)})
+            tables.keep_secret(id, str(name), str(sealed), dependency["type"], nanoseconds(dependency["providedAt"]))
+        for name, sealed in dict(task_file.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
-        for place, one in enumerate(known.get("questions", [])):
+        for place, one in enumerate(task_file.get("questions", [])):
             tables.insert(
                 "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
                 category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
@@ -127,72 +133,72 @@ def _insert(ground: Ground, known: dict[str, Any], phase: int, found: list[Docum
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)
         if not ended:
-            why = "The task database was rebuilt; resume the task when you have looked at it."
+            why = "The task database was rebuilt. Check the task, then resume it."
             if cold:
-                why = f"No checkpoint was left; the task begins again at phase {phase}. Work may be lost."
-                lost = aside("The work so far is in the folder; what was said about it is lost.")
+                why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
+                lost = aside("Your work so far is in the folder; the conversation about it is lost.")
                 tables.change(id, now, next_prompt=lost, session="")
-                tables.warn(id, now, f"{known['title']}: {why}")
+                tables.warn(id, now, f"{task_file['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        for one in kept:
+        for one in rows:
             tables.insert("checkpoint", once=True, **one._asdict())
 
 
-def _kept(ground: Ground, known: dict[str, Any], found: list[Document]) -> list[TaskCheckpoint]:
-    """The rows of a task's checkpoints: what its documents tell, and their versions, as the store has them."""
-    id = str(known["id"])
+def _kept(runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[Document]) -> list[TaskCheckpoint]:
+    """Return the rows of a task's checkpoints: from its documents, with versions and trees from the store."""
+    id = str(task_file["id"])
     rows: dict[str, CheckpointRow] = {}
-    with suppress(KeepfastError, OSError), ground.engine() as engine:
-        _, workspace = engine.root(os.fsencode(known["workspace"]))
+    with suppress(KeepfastError, OSError), runtime.engine() as engine:
+        _, workspace = engine.root(os.fsencode(task_file["workspace"]))
         query = Query(workspace=workspace.id, task=id, forgotten=True)
         rows = {row.id: row for row in engine.repository().find(query)}
-    kept = []
-    for name, document in found:
+    records = []
+    for name, document in checkpoint_documents:
         row = rows.get(document["id"])
         tags = row.tags.split("\n") if row is not None else []
         key = next((tag for tag in tags if tag.startswith(f"{id}:")), f"{id}:rebuilt:{document['id']}")
         run = ":".join(key.split(":")[:2])
-        kept.append(TaskCheckpoint(
+        records.append(TaskCheckpoint(
             key=key, task=id, run=run if run.rpartition(":")[2].isdigit() else "", id=document["id"],
             version=row.version if row is not None else 0, reason=document["reason"],
             phase=document["agent"].get("currentPhase") or 1, tree=row.tree if row is not None else "", file=name,
             made_at=row.created_at if row is not None else nanoseconds(document["createdAt"]),
         ))  # fmt: skip
-    return kept
+    return records
 
 
-def end_unknown(ground: Ground) -> None:
-    """Stop agents that no row speaks of, as after a lost database: their task may begin again in the same folder."""
-    for task, number, folder in _folders(ground):
+def stop_unknown_runs(runtime: Runtime) -> None:
+    """Stop agents whose run has no row, as after a lost database: their task may start again in the same folder."""
+    for task, number, folder in _folders(runtime):
         run = f"{task}:{number}"
-        if process.look(folder, run).kind == process.ALIVE and queries.find_run(ground.tables, run) is None:
-            process.wish(folder, "stop", "no row speaks of this run")
+        if shims.status_of(folder, run).kind == shims.ALIVE and queries.find_run(runtime.tables, run) is None:
+            shims.wish(folder, "stop", "the task database does not know this run")
 
 
-def catch_up(ground: Ground) -> None:
-    """What is done after the last row of a task, for those whose supervisor was killed just there."""
-    vault.seal_older(ground)
-    checkpoints.publish_rest(ground)
-    for task in queries.current_tasks(ground.tables):
+def finish_interrupted(runtime: Runtime) -> None:
+    """Repeat what follows the last commit of a task, in case the supervisor was killed just then."""
+    vault.seal_older(runtime)
+    checkpoints.publish_staged(runtime)
+    for task in queries.current_tasks(runtime.tables):
         if not os.path.isdir(task.workspace):
             continue
-        newest = checkpoints.latest(ground, task.id)
-        if task.state == DONE and task.phases and newest is not None and not _is_changed(ground, task, newest.tree):
-            finals.make_up(ground, task)
-        metadata.project(ground, task.id)
+        newest = checkpoints.latest(runtime, task.id)
+        if task.state == DONE and task.phases and newest is not None and not _is_changed(runtime, task, newest.tree):
+            finals.ensure_saved(runtime, task)
+        metadata.project(runtime, task.id)
 
 
-def _is_changed(ground: Ground, task: Task, tree: str) -> bool:
+def _is_changed(runtime: Runtime, task: Task, tree: str) -> bool:
     try:
-        return checkpoints.changed_since(ground, task, tree)
+        return checkpoints.changed_since(runtime, task, tree)
     except (KeepfastError, OSError):
-        return True  # nothing can be kept there now
+        return True  # the workspace cannot be saved now
 
 
-def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
-    """Runs that have a folder, whether or not a row speaks of them: task, number, folder."""
-    base = f"{ground.folder}/runs"
+def _folders(runtime: Runtime) -> Iterator[tuple[str, int, str]]:
+    """Yield task, number and folder of each run that has a folder, with or without a row."""
+    base = f"{runtime.folder}/runs"
     try:
         names = os.listdir(base)
     except OSError:
@@ -203,47 +209,47 @@ def _folders(ground: Ground) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(ground: Ground, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
-    """The documents of a task that are ours and whole, with their names, oldest first; and all others."""
+def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
+    """Return the valid documents of a task, oldest first, and the refused ones."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
-    newest, found, refused = "", [], list[Refused]()
+    newest, own, refused = "", [], list[Refused]()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
         newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
     for name in sorted(names):
         path = f"{folder}/{name}"
         try:
-            document = documents.load(ground, path)
+            document = documents.load(runtime, path)
         except KeepfastError as error:
             refused.append(Refused(path, str(error)))
             continue
         if document["taskId"] == id:
-            found.append(Document(name.removesuffix(".gz"), document))
+            own.append(Document(name.removesuffix(".gz"), document))
         else:
             refused.append(Refused(path, f"{path} is a document of another task."))
-    return sorted(found, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
+    return sorted(own, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
 
 
 def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
-    """Where a task without any checkpoint begins again: what lies in the folder tells; never beyond the last phase."""
-    found = phase
+    """Return the phase at which a task without any checkpoint restarts, by the files in its folder."""
+    number = phase
     if type == "create_app":
         if _count(f"{workspace}/docs/planning") >= PLANNING:
-            found = max(found, 2)
+            number = max(number, 2)
             if _count(f"{workspace}/docs/design") >= DESIGN:
-                found = max(found, 3)
+                number = max(number, 3)
                 if os.path.isdir(f"{workspace}/src"):
-                    found = max(found, 4)
+                    number = max(number, 4)
     elif type == "modify_app" and _count(f"{workspace}/docs/analysis") >= 1:
-        found = max(found, 2)
+        number = max(number, 2)
         if _count(f"{workspace}/docs/plan") >= 1:
-            found = max(found, 3)
-    return min(found, max(phases, 1))
+            number = max(number, 3)
+    return min(number, max(phases, 1))
 
 
 def _count(folder: str) -> int:
-    """Documents that are long enough to be meant."""
+    """Return the number of files in a folder that are long enough to be documents."""
     try:
         return sum(1 for one in os.scandir(folder) if one.is_file() and one.stat().st_size >= LEAST)
     except OSError:

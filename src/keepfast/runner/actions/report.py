@@ -1,4 +1,4 @@
-"""What happened since yesterday: what ran, waited, cost, changed, and needs you."""
+"""The report: what tasks ran, waited, cost and changed since a moment, and what needs a person."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import moment
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
 
-def report(ground: Ground, since: int) -> dict[str, Any]:
-    """Everything of note after `since`, as one value."""
-    tasks, tables, now = Tasks(ground), ground.tables, ground.now()
-    found = []
+def report(runtime: Runtime, since: int) -> dict[str, Any]:
+    """Return the report on everything after `since`, as JSON."""
+    tasks, tables, now = Tasks(runtime), runtime.tables, runtime.now()
+    tasks_found: list[dict[str, Any]] = []
     for task in queries.tasks_since(tables, since):
         runs = queries.runs_since(tables, task.id, since)
         waited: dict[str, float] = {}
@@ -28,18 +28,18 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
             if (hold.lifted_at or now) >= since:
                 span = ((hold.lifted_at or now) - max(hold.since, since)) / SECOND
                 waited[hold.kind] = round(waited.get(hold.kind, 0.0) + max(span, 0.0), 1)
-        kept = Counter(sorted(one.reason for one in queries.checkpoints_since(tables, task.id, since)))
-        shown = tasks.views.describe(task)
-        failed = finals.failed(tables, task.id)
-        found.append({
-            **{name: shown[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
+        reasons = Counter(sorted(row.reason for row in queries.checkpoints_since(tables, task.id, since)))
+        description = tasks.views.describe(task)
+        failed = finals.last_failure(tables, task.id)
+        tasks_found.append({
+            **{name: description[name] for name in ("id", "title", "status", "hold", "phase", "progress", "workspace", "reason")},
             "runs": len(runs),
             "ran_seconds": round(sum(max((run.ended_at or now) - run.started_at, 0) for run in runs) / SECOND),
             "tokens": sum(run.tokens for run in runs),
             "money": round(sum(run.money for run in runs), 4),
             "waited_seconds": waited,
-            "checkpoints": dict(kept),
-            "changed_files": _changed(ground, task.id, since),
+            "checkpoints": dict(reasons),
+            "changed_files": _changed(runtime, task.id, since),
             "save_failed": failed._asdict() if failed is not None else None,
             "warnings": tasks.views.warnings(task.id, since),
         })  # fmt: skip
@@ -47,16 +47,16 @@ def report(ground: Ground, since: int) -> dict[str, Any]:
         "since": moment(since),
         "until": moment(now),
         "needs_you": tasks.views.inbox(),
-        "missing_keys": missing_keys(ground),
-        "tasks": found,
-        "tokens": sum(one["tokens"] for one in found),
-        "money": round(sum(one["money"] for one in found), 4),
+        "missing_keys": missing_keys(runtime),
+        "tasks": tasks_found,
+        "tokens": sum(task["tokens"] for task in tasks_found),
+        "money": round(sum(task["money"] for task in tasks_found), 4),
     }
 
 
-def _changed(ground: Ground, task: str, since: int) -> int | None:
-    """Files that differ between the first and the last checkpoint of that time; None if there are no two."""
-    rows = queries.checkpoints_since(ground.tables, task, since)
+def _changed(runtime: Runtime, task: str, since: int) -> int | None:
+    """Return how many files differ between the first and the last checkpoint since then; None if there are not two."""
+    rows = queries.checkpoints_since(runtime.tables, task, since)
     if len(rows) < 2:
         return None
     from keepfast.app.inspect import between
@@ -65,12 +65,14 @@ def _changed(ground: Ground, task: str, since: int) -> int | None:
     from keepfast.store.rows import Query
 
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             repository = engine.repository()
             first, last = (repository.find(Query(id_prefix=row.id, limit=1)) for row in (rows[0], rows[-1]))
             if not first or not last:
                 return None
             changes = between(repository, first[0].workspace, first[0], last[0])
-            return sum(1 for one in changes if any(side and side.kind in (FILE, LINK) for side in (one.old, one.new)))
+            return sum(
+                1 for change in changes if any(side and side.kind in (FILE, LINK) for side in (change.old, change.new))
+            )
     except KeepfastError:
         return None

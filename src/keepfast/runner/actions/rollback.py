@@ -1,4 +1,4 @@
-"""Going back to a checkpoint of a task, and branching off from one: its files, its conversation, its phase."""
+"""Restore a task to one of its checkpoints, and fork its workspace: files and conversation."""
 
 from __future__ import annotations
 
@@ -19,79 +19,79 @@ from keepfast.workspace.git_clone import Git
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
 MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type": "assistant"')
 
 
-class Back(NamedTuple):
-    """Where a task is now: at this checkpoint, in this session; no session if the conversation was not brought back."""
+class Restored(NamedTuple):
+    """The result of a restore: the checkpoint and the new session; no session if the conversation was not restored."""
 
     checkpoint: CheckpointRow
     session: str
     messages: int
 
 
-def bring_back(
-    ground: Ground, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
-) -> Back | None:
-    """Bring files back to a checkpoint, and the conversation as a new session; None if `ask` said no.
+def restore(
+    runtime: Runtime, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
+) -> Restored | None:
+    """Restore files to a checkpoint, and the conversation as a new session; None if `ask` returned False.
 
-    What is there now is saved first. Raises `WrongKey` before anything is touched if the conversation cannot be opened.
+    The current state is saved first. Raises `WrongKey` before anything changes if the conversation cannot be decrypted.
     """
-    with ground.engine() as engine:
+    with runtime.engine() as engine:
         root, row = engine.root(os.fsencode(task.workspace))
-        target = resolve(engine.repository(), row.id, reference, ground.now())
+        target = resolve(engine.repository(), row.id, reference, runtime.now())
         if ask is not None and not ask(target):
             return None
-        held = read_conversation(ground, engine, task, target, root) if conversation else None
+        session = read_conversation(runtime, engine, task, target, root) if conversation else None
         Restorer(engine, root, row).restore(target, conflicts="theirs")
-        return Back(target, *write(held))
+        return Restored(target, *write_session(session))
 
 
-def branch_off(ground: Ground, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
-    """Make a fork of the workspace as it is now, saved first; return the session that goes on there, and its messages."""
-    with ground.engine() as engine:
-        engine.handle(Event(os.fsencode(task.workspace), ground.now(), message="before a fork", task=task.id))
+def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
+    """Save the workspace and fork it; return the session that continues there, and its number of messages."""
+    with runtime.engine() as engine:
+        engine.handle(Event(os.fsencode(task.workspace), runtime.now(), message="before a fork", task=task.id))
         root, row = engine.root(os.fsencode(task.workspace))
-        checkpoint = resolve(engine.repository(), row.id, "@", ground.now())
-        git = Git(ground.variables.get("PATH", os.defpath), root) if with_git else None
+        checkpoint = resolve(engine.repository(), row.id, "@", runtime.now())
+        git = Git(runtime.variables.get("PATH", os.defpath), root) if with_git else None
         Forker(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
-        newest = queries.newest_checkpoint(ground.tables, task.id)
-        told = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
-        if told is None or told.forgotten:
+        newest = queries.newest_checkpoint(runtime.tables, task.id)
+        source = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None
+        if source is None or source.forgotten:
             return "", 0
-        return write(read_conversation(ground, engine, task, told, os.fsencode(folder)))
+        return write_session(read_conversation(runtime, engine, task, source, os.fsencode(folder)))
 
 
 def read_conversation(
-    ground: Ground, engine: Engine, task: Task, target: CheckpointRow, root: bytes
+    runtime: Runtime, engine: Engine, task: Task, target: CheckpointRow, root: bytes
 ) -> ConversationRestorer | None:
-    """The conversation of a checkpoint, read whole; None if it has none, or the agent cannot go on with one."""
-    agent = agent_of(ground, task)
-    how = driver(agent, ground.options)
+    """Read the whole conversation of a checkpoint; None if it has none, or the agent cannot resume one."""
+    agent = agent_of(runtime, task)
+    how = driver(agent, runtime.options)
     if not how.can_resume:
         return None
-    variables = {**ground.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
+    variables = {**runtime.variables, **{str(name): str(value) for name, value in agent.get("set", {}).items()}}
     try:
-        found = ConversationRestorer(
+        conversation = ConversationRestorer(
             engine.repository(), target, root, os.fsencode(variables.get("HOME", "")), variables
         )
     except NotFound:
         return None
-    found.read()  # before any file is touched: what cannot be read must not leave the files without it
-    return found
+    conversation.read()  # before any file is touched: what cannot be read must not leave the files without it
+    return conversation
 
 
-def write(held: ConversationRestorer | None) -> tuple[str, int]:
-    """Make a new session of a conversation; return its id and how many messages it has."""
-    if held is None:
+def write_session(conversation: ConversationRestorer | None) -> tuple[str, int]:
+    """Write a conversation as a new session of the client; return its id and its number of messages."""
+    if conversation is None:
         return "", 0
-    return held.bring_back().id, count_messages(held.lines)
+    return conversation.bring_back().id, count_messages(conversation.lines)
 
 
 def count_messages(lines: Iterable[bytes]) -> int:
-    """How many messages there are in the lines of a transcript."""
+    """Return the number of messages in the lines of a transcript."""
     return sum(1 for line in lines if any(mark in line for mark in MESSAGES))

@@ -1,4 +1,4 @@
-"""What the folder of a run tells: all that was said in it, and how long it took."""
+"""Output and duration of a run, read from its folder."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
 from keepfast.runner.domain.records import Run
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output, Tail, Transcripts
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
 
-def read(ground: Ground, run: Run) -> Output:
-    """Everything that a run said, from its files."""
-    task = ground.tables.task(run.task)
-    # "Resets 3am" was said when the run ended, which may be a night ago: nobody need have looked since.
-    said_at = min(process.look(run.folder, run.id).ended_at or ground.now(), ground.now())
-    how = driver(vault.agent_of(ground, task), ground.options)
-    output = how.output(said_at / SECOND, ground.zone)
+def read(runtime: Runtime, run: Run) -> Output:
+    """Return the whole output of a run, from its files."""
+    task = runtime.tables.task(run.task)
+    # "Resets 3am" counts from when the run ended, which may be hours before it is read.
+    said_at = min(shims.status_of(run.folder, run.id).ended_at or runtime.now(), runtime.now())
+    how = driver(vault.agent_of(runtime, task), runtime.options)
+    output = how.output(said_at / SECOND, runtime.zone)
     for name, feed in files(output):
         tail = Tail(f"{run.folder}/{name}")
         while lines := tail.timed_lines():
             for line, output.at in lines:
                 feed(line)
-    Transcripts().read(how.transcript(output.session or run.session, ground.variables), output)
+    Transcripts().read(how.transcript(output.session or run.session, runtime.variables), output)
     return output
 
 
-def lasted(ground: Ground, run: Run, look: process.Look) -> float:
-    """Seconds that an ended run took. A clock that was set must not use up a budget; what nobody measured is taken from the
-    kernel's clock, and only after a restart of the machine from the calendar."""
+def duration(runtime: Runtime, run: Run, look: shims.RunStatus) -> float:
+    """Return the seconds that a run took: as its shim measured, else by the kernel's clock, and only after a reboot by the
+    calendar, which may have been set: that must not use up a budget."""
     if look.seconds is not None:
         return look.seconds
-    if run.boot == ground.boot:
-        return age(ground, run)
-    return max((look.ended_at or ground.now()) - run.started_at, 0) / SECOND
+    if run.boot == runtime.boot:
+        return age(runtime, run)
+    return max((look.ended_at or runtime.now()) - run.started_at, 0) / SECOND
 
 
-def age(ground: Ground, run: Run) -> float:
-    """Seconds since the agent was started, by the kernel's clock, which nobody can set."""
-    start = process.agent(run.folder).start
-    if not start or run.boot != ground.boot:
+def age(runtime: Runtime, run: Run) -> float:
+    """Return the seconds since the agent was started, by the kernel's clock, which nobody can set."""
+    start = shims.agent(run.folder).start
+    if not start or run.boot != runtime.boot:
         return 0.0
-    return max(ground.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
+    return max(runtime.since_boot() / SECOND - int(start) / os.sysconf("SC_CLK_TCK"), 0.0)
 
 
-def began_at(ground: Ground, run: Run) -> int:
-    """When the agent's process began, whenever somebody looks: it has not said a word before."""
-    now = ground.now()
-    return min(max(now - int(age(ground, run) * SECOND), run.started_at), now)
+def began_at(runtime: Runtime, run: Run) -> int:
+    """Return when the agent's process began."""
+    now = runtime.now()
+    return min(max(now - int(age(runtime, run) * SECOND), run.started_at), now)
 
 
 def files(output: Output):  # type: ignore[no-untyped-def]
-    """The files in a run's folder that are read line by line, each with what reads its lines."""
+    """Return the files in a run's folder that are read line by line, each with the method that takes its lines."""
     return (
         ("out.log", output.feed), ("err.log", output.feed_error), ("tools.jsonl", output.feed_call),
         ("failures.jsonl", output.feed_failure),

@@ -1,4 +1,4 @@
-"""What the supervisor seals and signs: named values with the store's keys, documents with a key of its own."""
+"""Sealing of named values with the store's keys, and signing of documents with the supervisor's own key."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Task
 
 MISSING = (
-    "The key of what was sealed before is not here: those contents do not open, and new ones are sealed with another key. "
-    "Put the old key file back beside the new one, or run `keepfast key import` with its backup."
+    "A key is missing: contents that were sealed with it cannot be decrypted, and new ones are sealed with another key. "
+    "Put the old key file back next to the new one, or run `keepfast key import` with its backup."
 )
 
 
 class StoreSeals:
-    """Named values, sealed as the store seals contents: AES-256-GCM, shown as `encrypted:…`."""
+    """Seals named values as the store seals contents: AES-256-GCM, shown as `encrypted:…`."""
 
     def __init__(self, engine: Callable[[], AbstractContextManager[Engine]]) -> None:
         self.engine = engine
         self._opened: dict[tuple[str, str], bytes] = {}
 
     def seal_value(self, name: str, value: bytes) -> str:
-        """Return a text that shows nothing of the value."""
+        """Return the sealed value as text."""
         with self.engine() as engine:
             return engine.place.create().contents.sealer().seal_value(name, value)
 
     def open_value(self, name: str, text: str) -> bytes:
         """Return the value. Raises `WrongKey`, and `Damaged` if it was changed or belongs to another name."""
-        known = self._opened.get((name, text))
-        if known is None:
+        value = self._opened.get((name, text))
+        if value is None:
             with self.engine() as engine:
-                known = self._opened[name, text] = engine.repository().contents.sealer().open_value(name, text)
-        return known
+                value = self._opened[name, text] = engine.repository().contents.sealer().open_value(name, text)
+        return value
 
 
 class DocumentKey:
-    """32 random bytes in a file that only its owner can read; made when first needed. Signs documents."""
+    """Signs documents with 32 random bytes in a file that only its owner can read, created when first needed."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._key: bytes | None = None
 
     def code(self, text: bytes) -> str:
-        """The authentication code of a document."""
+        """Return the authentication code of a document."""
         return hmac.new(self._read(), DOCUMENT + text, sha256).hexdigest()
 
     def is_ours(self, text: bytes, code: object) -> bool:
@@ -74,7 +74,7 @@ class DocumentKey:
             os.fsync(fd)
             os.close(fd)
             try:
-                os.link(fresh, self.path)  # whoever comes second takes the key of the first
+                os.link(fresh, self.path)  # the first process to create it wins
             except FileExistsError:
                 pass
             os.unlink(fresh)
@@ -85,41 +85,41 @@ class DocumentKey:
         except ValueError:
             key = b""
         if len(key) != 32:
-            raise Failed(f"The key file {self.path} is damaged.", "Bring it back from a backup, or move it away.")
+            raise Failed(f"The key file {self.path} is damaged.", "Restore it from a backup, or move it away.")
         self._key = key
         return key
 
 
-def opened(ground: Ground, task: Task) -> dict[str, str]:
-    """The values for the environment of the task's agent in the clear: for the shim's ears."""
-    rows = queries.variables_of(ground.tables, task.id)
-    return {row.name: ground.seals.open_value(row.name, row.sealed).decode("utf-8", "replace") for row in rows}
+def environment_values(runtime: Runtime, task: Task) -> dict[str, str]:
+    """Return the decrypted values for the environment of the task's agent; only the shim gets them."""
+    rows = queries.variables_of(runtime.tables, task.id)
+    return {row.name: runtime.seals.open_value(row.name, row.sealed).decode("utf-8", "replace") for row in rows}
 
 
-def missing_keys(ground: Ground) -> list[str]:
-    """Ids of the store's key sets whose keys are not here: what is sealed with them cannot be opened."""
+def missing_keys(runtime: Runtime) -> list[str]:
+    """Return the ids of the store's key sets whose keys are missing: what they sealed cannot be decrypted."""
     try:
-        with ground.engine() as engine:
+        with runtime.engine() as engine:
             return [one for one, opens in engine.repository().contents.sealer().keys.sets() if not opens]
     except KeepfastError:
-        return []  # no store, or a damaged one: others say so
+        return []  # no store, or a damaged one: reported elsewhere
 
 
-def warn_of_keys(ground: Ground, task: Task) -> None:
-    """Say in the task's log that a key is missing, once for the same keys."""
-    missing = missing_keys(ground)
+def warn_of_keys(runtime: Runtime, task: Task) -> None:
+    """Warn in the task's log that keys are missing, once for the same keys."""
+    missing = missing_keys(runtime)
     if not missing:
         return
     text = f"{MISSING} Key sets: {', '.join(missing)}."
-    with ground.tables.write() as tables:
-        known = queries.events_of_type(tables, task.id, "warning")
-        if text not in [one.read()["message"] for one in known]:
-            tables.warn(task.id, ground.now(), text)
+    with runtime.tables.write() as tables:
+        warnings = queries.events_of_type(tables, task.id, "warning")
+        if text not in [warning.read()["message"] for warning in warnings]:
+            tables.warn(task.id, runtime.now(), text)
 
 
-def struck_out(text: str, secrets: Iterable[str]) -> str:
-    """The text without these values, however they are spelled in it."""
-    found = text.encode("utf-8", "surrogateescape")
+def strike_out(text: str, secrets: Iterable[str]) -> str:
+    """Return the text with these values redacted, in every spelling."""
+    data = text.encode("utf-8", "surrogateescape")
     for form in forms([value for value in secrets if value]):
-        found = found.replace(form, MARK)
-    return found.decode("utf-8", "surrogateescape")
+        data = data.replace(form, MARK)
+    return data.decode("utf-8", "surrogateescape")

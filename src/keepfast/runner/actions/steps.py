@@ -1,4 +1,4 @@
-"""Steps of the state machine that people ask for: each is written, told to the workspace, and wakes the supervisor."""
+"""Transitions that people request: each writes the rows, updates the workspace's copy, and wakes the supervisor."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict
 from keepfast.runner.actions import metadata, vault
-from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.records import Task
 from keepfast.runner.process.wake import wake
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 
 class Steps:
-    """A step of the state machine: written, told to the workspace, and the supervisor is woken."""
+    """Carries out transitions: writes the rows, updates the workspace's copy, wakes the supervisor; returns the new task."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
 
     def move(self, task: Task, action: str, trigger: str, **columns: Any) -> Task:
         with self.tables.write():
-            self.tables.move(task.id, action, self.ground.now(), trigger=trigger, **columns)
-        return self.told(task.id)
+            self.tables.move(task.id, action, self.runtime.now(), trigger=trigger, **columns)
+        return self.publish(task.id)
 
-    def want(self, task: Task, what: str, trigger: str) -> Task:
+    def request(self, task: Task, what: str, trigger: str) -> Task:
         with self.tables.write():
-            now = self.ground.now()
-            self.tables.want(task.id, what, now, trigger)
+            now = self.runtime.now()
+            self.tables.request(task.id, what, now, trigger)
             self.tables.log(task.id, now, "wanted", {"what": what or "go on"})
-        return self.told(task.id)
+        return self.publish(task.id)
 
     def lift(self, task: Task, trigger: str, **columns: Any) -> Task:
-        now = self.ground.now()
+        now = self.runtime.now()
         with self.tables.write():
             self.tables.move(task.id, "lift", now, trigger=trigger, reason="", **columns)
-            hold_open(self.tables, task.id, now, trigger)
-        return self.told(task.id)
+            hold_for_open_prompts(self.tables, task.id, now, trigger)
+        return self.publish(task.id)
 
-    def go_on(self, id: str, trigger: str) -> Task:
-        """Lift the hold of a task whose questions are all answered."""
+    def lift_if_answered(self, id: str, trigger: str) -> Task:
+        """Lift the hold of a task that waits for answers; `lift` holds it again if any are still open."""
         hold = self.tables.hold(id)
         if hold is None or hold.kind not in machine.ASKING:
-            return self.told(id)
+            return self.publish(id)
         return self.lift(self.tables.task(id), trigger)
 
-    def marked(self, task: str, text: str, name: str = "") -> str:
-        """A text of a person's with its secrets sealed: its agent is told them, and nobody else. Marks stay as they are."""
-        marked = vault.mark(self.ground, text, name)
+    def seal_secrets(self, task: str, text: str, name: str = "") -> str:
+        """Seal the secrets in a person's text, for the task's agent only; return the text with marks in their places."""
+        marked = vault.mark(self.runtime, text, name)
         with self.tables.write():
-            return str(vault.keep(self.tables, task, marked, self.ground.now()))
+            return str(vault.store(self.tables, task, marked, self.runtime.now()))
 
     def check_epoch(self, task: Task) -> None:
         if self.tables.task(task.id).epoch != task.epoch:
-            raise Conflict("The task went on in the meantime.", "Look again.")
+            raise Conflict("The task changed in the meantime.", "Check its state and try again.")
 
-    def told(self, id: str) -> Task:
-        metadata.project(self.ground, id)
-        wake(self.ground.folder)
+    def publish(self, id: str) -> Task:
+        metadata.project(self.runtime, id)
+        wake(self.runtime.folder)
         return self.tables.task(id)

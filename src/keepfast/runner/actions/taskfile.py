@@ -1,4 +1,4 @@
-"""A task as somebody writes it down: JSON or TOML, or flags, checked before anything is made of it (docs/format/task.md)."""
+"""Task files, JSON or TOML, checked and completed with defaults (docs/format/task.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STANDARD_PHASES = {
 
 
 def read(path: str) -> list[TaskSpec]:
-    """The tasks of a file, checked, each after those it waits for. Raises `Usage` that names file and key."""
+    """Return the tasks of a file, checked, each after those it waits for. Raises `Usage` that names file and key."""
     try:
         with open(path, "rb") as file:
             text = file.read(MOST + 1)
@@ -44,15 +44,15 @@ def read(path: str) -> list[TaskSpec]:
         content: Any = tomllib.loads(text.decode("utf-8")) if path.endswith(".toml") else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Usage(
-            f"The task file {path} cannot be understood: {error}.", "It is JSON, or TOML if its name ends so."
+            f"Invalid task file {path}: {error}.", "A task file is JSON, or TOML if its name ends in `.toml`."
         ) from None
     if not isinstance(content, dict):
-        raise Usage(f"{path} must hold one object.")
+        raise Usage(f"{path} must contain one object.")
     rows = content.get("tasks") if "tasks" in content else [content]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise Usage(f"{path}: `tasks` must be a list of tasks.")
     if "tasks" in content and len(content) > 1:
-        raise Usage(f"{path}: beside `tasks` nothing else is allowed.")
+        raise Usage(f"{path}: no other key is allowed next to `tasks`.")
     base = os.path.dirname(os.path.abspath(path))
     return ordered([check(row, base, f"{path}: ") for row in rows], path)
 
@@ -64,11 +64,11 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> TaskSpec:
     brief = _text(row.get("brief", ""), where + "brief")
     phases = _phases(row.get("phases"), kind, where)
     if not brief and not any(phase["prompt"] for phase in phases):
-        raise Usage(f"{where}a task needs a `brief`: what is to be done.")
+        raise Usage(f"{where}a task needs a `brief` that says what to do.")
     workspace = _text(row.get("workspace", "."), where + "workspace")
     workspace = os.path.realpath(os.path.join(base, workspace))
     if not os.path.isdir(workspace):
-        raise Usage(f"{where}there is no folder {workspace}.", "Make it first, or give another `workspace`.")
+        raise Usage(f"{where}there is no folder {workspace}.", "Create it first, or give another `workspace`.")
     title = _text(row.get("title", ""), where + "title") or head(brief or phases[0]["prompt"])
     return TaskSpec(
         name=_text(row.get("name", ""), where + "name"),
@@ -86,12 +86,12 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> TaskSpec:
 
 
 def head(text: str) -> str:
-    """The first line of a text; half a key at its end would not be known as one."""
+    """Return the beginning of a text's first line, redacted before it is cut: half a key would not be recognised."""
     return clean_text(text.strip().split("\n")[0])[:80]
 
 
 def ordered(tasks: list[TaskSpec], path: str) -> list[TaskSpec]:
-    """Each task after those that it waits for. Raises `Usage` on names that are there twice, and on cycles."""
+    """Return each task after those that it waits for. Raises `Usage` on duplicate names and on cycles."""
     names = [task.name for task in tasks if task.name]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -102,7 +102,7 @@ def ordered(tasks: list[TaskSpec], path: str) -> list[TaskSpec]:
         ready = [task for task in left if not any(other.name in task.after for other in left if other.name)]
         if not ready:
             circle = " → ".join([task.name or task.title for task in left])
-            raise Usage(f"{path}: these tasks wait for one another: {circle}.", "Take one `after` out.")
+            raise Usage(f"{path}: these tasks wait for one another: {circle}.", "Remove one `after`.")
         done += ready
         left = [task for task in left if task not in ready]
     return done
@@ -114,7 +114,7 @@ def _phases(value: Any, kind: str, where: str) -> list[Phase]:
     if not isinstance(value, list):
         raise Usage(f"{where}phases must be a list.")
 
-    found: list[Phase] = []
+    phases: list[Phase] = []
     for number, phase in enumerate(value, 1):
         here = f"{where}phases[{number}]."
         if not isinstance(phase, Mapping):
@@ -123,13 +123,13 @@ def _phases(value: Any, kind: str, where: str) -> list[Phase]:
         review = phase.get("review", True)
         if not isinstance(review, bool):
             raise Usage(f"{here}review must be true or false.")
-        found.append({
+        phases.append({
             "name": _text(phase.get("name", f"Phase {number}"), here + "name"),
             "prompt": _text(phase.get("prompt", ""), here + "prompt"),
             "verify": _text(phase.get("verify", ""), here + "verify"),
             "review": review,
         })  # fmt: skip
-    return found
+    return phases
 
 
 def _agent(value: Any, where: str) -> Agent:
@@ -168,7 +168,7 @@ def _budget(value: Any, where: str) -> Limits:
     _only(value, BUDGET_KEYS, where + "budget.")
     for key, amount in value.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float) or amount < 0:
-            raise Usage(f"{where}budget.{key} must be a number from 0 on.")
+            raise Usage(f"{where}budget.{key} must be a number, 0 or more.")
     return {
         "tokens": int(value.get("tokens", 0)),
         "money": float(value.get("money", 0)),
@@ -179,34 +179,35 @@ def _budget(value: Any, where: str) -> Limits:
 def _only(row: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
     for key in row:
         if key not in keys:
-            near = get_close_matches(str(key), keys, 1)
+            suggestions = get_close_matches(str(key), keys, 1)
             raise Usage(
                 f"{where}unknown key {key!r}.",
-                f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(keys)}.",
+                f"Did you mean {suggestions[0]!r}?" if suggestions else f"Known keys: {', '.join(keys)}.",
             )
 
 
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise Usage(f"{where} must be text.")
+        raise Usage(f"{where} must be a string.")
     if "\0" in value:
-        raise Usage(f"{where} holds a NUL character.")
+        raise Usage(f"{where} contains a NUL character.")
     return value
 
 
 def _texts(value: Any, where: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
-        raise Usage(f"{where} must be a list of texts.")
+        raise Usage(f"{where} must be a list of strings.")
     return list(value)
 
 
 def _names(value: Any, where: str) -> list[str]:
-    """Names of variables. What is none is not told: it may be the value."""
+    """Check names of variables. The error does not repeat an invalid one: it may be the value."""
     names = _texts(value, where)
     for number, name in enumerate(names, 1):
         if not is_variable(name):
             raise Usage(
-                f"{where}[{number}] is no name of an environment variable.", "`keepfast task secret` takes the value."
+                f"{where}[{number}] is not a valid name of an environment variable.",
+                "Run `keepfast task secret` to provide the value.",
             )
     return names
 

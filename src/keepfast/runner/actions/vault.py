@@ -1,7 +1,7 @@
-"""Secrets in what people give a task: sealed before anything is written, marked where they stood, and opened for its agent.
+"""Secrets in texts that people give a task: sealed before anything is written, replaced by marks, and revealed to its agent.
 
-A text keeps a mark (`[redacted:<kind>#<id>]`) in the place of each secret, and the sealed value is a row of the task's. Every
-value of `agent.set` is sealed where it stands. Whoever starts the agent puts the values back; nobody else does.
+A text has a mark (`[redacted:<kind>#<id>]`) in the place of each secret; the sealed value is a row of the task. Every
+value of `agent.set` is sealed in place. Only the start of the agent puts the values back.
 """
 
 from __future__ import annotations
@@ -17,155 +17,155 @@ from keepfast.runner.db.rows import MARKED
 from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is_telling, option_before, spans
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Agent, Task
 
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"
-"""Looks like nothing: only beside a telling word it is a secret."""
-GIVEN = ("title", "brief", "phases", "agent")
+"""A sample value that is a secret only next to a word that names one."""
+COLUMNS = ("title", "brief", "phases", "agent")
 """Columns of a task that people write."""
 
 
 class Marked(NamedTuple):
-    """A value with marks in the place of secrets, and what they stand for: sealed, by id."""
+    """A value with marks in the place of its secrets, and the sealed secrets by the marks' ids."""
 
     value: Any
     sealed: dict[str, str]
 
 
-def mark(ground: Ground, value: Any, name: str = "") -> Marked:
-    """Seal the secrets in a text, or in the texts of a list or an object; `name` is what the value is called."""
+def mark(runtime: Runtime, value: Any, name: str = "") -> Marked:
+    """Seal the secrets in a text, or in the texts of a list or an object; `name` is the name of the value."""
     sealed: dict[str, str] = {}
-    return Marked(_marked(ground, value, name, sealed), sealed)
+    return Marked(_marked(runtime, value, name, sealed), sealed)
 
 
 def secret_name(question: str) -> str:
-    """The word of a question that names a secret, as in "What is the password of the shop?"; empty if none does."""
+    """Return the word of a question that names a secret, as in "What is the password of the shop?"; empty if none does."""
     words = [word for word in question.translate(SIGNS).split() if word]
     pairs = [f"{one}_{two}" for one, two in pairwise(words)]
     return next((word for word in (*words, *pairs) if is_secret(word, LIKELY)), "")
 
 
-def mark_given(ground: Ground, given: Mapping[str, Any]) -> Marked:
-    """Seal the secrets in what people write of a task. Every value that its agent sets is sealed, whatever it looks like."""
-    agent = given["agent"]
-    marked = mark(ground, {**given, "agent": {name: value for name, value in agent.items() if name != "set"}})
+def mark_columns(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
+    """Seal the secrets in a task's `COLUMNS`. Every value of `agent.set` is sealed, whatever it looks like."""
+    agent = columns["agent"]
+    marked = mark(runtime, {**columns, "agent": {name: value for name, value in agent.items() if name != "set"}})
     if "set" in agent:
         marked.value["agent"]["set"] = {
-            str(name): _sealed(ground, str(name), str(value)) for name, value in agent["set"].items()
+            str(name): _sealed(runtime, str(name), str(value)) for name, value in agent["set"].items()
         }
     return marked
 
 
-def keep(tables: Tables, task: str, marked: Marked, now: int) -> Any:
-    """Keep what was sealed, in a transaction; return the marked value."""
+def store(tables: Tables, task: str, marked: Marked, now: int) -> Any:
+    """Store the sealed secrets and return the marked value. Inside a transaction."""
     for id, sealed in marked.sealed.items():
         tables.keep_secret(task, id, sealed, MARKED, now)
     return marked.value
 
 
-def reveal(ground: Ground, task: str, value: Any) -> Any:
-    """Put the values of a task back where their marks are. Raises `WrongKey` if the key is not here."""
+def reveal(runtime: Runtime, task: str, value: Any) -> Any:
+    """Replace the marks in a value with the task's secrets. Raises `WrongKey` if the key is missing."""
     if isinstance(value, str):
-        known = _known(ground, task) if MARK.search(value) else {}
-        return MARK.sub(lambda match: known.get(match[1], match[0]), value)
+        marked_values = _known(runtime, task) if MARK.search(value) else {}
+        return MARK.sub(lambda match: marked_values.get(match[1], match[0]), value)
     if isinstance(value, dict):
-        return {name: reveal(ground, task, item) for name, item in value.items()}
+        return {name: reveal(runtime, task, item) for name, item in value.items()}
     if isinstance(value, list):
-        return [reveal(ground, task, item) for item in value]
+        return [reveal(runtime, task, item) for item in value]
     return value
 
 
-def open_agent(ground: Ground, task: Task) -> Agent:
-    """The task's `agent` with its true values. Raises `WrongKey` if the key is not here."""
-    agent: Agent = reveal(ground, task.id, task.agent)
+def open_agent(runtime: Runtime, task: Task) -> Agent:
+    """Return the task's `agent` with its secrets. Raises `WrongKey` if the key is missing."""
+    agent: Agent = reveal(runtime, task.id, task.agent)
     if "set" in agent:
-        agent["set"] = {name: _opened(ground, name, value) for name, value in task.agent["set"].items()}
+        agent["set"] = {name: _opened(runtime, name, value) for name, value in task.agent["set"].items()}
     return agent
 
 
-def agent_of(ground: Ground, task: Task) -> Agent:
-    """The same where nothing is started: what does not open is left out."""
+def agent_of(runtime: Runtime, task: Task) -> Agent:
+    """Return the task's `agent` with its secrets, or without them if they cannot be decrypted: for callers that start nothing."""
     try:
-        return open_agent(ground, task)
+        return open_agent(runtime, task)
     except KeepfastError:
         return {**task.agent, "set": {}}
 
 
-def values(ground: Ground, task: Task) -> list[str]:
-    """All secrets that people gave a task, in the clear: to strike them out of everything else."""
-    found = [ground.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(ground.tables, task.id)]
-    given = [value.decode("utf-8", "surrogateescape") for value in found]
-    chosen = open_agent(ground, task).get("set", {})
-    return [*given, *[value for name, value in chosen.items() if is_telling(name, value)]]
+def secret_values(runtime: Runtime, task: Task) -> list[str]:
+    """Return all secrets of a task, decrypted, to redact them elsewhere."""
+    values = [runtime.seals.open_value(row.name, row.sealed) for row in queries.secrets_of(runtime.tables, task.id)]
+    texts = [value.decode("utf-8", "surrogateescape") for value in values]
+    chosen = open_agent(runtime, task).get("set", {})
+    return [*texts, *[value for name, value in chosen.items() if is_telling(name, value)]]
 
 
-def why_away(ground: Ground, task: Task) -> str:
-    """Why the secrets of a task cannot be opened now, where another try may help; empty if they open, or never will."""
+def why_unavailable(runtime: Runtime, task: Task) -> str:
+    """Return why the secrets of a task cannot be decrypted now, if a retry may help; empty if they can, or never will."""
     try:
-        values(ground, task)
+        secret_values(runtime, task)
     except (WrongKey, Damaged):
-        return ""  # the key is not here, or the value is no longer what was sealed
+        return ""  # the key is missing, or the sealed value was changed
     except (KeepfastError, OSError) as error:
         return str(error)
     return ""
 
 
-def seal_older(ground: Ground) -> None:
-    """Seal what older versions kept in the clear."""
-    for task in ground.tables.tasks():
-        before = {name: getattr(task, name) for name in GIVEN}
-        marked = mark_older(ground, before)
+def seal_older(runtime: Runtime) -> None:
+    """Seal the secrets that older versions stored in the clear."""
+    for task in runtime.tables.tasks():
+        before = {name: getattr(task, name) for name in COLUMNS}
+        marked = mark_older(runtime, before)
         if marked.value != before:
-            with ground.tables.write() as tables:
-                tables.change(task.id, task.updated_at, **keep(tables, task.id, marked, ground.now()))
+            with runtime.tables.write() as tables:
+                tables.change(task.id, task.updated_at, **store(tables, task.id, marked, runtime.now()))
 
 
-def mark_older(ground: Ground, columns: Mapping[str, Any]) -> Marked:
-    """The same for a row or a document that may be of an older version; what is sealed stays so."""
-    given = {name: columns[name] for name in GIVEN}
-    chosen = given["agent"].get("set", {})
+def mark_older(runtime: Runtime, columns: Mapping[str, Any]) -> Marked:
+    """Seal the secrets in a row or a document that may be of an older version; sealed values stay as they are."""
+    own = {name: columns[name] for name in COLUMNS}
+    chosen = own["agent"].get("set", {})
     if not all(SEALED.fullmatch(str(value)) for value in chosen.values()):
-        return mark_given(ground, given)
-    marked = mark_given(
-        ground, {**given, "agent": {name: value for name, value in given["agent"].items() if name != "set"}}
+        return mark_columns(runtime, own)
+    marked = mark_columns(
+        runtime, {**own, "agent": {name: value for name, value in own["agent"].items() if name != "set"}}
     )
-    if "set" in given["agent"]:
+    if "set" in own["agent"]:
         marked.value["agent"]["set"] = chosen
     return marked
 
 
-def _marked(ground: Ground, value: Any, name: str, sealed: dict[str, str]) -> Any:
+def _marked(runtime: Runtime, value: Any, name: str, sealed: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _marked(ground, item, str(key), sealed) for key, item in value.items()}
+        return {key: _marked(runtime, item, str(key), sealed) for key, item in value.items()}
     if isinstance(value, list):
-        return [_marked(ground, item, option_before(value, number), sealed) for number, item in enumerate(value)]
+        return [_marked(runtime, item, option_before(value, number), sealed) for number, item in enumerate(value)]
     if not isinstance(value, str):
         return value
-    found = spans(value)
-    if not found and is_secret(name, value):
-        found = [(0, len(value), "secret")]
+    secrets = spans(value)
+    if not secrets and is_secret(name, value):
+        secrets = [(0, len(value), "secret")]
     parts, at = [], 0
-    for start, end, kind in found:
+    for start, end, kind in secrets:
         id = os.urandom(6).hex()
-        sealed[id] = _sealed(ground, id, value[start:end])
+        sealed[id] = _sealed(runtime, id, value[start:end])
         parts += [value[at:start], f"[redacted:{kind if kind in KINDS else 'secret'}#{id}]"]
         at = end
     return "".join([*parts, value[at:]])
 
 
-def _sealed(ground: Ground, name: str, value: str) -> str:
-    return ground.seals.seal_value(name, value.encode("utf-8", "surrogateescape"))
+def _sealed(runtime: Runtime, name: str, value: str) -> str:
+    return runtime.seals.seal_value(name, value.encode("utf-8", "surrogateescape"))
 
 
-def _opened(ground: Ground, name: str, value: Any) -> str:
+def _opened(runtime: Runtime, name: str, value: Any) -> str:
     if not str(value).startswith("encrypted:"):
         return str(value)  # a row of an older version
-    return ground.seals.open_value(name, str(value)).decode("utf-8", "surrogateescape")
+    return runtime.seals.open_value(name, str(value)).decode("utf-8", "surrogateescape")
 
 
-def _known(ground: Ground, task: str) -> dict[str, str]:
-    rows = [row for row in queries.secrets_of(ground.tables, task) if row.type == MARKED]
-    return {row.name: ground.seals.open_value(row.name, row.sealed).decode("utf-8", "surrogateescape") for row in rows}
+def _known(runtime: Runtime, task: str) -> dict[str, str]:
+    rows = [row for row in queries.secrets_of(runtime.tables, task) if row.type == MARKED]
+    return {row.name: runtime.seals.open_value(row.name, row.sealed).decode("utf-8", "surrogateescape") for row in rows}

@@ -1,4 +1,4 @@
-"""Tasks as people, the page and programs are shown them."""
+"""Tasks as JSON, for the command line, the page and the API. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -10,28 +10,40 @@ from keepfast.model.errors import KeepfastError, NotFound, Usage
 from keepfast.runner.actions import accounts, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
+from keepfast.runner.actions.view_types import (
+    CommentView,
+    HoldView,
+    LimitView,
+    PromptView,
+    RunView,
+    SpentView,
+    TaskDetails,
+    TaskView,
+    UsedView,
+    WarningView,
+)
 from keepfast.runner.db import queries
 from keepfast.runner.domain import questions
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Hold, Prompt, Run, Task
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
 
 class Views:
-    """What there is; nothing is changed here."""
+    """Reads tasks, prompts, events and the inbox."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
 
     def find(self, ref: str) -> Task:
-        """The task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
-        # An id is ASCII; a database takes no broken text.
+        """Return the task with this id or title, or the only one whose id or title begins so. Raises `NotFound`, `Usage`."""
+        # An id is ASCII, and a database refuses invalid Unicode.
         named = queries.find_task(self.tables, ref) if ref.isascii() else None
         rows = [named] if named is not None else []
         if not rows and ref:
@@ -41,24 +53,30 @@ class Views:
             rows = rows or [task for task in tasks if task.id.startswith(ref)]
             rows = rows or [task for task in current if task.title.startswith(ref)]
         if not rows:
-            raise NotFound(f"There is no task {ref!r}.", "`keepfast task list` shows what there is.")
+            raise NotFound(f"There is no task {ref!r}.", "Run `keepfast task list` to see all tasks.")
         if len(rows) > 1:
-            raise Usage(f"{ref!r} could be {', '.join([task.id for task in rows[:5]])}.", "Give more of the id.")
+            raise Usage(
+                f"{ref!r} is ambiguous: {', '.join([task.id for task in rows[:5]])}.", "Give more characters of the id."
+            )
         return rows[0]
 
-    def listing(self, *, state: str = "", archived: bool = False) -> list[dict[str, Any]]:
-        found = queries.current_tasks(self.tables) if not archived else self.tables.tasks()
-        shown = [self.describe(task) for task in found]
-        return [one for one in shown if not state or state in (one["state"], one["status"])]
+    def listing(self, *, state: str = "", archived: bool = False) -> list[TaskView]:
+        tasks = queries.current_tasks(self.tables) if not archived else self.tables.tasks()
+        descriptions = [self.describe(task) for task in tasks]
+        return [
+            description
+            for description in descriptions
+            if not state or state in (description["state"], description["status"])
+        ]
 
     def is_any(self) -> bool:
-        """Is there any task, archived ones too?"""
+        """Return whether there is any task, archived ones too."""
         return queries.is_any_task(self.tables)
 
-    def describe(self, task: Task) -> dict[str, Any]:
-        """A task as JSON: the source's status beside our own state and hold."""
+    def describe(self, task: Task) -> TaskView:
+        """Return a task as JSON, with `status` next to our own `state` and `hold`."""
         hold, run = self.tables.shown_hold(task), self.tables.last_run(task.id)
-        is_frozen = task.wanted == machine.FROZEN
+        is_frozen = task.request == machine.FROZEN
         state = machine.State(task.state, hold.kind if hold else "")
         waiting = queries.waiting_prompts_of(self.tables, task.id)
         return {
@@ -70,7 +88,7 @@ class Views:
             "hold": self._hold(hold),
             "agent_status": machine.agent_status(state, run.state if run else ""),
             "frozen": is_frozen,
-            "wanted": task.wanted or None,
+            "wanted": task.request or None,
             "phase": _phase(task, task.phase),
             "phases": [phase["name"] for phase in task.phases],
             "step": task.step or None,
@@ -97,11 +115,11 @@ class Views:
             "ended_at": moment(task.ended_at) if task.ended_at else None,
         }
 
-    def show(self, ref: str) -> dict[str, Any]:
-        """Everything about a task: runs, prompts, checkpoints, and the newest document's incremental form."""
+    def show(self, ref: str) -> TaskDetails:
+        """Return everything about a task as JSON: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
         rows = queries.newest_checkpoints(self.tables, task.id, 50)
-        failed = finals.failed(self.tables, task.id)
+        failed = finals.last_failure(self.tables, task.id)
         return {
             **self.describe(task),
             "brief": task.brief,
@@ -119,35 +137,35 @@ class Views:
             "checkpoints_total": queries.count_checkpoints(self.tables, task.id),
             "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
-            "save_failed": failed._asdict() if failed is not None else None,
-            "missing_keys": missing_keys(self.ground),
+            "save_failed": {"reason": failed.reason, "error": failed.error, "since": failed.since} if failed is not None else None,
+            "missing_keys": missing_keys(self.runtime),
             "warnings": self.warnings(task.id),
         }  # fmt: skip
 
-    def warnings(self, task: str, since: int = 0) -> list[dict[str, Any]]:
-        """What people were warned of, oldest first: `message` and `at`."""
+    def warnings(self, task: str, since: int = 0) -> list[WarningView]:
+        """Return the warnings of a task, oldest first, each with `message` and `at`."""
         events = queries.events_of_type(self.tables, task, "warning", since)
         return [{"message": one.read()["message"], "at": moment(one.at)} for one in events]
 
     def log(self, ref: str, since: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        """Events of a task in order, after the one with the number `since`."""
+        """Return the events of a task in order, after the one with the number `since`."""
         task = self.find(ref)
         rows = queries.events_of(self.tables, task.id, since, limit)
         return [event_files.event(row) for row in rows]
 
     def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a person, the most urgent first: prompts, and holds that no prompt stands for."""
-        found = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
-        asked = {one["id"] for one in found}
+        """Return everything that waits for a person, the most urgent first: prompts, and holds without a prompt."""
+        entries = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
+        prompt_ids = {entry["id"] for entry in entries}
         frozen = [self.tables.shown_hold(task) for task in queries.frozen_tasks(self.tables)]
         for hold in [*self.tables.holds(), *[hold for hold in frozen if hold is not None and not hold.id]]:
-            if hold.human and hold.prompt not in asked:
-                found.append(self._held(hold))
-        return sorted(found, key=lambda one: -one["priority"])
+            if hold.human and hold.prompt not in prompt_ids:
+                entries.append(self._held(hold))
+        return sorted(entries, key=lambda entry: -entry["priority"])
 
     def _asked(self, prompt: Prompt) -> dict[str, Any]:
         task = self.tables.task(prompt.task)
-        weight = questions.priority(task.priority, prompt.category, self.ground.now() - prompt.created_at)
+        weight = questions.priority(task.priority, prompt.category, self.runtime.now() - prompt.created_at)
         return {**self.prompt(prompt), "title": task.title, "priority": weight, "hold": None, "actions": []}
 
     def _held(self, hold: Hold) -> dict[str, Any]:
@@ -156,22 +174,22 @@ class Views:
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "phase": _phase(task, task.phase),
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": moment(hold.since), "options": [],
-            "actions": machine.actions(machine.State(task.state, hold.kind), task.wanted == machine.FROZEN),
+            "actions": machine.actions(machine.State(task.state, hold.kind), task.request == machine.FROZEN),
             **self._spent(task),
-            "priority": questions.priority(task.priority, "", self.ground.now() - hold.since),
+            "priority": questions.priority(task.priority, "", self.runtime.now() - hold.since),
         }  # fmt: skip
 
-    def _spent(self, task: Task) -> dict[str, Any]:
-        """What a task has used, what its run that is not over has used so far included."""
+    def _spent(self, task: Task) -> SpentView:
+        """Return what a task has used, including its live run, and its budget."""
         tokens, money, seconds = task.tokens, task.money, task.seconds
         run = self.tables.open_run(task.id)
         if run is not None:
             tokens, money = tokens + run.tokens, money + run.money
-            seconds += run_outputs.lasted(self.ground, run, process.look(run.folder, run.id))
-        used = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
+            seconds += run_outputs.duration(self.runtime, run, shims.status_of(run.folder, run.id))
+        used: UsedView = {"tokens": tokens, "money": round(money, 4), "seconds": round(seconds)}
         return {"used": used, "budget": task.budget}
 
-    def prompt(self, prompt: Prompt) -> dict[str, Any]:
+    def prompt(self, prompt: Prompt) -> PromptView:
         task = self.tables.task(prompt.task)
         return {
             "id": prompt.id,
@@ -193,30 +211,30 @@ class Views:
             "comments": self.comments(prompt) if prompt.kind == "approval" else [],
         }
 
-    def comments(self, prompt: Prompt) -> list[dict[str, Any]]:
-        """What was said about a review while it waited, oldest first: `comments` and `remarks` each."""
-        found = [one.read() for one in queries.events_of_type(self.tables, prompt.task, "review_comment")]
+    def comments(self, prompt: Prompt) -> list[CommentView]:
+        """Return the comments on a waiting review, oldest first, each with `comments`, `remarks` and `by`."""
+        notes = [note.read() for note in queries.events_of_type(self.tables, prompt.task, "review_comment")]
         return [
-            {"comments": one["comments"], "remarks": one["remarks"], "by": one["by"]}
-            for one in found
-            if one["id"] == prompt.id
+            {"comments": note["comments"], "remarks": note["remarks"], "by": note["by"]}
+            for note in notes
+            if note["id"] == prompt.id
         ]
 
-    def _hold(self, hold: Hold | None) -> dict[str, Any] | None:
+    def _hold(self, hold: Hold | None) -> HoldView | None:
         if hold is None:
             return None
-        left = max(hold.due_at - self.ground.now(), 0) // SECOND if hold.due_at else None
+        left = max(hold.due_at - self.runtime.now(), 0) // SECOND if hold.due_at else None
         return {
             "kind": hold.kind, "reason": hold.reason or None, "since": moment(hold.since),
             "until": moment(hold.due_at) if hold.due_at else None, "seconds_left": left,
             "needs_you": bool(hold.human), "prompt": hold.prompt or None,
         }  # fmt: skip
 
-    def _limit(self, task: Task, hold: Hold | None) -> dict[str, Any] | None:
-        """The limit that a task meets which nothing else holds."""
+    def _limit(self, task: Task, hold: Hold | None) -> LimitView | None:
+        """Return the limit that a task without a hold waits for; None if there is none."""
         if hold is not None or task.state not in (machine.QUEUED, machine.ACTIVE) or self.tables.open_run(task.id):
             return None
-        limit = accounts.current_limit(self.ground, task)
+        limit = accounts.current_limit(self.runtime, task)
         if limit is None:
             return None
         until = None if limit.needs_human else moment(limit.due_at)
@@ -227,7 +245,7 @@ class Views:
             return []
         return [id for id in task.after if self.tables.task(id).state != machine.DONE]
 
-    def _run(self, task: Task, run: Run) -> dict[str, Any]:
+    def _run(self, task: Task, run: Run) -> RunView:
         return {
             "id": run.id, "state": run.state, "phase": _phase(task, run.phase), "session": run.session,
             "resumed": bool(run.resume),
@@ -241,15 +259,15 @@ class Views:
         if len(rows) < 2:
             return None
         try:
-            newest, base = [documents.read(self.ground, task.workspace, row.file) for row in rows]
+            newest, base = [documents.read(self.runtime, task.workspace, row.file) for row in rows]
             return documents.incremental(base, newest, self._files(task, rows[1].version, rows[0].version))
         except (KeepfastError, KeyError, TypeError):
             return None
 
     def _files(self, task: Task, old: int, new: int) -> dict[str, list[str]]:
-        """Files that are new or changed from one version to another, as the store has them."""
-        found: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
-        with self.ground.engine() as engine:
+        """Return the files that are new or changed from one version to another."""
+        result: dict[str, list[str]] = {"newFiles": [], "modifiedFiles": []}
+        with self.runtime.engine() as engine:
             repository = engine.repository()
             base, newest = (repository.checkpoint(task.workspace_id, version) for version in (old, new))
             if base is None or newest is None:
@@ -257,15 +275,15 @@ class Views:
             for before, after in pairs_between(repository, task.workspace_id, base, newest):
                 if after is not None and after.kind in (FILE, LINK):
                     kind = "newFiles" if before is None else "modifiedFiles"
-                    found[kind].append(after.path.decode("utf-8", "replace"))
-        return found
+                    result[kind].append(after.path.decode("utf-8", "replace"))
+        return result
 
 
 def _phase(task: Task, number: int) -> int | None:
-    """The number of a phase; a task without phases has none, whatever its rows count."""
+    """Return the number of a phase; None if the task has no phases, whatever its rows count."""
     return number if task.phases else None
 
 
 def _name(prompt: Prompt) -> str | None:
-    """What a need is called; a question has no name."""
+    """Return the name of a need; None for other prompts."""
     return prompt.key if prompt.kind == "secret" else None

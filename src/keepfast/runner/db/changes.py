@@ -1,4 +1,4 @@
-"""Changes of single rows that no step of the state machine makes. All of them inside of a transaction."""
+"""Changes of rows other than transitions of the state machine. All are called inside a transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keepfast.runner.domain.records import Account, TaskCheckpoint
 
 
 def keep_checkpoint(tables: Tables, row: TaskCheckpoint) -> None:
-    """Keep the row of a checkpoint; of one that is there already, the name of the document is new."""
+    """Insert the row of a checkpoint; of an existing one, update the name of its document."""
     tables.do(
         "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET file = excluded.file",
         *row,
@@ -18,7 +18,7 @@ def keep_checkpoint(tables: Tables, row: TaskCheckpoint) -> None:
 
 
 def keep_restored(tables: Tables, row: TaskCheckpoint) -> None:
-    """Keep that a task was brought back to a checkpoint, once."""
+    """Insert the row of a restore to a checkpoint, once."""
     tables.do("INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", *row)
 
 
@@ -30,23 +30,23 @@ def count_try(tables: Tables, prompt: str) -> None:
 
 
 def deliver(tables: Tables, prompt: str, run: str) -> None:
-    """Note with which run an answer was told."""
+    """Record which run an answer was delivered to."""
     tables.do("UPDATE prompt SET delivered = ? WHERE id = ?", run, prompt)
 
 
 def deliver_again(tables: Tables, run: str) -> None:
-    """Forget that answers were told with a run."""
+    """Mark the answers that were delivered to a run as undelivered."""
     tables.do("UPDATE prompt SET delivered = '' WHERE delivered = ?", run)
 
 
 def shift_prompts(tables: Tables, by: int) -> None:
-    """Move the times of all that waits along with a clock that was set."""
+    """Move the times of all waiting prompts along with a clock that was set."""
     tables.do(f"UPDATE prompt SET created_at = created_at + ? WHERE {WAITING}", by)
     tables.do(f"UPDATE prompt SET expires_at = expires_at + ? WHERE {WAITING} AND expires_at > 0", by)
 
 
 def begin_prompts_ahead_anew(tables: Tables, now: int, timeout: int, ahead: int) -> None:
-    """Let what was asked after the moment `ahead` count as asked now."""
+    """Treat prompts that were created after the moment `ahead` as created now."""
     after = f"{WAITING} AND created_at > ?"
     tables.do(f"UPDATE prompt SET expires_at = ? WHERE {after} AND expires_at > 0", now + timeout, ahead)
     tables.do(f"UPDATE prompt SET created_at = ? WHERE {after}", now, ahead)

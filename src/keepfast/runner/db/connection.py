@@ -1,4 +1,4 @@
-"""Which database an address means."""
+"""Choose the database by its address: a path or a PostgreSQL URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keepfast.runner.db.sqlite import Sqlite
 
 
 def connect(address: str, version: int, tables: str) -> Database:
-    """Open the database at a path or at `postgresql://…`, and make its tables if there are none."""
+    """Open the database at a path or at `postgresql://…`, and create its tables if there are none."""
     if address.startswith(("postgresql://", "postgres://")):
         try:
             from keepfast.runner.db.postgres import Postgres
@@ -17,7 +17,7 @@ def connect(address: str, version: int, tables: str) -> Database:
         return Postgres(address, version, tables)
     if "://" in address:
         raise Usage(
-            "supervisor.database is neither empty nor an address of PostgreSQL.",
-            "postgresql://user@host/database, or empty for a file in the data folder.",
+            "supervisor.database must be empty or the address of a PostgreSQL database.",
+            "Use postgresql://user@host/database, or leave it empty for a file in the data folder.",
         )
     return Sqlite(address, version, tables)

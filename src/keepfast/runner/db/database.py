@@ -1,6 +1,6 @@
-"""Where the tables lie: the port of a database. All differences of SQL end behind it.
+"""The port of a database; `sqlite.py` and `postgres.py` implement it and hide the differences of their SQL.
 
-Statements are written once, in words that SQLite and PostgreSQL both know, with `?` for values.
+Statements are written once, in the SQL that both understand, with `?` for values.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 WAIT = 30.0
-"""Seconds until a database that others hold counts as busy."""
+"""Seconds after which a locked database counts as busy."""
 Row = dict[str, Any]
 
 
 class Claim(Protocol):
-    """What makes a supervisor the only one of its database, beside the lock of its folder."""
+    """The claim of the only supervisor of a database, in addition to the lock of its folder."""
 
     def check(self) -> None:
-        """Raises `Conflict` if another one has taken over in the meantime."""
+        """Raise `Conflict` if another supervisor has taken over in the meantime."""
 
     def close(self) -> None: ...
 
@@ -26,7 +26,7 @@ class Database(Protocol):
     """One connection, used by one thread at a time. Raises `Busy`, `DiskFull`, `Damaged`, `Unreachable`."""
 
     def begin(self) -> None:
-        """Begin a transaction that no other one writes beside."""
+        """Begin a transaction; other writers wait."""
 
     def commit(self) -> None: ...
 
@@ -39,13 +39,13 @@ class Database(Protocol):
         """Change rows; return how many."""
 
     def count_on(self, table: str, column: str, number: int) -> None:
-        """Let a column that counts by itself go on above this number; one that is there already stays where it is."""
+        """Continue an automatically numbered column above this number, if it is not there yet."""
 
     def is_same(self) -> bool:
-        """Is what we hold open still what lies at the address?"""
+        """Return whether the open database is still the one at the address."""
 
     def claim(self) -> Claim:
-        """Be the only supervisor. Raises `Busy` if there is one."""
+        """Claim the database for one supervisor. Raises `Busy` if there is another."""
 
     def close(self) -> None: ...
 

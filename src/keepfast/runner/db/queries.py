@@ -1,4 +1,4 @@
-"""What is asked of the tables: every question in SQL has a name here, and its answer is a record."""
+"""All queries of the task database, as functions that return records."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HIGHEST = "ORDER BY version DESC, made_at DESC"
 
 
 def find_task(tables: Tables, id: str) -> Task | None:
-    found = tables.tasks("id = ?", id)
-    return found[0] if found else None
+    rows = tables.tasks("id = ?", id)
+    return rows[0] if rows else None
 
 
 def current_tasks(tables: Tables) -> list[Task]:
@@ -31,17 +31,17 @@ def current_tasks(tables: Tables) -> list[Task]:
 
 
 def unfinished_tasks(tables: Tables) -> list[Task]:
-    """Tasks that are queued or active, held ones too."""
+    """Return tasks that are queued or active, held ones too."""
     return tables.tasks(FREE)
 
 
 def free_tasks(tables: Tables) -> list[Task]:
-    """The same without those that are held."""
+    """Return tasks that are queued or active and not held."""
     return tables.tasks(f"{FREE} AND id NOT IN {HELD}")
 
 
 def tasks_since(tables: Tables, since: int) -> list[Task]:
-    """Tasks that changed since then, or are not over."""
+    """Return tasks that changed since then, or are not finished."""
     return tables.tasks("updated_at >= ? OR state IN ('queued', 'active', 'review')", since)
 
 
@@ -60,37 +60,37 @@ def titles(tables: Tables) -> dict[str, str]:
 
 
 class Lane(NamedTuple):
-    """How many tasks there are of some states, and those of them that changed last."""
+    """The number of tasks in some states, and those of them that changed last."""
 
     total: int
     newest: list[Task]
 
 
-def lane(tables: Tables, states: Sequence[str], held: bool | None, most: int) -> Lane:
-    """The tasks that are in one of these states; with `held`, only those that are held, or are not."""
+def lane(tables: Tables, states: Sequence[str], is_held: bool | None, most: int) -> Lane:
+    """Return the tasks in one of these states; with `is_held` True or False, only those that are held, or are not."""
     where = f"archived = 0 AND state IN ({', '.join(['?'] * len(states))})"
-    if held is not None:
-        where += f" AND id {'IN' if held else 'NOT IN'} {HELD}"
+    if is_held is not None:
+        where += f" AND id {'IN' if is_held else 'NOT IN'} {HELD}"
     row = tables.one(f"SELECT count(*) AS count FROM task WHERE {where}", *states)
     newest = tables.tasks(
         f"id IN (SELECT id FROM task WHERE {where} ORDER BY updated_at DESC LIMIT {int(most)})", *states
     )
-    return Lane(row["count"] if row is not None else 0, sorted(newest, key=lambda one: -one.updated_at))
+    return Lane(row["count"] if row is not None else 0, sorted(newest, key=lambda task: -task.updated_at))
 
 
 # Holds and runs
 
 
 def backoffs_since(tables: Tables, task: str, since: int) -> int:
-    """How often a task backed off later than that."""
+    """Return how often a task backed off since then."""
     row = tables.one(
         "SELECT COUNT(*) AS count FROM hold WHERE task = ? AND kind = 'backoff' AND since > ?", task, since
     )
     return row["count"] if row is not None else 0
 
 
-def last_hand(tables: Tables, task: str) -> int:
-    """When a person last let a task go on; 0 if nobody has."""
+def last_lifted_by_person(tables: Tables, task: str) -> int:
+    """Return when a person last let a task continue; 0 if nobody has."""
     row = tables.one(
         "SELECT MAX(lifted_at) AS at FROM hold WHERE task = ? AND human = 1 AND lifted_by != 'timeout'", task
     )
@@ -98,13 +98,13 @@ def last_hand(tables: Tables, task: str) -> int:
 
 
 def open_runs(tables: Tables) -> list[Run]:
-    """Runs that are not over."""
+    """Return runs that have not ended."""
     return tables.runs("state != 'ended'")
 
 
 def find_run(tables: Tables, id: str) -> Run | None:
-    found = tables.runs("id = ?", id)
-    return found[0] if found else None
+    rows = tables.runs("id = ?", id)
+    return rows[0] if rows else None
 
 
 def runs_of(tables: Tables, task: str) -> list[Run]:
@@ -140,13 +140,13 @@ def outcomes(tables: Tables, task: str) -> list[str]:
 
 
 def find_prompt(tables: Tables, id: str) -> Prompt | None:
-    found = tables.prompts("id = ?", id)
-    return found[0] if found else None
+    rows = tables.prompts("id = ?", id)
+    return rows[0] if rows else None
 
 
 def find_waiting_prompt(tables: Tables, id: str) -> Prompt | None:
-    found = tables.prompts(f"id = ? AND {WAITING}", id)
-    return found[0] if found else None
+    rows = tables.prompts(f"id = ? AND {WAITING}", id)
+    return rows[0] if rows else None
 
 
 def prompts_of(tables: Tables, task: str, kind: str = "") -> list[Prompt]:
@@ -155,12 +155,12 @@ def prompts_of(tables: Tables, task: str, kind: str = "") -> list[Prompt]:
 
 
 def waiting_prompts(tables: Tables) -> list[Prompt]:
-    """Everything that anybody is asked."""
+    """Return all prompts that wait for a person."""
     return tables.prompts(WAITING)
 
 
 def waiting_prompts_of(tables: Tables, task: str, *kinds: str) -> list[Prompt]:
-    """What people are asked by a task, of some kinds or of all."""
+    """Return the prompts of a task that wait for a person, of some kinds or of all."""
     some = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     return tables.prompts(f"task = ?{some} AND {WAITING}", task, *kinds)
 
@@ -179,7 +179,7 @@ def waiting_choices(tables: Tables) -> list[Prompt]:
 
 
 def late_prompts(tables: Tables, now: int) -> list[Prompt]:
-    """Questions, and needs that can be done without, whose time is over."""
+    """Return questions and optional needs whose time is over."""
     return tables.prompts(
         f"(kind = 'question' OR kind = 'secret' AND required = 0 AND expires_at > 0) AND {WAITING} AND expires_at <= ?",
         now,
@@ -187,7 +187,7 @@ def late_prompts(tables: Tables, now: int) -> list[Prompt]:
 
 
 def prompts_ahead(tables: Tables, moment: int) -> list[Prompt]:
-    """What was asked after this moment, and waits."""
+    """Return waiting prompts that were created after this moment."""
     return tables.prompts(f"{WAITING} AND created_at > ?", moment)
 
 
@@ -197,7 +197,7 @@ def settled_prompts(tables: Tables, task: str) -> list[Prompt]:
 
 
 def needs_of(tables: Tables, task: str, name: str) -> list[Prompt]:
-    """How often a task asked for a value of this name."""
+    """Return the needs of a task with this name."""
     return tables.prompts("task = ? AND kind = 'secret' AND key = ?", task, name)
 
 
@@ -213,8 +213,8 @@ def _checkpoints(tables: Tables, rest: str, *values: object) -> list[TaskCheckpo
 
 
 def _checkpoint(tables: Tables, rest: str, *values: object) -> TaskCheckpoint | None:
-    found = _checkpoints(tables, f"{rest} LIMIT 1", *values)
-    return found[0] if found else None
+    rows = _checkpoints(tables, f"{rest} LIMIT 1", *values)
+    return rows[0] if rows else None
 
 
 def checkpoint_of_key(tables: Tables, key: str) -> TaskCheckpoint | None:
@@ -231,7 +231,7 @@ def highest_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
 
 
 def newest_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
-    """The checkpoint that a task was at last: the one made last, or the one that a person went back to."""
+    """Return the checkpoint of a task's current state: the one made last, or the one that it was restored to."""
     return _checkpoint(tables, f"task = ? {NEWEST}", task)
 
 
@@ -253,7 +253,7 @@ def newest_checkpoints(tables: Tables, task: str, most: int) -> list[TaskCheckpo
 
 
 def phase_ends(tables: Tables, task: Task) -> list[TaskCheckpoint]:
-    """The ends of phases before the one that a task is in, and what was gone back to, the newest first."""
+    """Return the ends of phases before a task's current one, and restores, the newest first."""
     return _checkpoints(
         tables,
         f"task = ? AND (reason = 'restored' OR (reason = 'phase_complete' AND phase < ?)) {NEWEST}",
@@ -273,35 +273,33 @@ def last_saved(tables: Tables, run: str) -> int:
 
 
 def documented_checkpoints(tables: Tables, task: str, most: int) -> list[TaskCheckpoint]:
-    """Those that a document tells of, the highest versions first."""
+    """Return checkpoints that have a document, the highest versions first."""
     return _checkpoints(tables, f"task = ? AND file != '' {HIGHEST} LIMIT ?", task, most)
 
 
 def documented_before(tables: Tables, task: str, before: int) -> list[TaskCheckpoint]:
-    """Those that were made before this moment and that a document tells of, the newest first."""
+    """Return checkpoints from before this moment that have a document, the newest first."""
     return _checkpoints(tables, f"task = ? AND file != '' AND made_at < ? {NEWEST} LIMIT 10", task, before)
 
 
 def newest_document(tables: Tables, workspace: str) -> str:
     """The name of the newest document in a workspace; empty if there is none."""
-    found = _checkpoint(
-        tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace
-    )
-    return found.file if found is not None else ""
+    row = _checkpoint(tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace)
+    return row.file if row is not None else ""
 
 
 def documents_of(tables: Tables, task: str) -> list[str]:
     """The names of a task's documents, from old to new; empty for a checkpoint that has none."""
-    return [one.file for one in _checkpoints(tables, "task = ? ORDER BY version, made_at", task)]
+    return [row.file for row in _checkpoints(tables, "task = ? ORDER BY version, made_at", task)]
 
 
 def documented_checkpoint(tables: Tables, id: str) -> TaskCheckpoint | None:
-    """The checkpoint with this id, if a document tells of it."""
+    """Return the checkpoint with this id, if it has a document."""
     return _checkpoint(tables, "id = ? AND file != '' AND task IN (SELECT id FROM task)", id)
 
 
 def is_document_of_another(tables: Tables, name: str, key: str) -> bool:
-    """Does the document of another checkpoint have this name?"""
+    """Return whether the document of another checkpoint has this name."""
     return _checkpoint(tables, "file = ? AND key != ?", name, key) is not None
 
 
@@ -344,8 +342,8 @@ def events_of_run(tables: Tables, run: Run, type: str) -> list[LoggedEvent]:
 
 
 def last_event_of_run(tables: Tables, run: Run, type: str) -> LoggedEvent | None:
-    found = _events(tables, "task = ? AND run = ? AND type = ? ORDER BY sequence DESC LIMIT 1", run.task, run.id, type)
-    return found[0] if found else None
+    rows = _events(tables, "task = ? AND run = ? AND type = ? ORDER BY sequence DESC LIMIT 1", run.task, run.id, type)
+    return rows[0] if rows else None
 
 
 def count_events_of_run(tables: Tables, run: Run, type: str) -> int:
@@ -356,7 +354,7 @@ def count_events_of_run(tables: Tables, run: Run, type: str) -> int:
 
 
 class Fresh(NamedTuple):
-    """That there are new events of a task, up to which one, and whether any of them counts."""
+    """A task with new events: the number of the last one, and whether any of them counts."""
 
     task: str
     last: int
@@ -364,7 +362,7 @@ class Fresh(NamedTuple):
 
 
 def fresh_events(tables: Tables, since: int, uncounted: Sequence[str]) -> list[Fresh]:
-    """Which tasks have new events; of those that have only some of the `uncounted` types none counts."""
+    """Return the tasks with new events; events of the `uncounted` types do not count."""
     marks = ", ".join("?" * len(uncounted))
     rows = tables.all(
         f"SELECT task, MAX(sequence) AS last, SUM(CASE WHEN type IN ({marks}) THEN 0 ELSE 1 END) AS counting "
@@ -378,7 +376,7 @@ def fresh_events(tables: Tables, since: int, uncounted: Sequence[str]) -> list[F
 
 
 def unsent_notices(tables: Tables, tries: int, most: int) -> list[Notice]:
-    """What people are still to be told of, and was not tried more often than that."""
+    """Return notices that are not sent yet, after at most this many failed tries."""
     rows = tables.all("SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", tries, most)
     return [Notice(**row) for row in rows]
 
@@ -389,7 +387,7 @@ def secrets_of(tables: Tables, task: str) -> list[Secret]:
 
 
 def variables_of(tables: Tables, task: str) -> list[Secret]:
-    """The sealed values of a task that its agent is given as variables, by name."""
+    """Return the sealed values of a task that its agent gets as environment variables, by name."""
     rows = tables.all("SELECT * FROM secret WHERE task = ? AND type != ? ORDER BY name", task, MARKED)
     return [Secret(**row) for row in rows]
 
@@ -404,4 +402,4 @@ def accounts(tables: Tables) -> list[Account]:
 
 
 def account(tables: Tables, key: str) -> Account | None:
-    return next((one for one in accounts(tables) if one.key == key), None)
+    return next((row for row in accounts(tables) if row.key == key), None)

@@ -1,4 +1,4 @@
-"""What the tables of unattended runs are made of: their columns, and how values are kept in them."""
+"""The schema of the task database, and the conversion between rows and values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keepfast.runner.db.database import Row
 
 SCHEMA = 1
 MARKED = "marked"
-"""The type of a row of `secret` that is no variable of the environment: a mark in a text stands for it."""
+"""The type of a row of `secret` that is not an environment variable: a mark in a text stands for its value."""
 
 TABLES = """
 CREATE TABLE task (
@@ -81,11 +81,21 @@ CREATE TABLE notice (
 JSON = frozenset(("agent", "phases", "budget", "after", "needs", "crashes", "options", "left"))
 
 
+COLUMNS = {"request": "wanted", "budget_mark": "told", "last_message": "said"}
+"""Columns whose names differ from the fields of their records."""
+FIELDS = {column: field for field, column in COLUMNS.items()}
+
+
 def read(row: Row) -> dict[str, Any]:
-    """The columns of a row; what is JSON is read."""
-    return {name: json.loads(value) if name in JSON else value for name, value in row.items()}
+    """Return the fields of a record from a row; columns with JSON are parsed."""
+    return {FIELDS.get(name, name): json.loads(value) if name in JSON else value for name, value in row.items()}
+
+
+def renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record by the names of their columns."""
+    return {COLUMNS.get(name, name): value for name, value in fields.items()}
 
 
 def stored(value: Any) -> Any:
-    """A value as its column keeps it."""
+    """Return a value as its column stores it: lists and objects as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

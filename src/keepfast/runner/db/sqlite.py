@@ -1,4 +1,4 @@
-"""The task database in a file of its own: SQLite."""
+"""SQLite as the task database."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from keepfast.model.errors import Busy, Damaged, DiskFull, NewerFormat, Unreachable
 from keepfast.runner.db.database import WAIT, Claim, Row, statements
 
-REBUILD = "Move it away and run `keepfast rebuild`: workspaces hold copies of their tasks."
+REBUILD = "Move it away and run `keepfast rebuild`: workspaces contain copies of their tasks."
 
 
 class Alone:
-    """The claim on a file: the lock of the folder that it lies in says it all."""
+    """The claim on a file: the lock of its folder is enough."""
 
     def check(self) -> None:
         pass
@@ -24,7 +24,7 @@ class Alone:
 
 
 class Sqlite:
-    """A file: rollback journal, full syncs, and writers one after another."""
+    """A database file: rollback journal, full syncs, one writer at a time."""
 
     def __init__(self, path: str, version: int, tables: str) -> None:
         self.path = path
@@ -84,8 +84,8 @@ def _open(path: str, version: int, tables: str) -> sqlite3.Connection:
         for line in ("journal_mode=TRUNCATE", "synchronous=FULL", "foreign_keys=ON"):
             db.execute(f"PRAGMA {line}")
         os.chmod(path, 0o600)
-        found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0:
+        current = db.execute("PRAGMA user_version").fetchone()[0]
+        if current == 0:
             db.execute("BEGIN IMMEDIATE")
             try:
                 if db.execute("PRAGMA user_version").fetchone()[0] == 0:
@@ -96,7 +96,7 @@ def _open(path: str, version: int, tables: str) -> sqlite3.Connection:
             except BaseException:
                 db.execute("ROLLBACK")
                 raise
-        elif found > version:
+        elif current > version:
             raise NewerFormat(f"{path} was written by a newer keepfast.")
         return db
     except sqlite3.Error as error:

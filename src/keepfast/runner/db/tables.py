@@ -1,4 +1,4 @@
-"""The truth about unattended runs: tables in a database of their own, each change one short durable transaction."""
+"""The task database, the authority on unattended tasks; each change is one short durable transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keepfast.model.errors import Conflict, NotFound
 from keepfast.model.steps import step
 from keepfast.runner.db.connection import connect
 from keepfast.runner.db.database import Claim, Row
-from keepfast.runner.db.rows import SCHEMA, TABLES, read, stored
+from keepfast.runner.db.rows import SCHEMA, TABLES, read, renamed, stored
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.domain.task import FROZEN, USER_PAUSE, State, move
@@ -27,20 +27,20 @@ WORDS = {
     "notice": frozenset(("text",)),
     "account": frozenset(("reason",)),
 }
-"""Columns with words of people, agents and programs: nothing that looks like a secret gets into one."""
+"""Columns with texts of people, agents and programs: secrets in them are redacted."""
 FROZEN_BY = "frozen by a person"
 LARGEST = 1 << 52
-"""Whatever a folder says, events are counted on from at most this: numbers must not run out, nor be too large for JSON."""
+"""Maximum number from which events are continued, whatever a folder says: numbers must fit JSON and not run out."""
 
 
 class Overtaken(Conflict):
-    """The task went on without this run: what it wanted to write no longer counts."""
+    """The task continued without this run, which may no longer write."""
 
     kind = "overtaken"
 
 
 class Tables:
-    """The database, opened. One connection for all threads of a process, one writer at a time."""
+    """The open database. One connection for all threads of a process, one writer at a time."""
 
     def __init__(self, address: str) -> None:
         self._lock = RLock()
@@ -52,16 +52,16 @@ class Tables:
             self._db.close()
 
     def is_same_file(self) -> bool:
-        """Is the file that we hold open still the one at its path?"""
+        """Return whether the open file is still the one at its path."""
         return self._db.is_same()
 
     def claim(self) -> Claim:
-        """Be the only supervisor of this database. Raises `Busy` if there is one."""
+        """Claim the database for one supervisor. Raises `Busy` if there is another."""
         return self._db.claim()
 
     @contextmanager
     def write(self) -> Iterator[Tables]:
-        """One transaction; all of it or nothing. A transaction inside another is a part of it."""
+        """Run a transaction. A transaction inside another is a part of it."""
         with self._lock:
             if self._depth:
                 self._depth += 1
@@ -88,8 +88,8 @@ class Tables:
             return self._db.rows(sql, values)
 
     def one(self, sql: str, *values: Any) -> Row | None:
-        found = self.all(sql, *values)
-        return found[0] if found else None
+        rows = self.all(sql, *values)
+        return rows[0] if rows else None
 
     def do(self, sql: str, *values: Any) -> int:
         """Change rows, inside `write`; return how many."""
@@ -101,7 +101,7 @@ class Tables:
     def task(self, id: str) -> Task:
         row = self.one("SELECT * FROM task WHERE id = ?", id)
         if row is None:
-            raise NotFound(f"There is no task {id!r}.", "`task list` shows what there is.")
+            raise NotFound(f"There is no task {id!r}.", "Run `keepfast task list` to see all tasks.")
         return Task(**read(row))
 
     def tasks(self, where: str = "TRUE", *values: Any) -> list[Task]:
@@ -116,19 +116,19 @@ class Tables:
         return [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE lifted_at IS NULL ORDER BY id")]
 
     def all_holds(self, task: Task) -> list[Hold]:
-        """Everything that has held a task and holds it now, oldest first; freezes too."""
+        """Return all past and present holds of a task, oldest first, freezes included."""
         rows = [Hold(**read(row)) for row in self.all("SELECT * FROM hold WHERE task = ? ORDER BY since, id", task.id)]
-        shown = self.shown_hold(task)
-        return rows if shown is None or shown in rows else [*rows, shown]
+        current = self.shown_hold(task)
+        return rows if current is None or current in rows else [*rows, current]
 
     def state(self, task: Task) -> State:
         hold = self.hold(task.id)
         return State(task.state, hold.kind if hold else "")
 
     def shown_hold(self, task: Task) -> Hold | None:
-        """Why nothing goes on, as people are told: a frozen task is paused by a person too, though its run is not over."""
+        """Return the hold that people see: a frozen task counts as paused by a person, although its run has not ended."""
         hold = self.hold(task.id)
-        if hold is not None or task.wanted != FROZEN:
+        if hold is not None or task.request != FROZEN:
             return hold
         row = self.one("SELECT MAX(at) AS at FROM event WHERE task = ? AND type = 'wanted'", task.id)
         since = (row["at"] if row is not None else None) or task.updated_at
@@ -152,15 +152,15 @@ class Tables:
         return [Run(**read(row)) for row in rows]
 
     def open_run(self, task: str) -> Run | None:
-        found = self.runs("task = ? AND state != 'ended'", task)
-        return found[-1] if found else None
+        rows = self.runs("task = ? AND state != 'ended'", task)
+        return rows[-1] if rows else None
 
     def last_run(self, task: str) -> Run | None:
         row = self.one("SELECT * FROM run WHERE task = ? ORDER BY number DESC LIMIT 1", task)
         return None if row is None else Run(**read(row))
 
     def first_step(self, run: Run) -> str:
-        """The step at which a task was when a run began; empty if nobody knows."""
+        """Return the task's step when a run began; empty if unknown."""
         row = self.one("SELECT facts FROM event WHERE task = ? AND run = ? AND type = 'run_begun'", run.task, run.id)
         return str(json.loads(row["facts"]).get("step") or "") if row is not None else ""
 
@@ -171,7 +171,8 @@ class Tables:
     # Changes, inside `write`
 
     def insert(self, table: str, once: bool = False, **columns: Any) -> None:
-        """Make a row; `once`: unless it is there already."""
+        """Insert a row; with `once`, only if it does not exist yet."""
+        columns = renamed(columns)
         names = ", ".join([f'"{name}"' for name in columns])
         marks = ", ".join("?" * len(columns))
         tail = " ON CONFLICT DO NOTHING" if once else ""
@@ -184,7 +185,7 @@ class Tables:
         self._change("run", run, columns)
 
     def change_prompt(self, prompt: str, *, only_waiting: bool = False, **columns: Any) -> int:
-        """Change a prompt, perhaps only if it waits; return how many there were."""
+        """Change a prompt, with `only_waiting` only if it waits; return how many were changed."""
         where = "status IN ('pending', 'presented')" if only_waiting else "TRUE"
         return self._change("prompt", prompt, columns, where)
 
@@ -192,11 +193,12 @@ class Tables:
         self._change("hold", hold, columns)
 
     def _change(self, table: str, id: str | int, columns: dict[str, Any], where: str = "TRUE") -> int:
+        columns = renamed(columns)
         names = ", ".join([f'"{name}" = ?' for name in columns])
         return self.do(f"UPDATE {table} SET {names} WHERE id = ? AND {where}", *_written(table, columns), id)
 
     def check_epoch(self, run: Run) -> Task:
-        """Return the task of a run that still speaks for it. Raises `Overtaken`."""
+        """Return the task of a run. Raises `Overtaken` if the task continued without the run."""
         task = self.task(run.task)
         if task.epoch != run.epoch:
             raise Overtaken(f"Run {run.id} was overtaken.")
@@ -205,25 +207,25 @@ class Tables:
     def move(
         self, task: str, action: str, now: int, *, trigger: str, hold: str = "", run: str = "", **columns: Any
     ) -> State:
-        """Let the state machine decide, write what it says, and log it. `columns` change the task as well.
+        """Carry out an action of the state machine: write the new state and log it. `columns` change the task as well.
 
         With a hold, `due_at`, `due_boot`, `boot`, `account`, `prompt`, `why` and `human` go to the hold's row.
         """
         row = self.task(task)
         before = self.state(row)
         after = move(before, action, hold)
-        held = {
+        hold_columns = {
             name: columns.pop(name)
             for name in ("due_at", "due_boot", "boot", "account", "prompt", "human")
             if name in columns
         }
         why = columns.pop("why", "")
-        if before.hold != after.hold or (action == "hold" and held):
+        if before.hold != after.hold or (action == "hold" and hold_columns):
             self.do(
                 "UPDATE hold SET lifted_at = ?, lifted_by = ? WHERE task = ? AND lifted_at IS NULL", now, trigger, task
             )
             if after.hold:
-                self.insert("hold", task=task, kind=after.hold, since=now, reason=why, **held)
+                self.insert("hold", task=task, kind=after.hold, since=now, reason=why, **hold_columns)
         if after.state in ("done", "failed", "cancelled") and before.state != after.state:
             columns["ended_at"] = now
             self.do(
@@ -232,17 +234,17 @@ class Tables:
         if why and "reason" not in columns:
             columns["reason"] = why
         self.change(task, now, state=after.state, **columns)
-        self._log_move(task, now, before, after, trigger, why, held.get("due_at") or 0, run)
+        self._log_move(task, now, before, after, trigger, why, hold_columns.get("due_at") or 0, run)
         return after
 
-    def want(self, task: str, what: str, now: int, trigger: str, run: str = "") -> None:
-        """Write what people want of a live run; nothing if `what` is empty.
+    def request(self, task: str, what: str, now: int, trigger: str, run: str = "") -> None:
+        """Write a person's request to a live run; an empty `what` withdraws it.
 
-        A run that is frozen holds its task, as `shown_hold` says: that begins and ends like any other hold.
+        A frozen run holds its task, as in `shown_hold`: that begins and ends like any other hold.
         """
         row = self.task(task)
         before, hold = self.shown_state(row), self.shown_hold(row)
-        self.change(task, now, wanted=what)
+        self.change(task, now, request=what)
         after = self.shown_state(self.task(task))
         if before.hold and not after.hold and hold is not None:
             self.insert(
@@ -265,7 +267,7 @@ class Tables:
         self.log(task, now, "state_transition", facts, run)
 
     def keep_secret(self, task: str, name: str, sealed: str, type: str, now: int) -> None:
-        """Keep a sealed value; a new one replaces the old."""
+        """Store a sealed value, in place of an earlier one with this name."""
         self.do(
             "INSERT INTO secret VALUES (?, ?, ?, ?, ?) ON CONFLICT (task, name) DO UPDATE SET sealed = excluded.sealed, "
             "type = excluded.type, given_at = excluded.given_at",
@@ -276,22 +278,22 @@ class Tables:
         self.insert("event", task=task, run=run, at=now, type=type, facts=facts)
 
     def count_events_on(self, number: int) -> None:
-        """Number events from now on above this: above what a task's folder was told by a database that was lost."""
+        """Number new events above this: above those that a lost database wrote into a task's folder."""
         if number > 0:
             self._db.count_on("event", "sequence", min(number, LARGEST))
 
     def warn(self, task: str, now: int, text: str) -> None:
-        """Warn people of something that went on all the same: in the log, and by a notice."""
+        """Log a warning and notify people of it."""
         self.log(task, now, "warning", {"message": text})
         self.notify(task, now, "warning", text)
 
     def notify(self, task: str, now: int, kind: str, text: str, prompt: str = "", again: int = 0) -> None:
-        """Let people know; once for the same thing at the same moment. `again` counts how often before."""
+        """Create a notice; once for the same kind and prompt or moment. `again` numbers reminders."""
         id = f"{task}:{kind}:{prompt or now}" + (f":{again}" if again else "")
         self.insert("notice", once=True, id=id, task=task, at=now, kind=kind, text=text, prompt=prompt)
 
 
 def _written(table: str, columns: dict[str, Any]) -> list[Any]:
-    """The values of a row as they are kept: words without what looks like a secret."""
+    """Return the values of a row as they are stored, texts redacted."""
     words = WORDS.get(table, frozenset())
     return [stored(clean(value) if name in words else value) for name, value in columns.items()]

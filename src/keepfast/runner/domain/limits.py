@@ -1,4 +1,4 @@
-"""Limits of model accounts: every wording and event that says "not now", read to the moment when it ends. Pure."""
+"""Usage limits of model accounts: parse messages and events of clients into a limit and the time of its reset. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from keepfast.secrets.cuts import head
 
 MINUTE, DAY = 60.0, 86_400.0
 LEAST, MOST = 60.0, 8 * DAY
-"""A reset that was read from a text lies at least and at most so far ahead."""
+"""Bounds in seconds from now for a reset time that was parsed from text."""
 JUST_PASSED = 600.0
-"""A clock time so short ago is the reset that was meant, not the one of tomorrow."""
+"""A clock time that passed less than this many seconds ago means today, not tomorrow."""
 
 SESSION, WEEKLY, MODEL, SHORT, DAILY = "session", "weekly", "model", "minute", "day"
 CREDITS, SPEND, OVERLOAD = "credits", "spend", "overload"
 HUMAN = frozenset((CREDITS, SPEND))
-"""No clock lifts these: somebody has to pay or to allow."""
+"""Limits that no timer lifts: a person has to pay, or to raise the limit."""
 EVENT, HOOK, TEXT, STATED = "event", "hook", "text", "block"
 
 
 class LimitHit(NamedTuple):
-    """An account was told to wait: until `resets_at` (seconds since 1970) where that is known."""
+    """An account reached a limit; `resets_at` is in seconds since 1970, None if unknown."""
 
     scope: str
     resets_at: float | None
@@ -38,7 +38,7 @@ class LimitHit(NamedTuple):
 
 
 class LimitNear(NamedTuple):
-    """An account comes close to its limit: `used` is 0 to 1."""
+    """An account is close to a limit; `used` is 0 to 1."""
 
     scope: str
     used: float
@@ -46,7 +46,7 @@ class LimitNear(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A part of an account's window that is used, 0 to 1, and when it is empty again."""
+    """The used fraction of an account's window, 0 to 1, and when the window resets."""
 
     used: float
     resets_at: float | None
@@ -71,7 +71,7 @@ _PLAN = (
 _RESETS = re.compile(_PLAN + r"[^\n]{0,60}?\b(?:resets?|resetting)\s+" + _WHEN, re.IGNORECASE)
 _TRY_AT = re.compile(r"(?:try again|available again|retry) at\s+" + _WHEN, re.IGNORECASE)
 _SIGNS = r"""[\s"'`*\\:=(\[~]{0,8}"""
-"""What may stand between the name of a moment and the moment, in JSON, headers and prose."""
+"""Characters that may stand between a label such as `reset at` and the time, in JSON, headers and prose."""
 _AFTER = r"(?:(?:try again|retry|resets?)[ _-]?(?:in|after))"
 _SPAN = re.compile(
     rf"(?:{_AFTER}|\bwait(?: for)?){_SIGNS}((?:about\s+)?(?:\d+(?:\.\d+)?\s*"
@@ -84,7 +84,7 @@ _BARE = re.compile(
     r"""(?=["'`*\\]{0,3}\s*(?:$|[,;)\]}\n]|\.(?!\d)))""",
     re.IGNORECASE,
 )
-"""A number whose unit is in its name; seconds if it is not there either, as in the header `retry-after`."""
+"""A number whose unit is part of its label; without one, as in the header `retry-after`, it is seconds."""
 _UNTIL = (
     r"(?:reset(?:s|ting)?(?:[ _-]?(?:at|on|time|date|timestamp|epoch|is)){0,3}"
     r"|(?:try again|retry|available(?: again)?)[ _-]?(?:at|on|after)|\buntil)"
@@ -99,13 +99,13 @@ _EXACT = re.compile(
     r"|(?P<epoch>\d{10}(?:\d{3}){0,3}(?:\.\d+)?)(?!\d))",
     re.IGNORECASE,
 )
-"""A moment that a calendar or a machine names: ISO 8601, the date of an HTTP header, or the time since 1970."""
+"""An absolute time: ISO 8601, the date of an HTTP header, or the time since 1970."""
 _MENTION = re.compile(r"reset|(?:retry|try again)[ _-]?(?:after|at|in)", re.IGNORECASE)
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)", re.IGNORECASE)
 _SECONDS = {"d": DAY, "h": 3600.0, "m": MINUTE, "s": 1.0}
 _RETRY_DELAY = re.compile(r"retry-?delay\W{1,5}(\d+(?:\.\d+)?)s", re.IGNORECASE)
 
-# The first pattern that is found decides; a scope without a reset time means back-off or a person.
+# The first pattern that matches decides; a scope without a reset time means back-off or a person.
 _KINDS: tuple[tuple[str, str], ...] = (
     (r"not your usage limit|temporarily limiting requests", OVERLOAD),
     (r"credit balance is too low|out of credits|credits_required|insufficient credits|purchase more credits", CREDITS),
@@ -130,9 +130,9 @@ _EVENT_SCOPES = {
 
 
 def read_text(text: str, now: float, zone: tzinfo, source: str = TEXT) -> LimitHit | None:
-    """Return the limit that a client's own error text speaks of; None if it speaks of none.
+    """Return the limit that a client's error text reports; None if it reports none.
 
-    Give it what a client says of itself only, never an agent's answer or a tool's output: those talk about limits.
+    Pass only the client's own errors, never an agent's answer or a tool's output: those may talk about limits.
     """
     scope = next((scope for pattern, scope in _COMPILED if pattern.search(text)), None)
     if scope is None:
@@ -150,9 +150,9 @@ def read_text(text: str, now: float, zone: tzinfo, source: str = TEXT) -> LimitH
 
 
 def read_event(info: Mapping[str, Any], now: float) -> LimitHit | LimitNear | None:
-    """Read the `rate_limit_info` of a stream event, or an error body of the same kind; None if all is well.
+    """Parse the `rate_limit_info` of a stream event, or a similar error body; None if no limit is reached or near.
 
-    A `rejected` is a stop only together with a failing result: the caller waits for that.
+    A `rejected` ends the run only together with a failing result: the caller waits for that.
     """
     kind = str(info.get("rateLimitType") or info.get("type") or "")
     scope = _EVENT_SCOPES.get(kind, SESSION)
@@ -170,7 +170,7 @@ def read_event(info: Mapping[str, Any], now: float) -> LimitHit | LimitNear | No
     if status == "allowed_warning":
         used = info.get("utilization")
         return LimitNear(scope, float(used) if isinstance(used, int | float) else 0.9, moment)
-    # All is well with the window that counts now; another one may be near its end.
+    # The window that counts now is not near its limit; another one may be.
     windows = info.get("unifiedWindows")
     for name, window in windows.items() if isinstance(windows, Mapping) else ():
         if isinstance(window, Mapping) and window.get("status") == "allowed_warning":
@@ -179,7 +179,7 @@ def read_event(info: Mapping[str, Any], now: float) -> LimitHit | LimitNear | No
 
 
 def read_windows(info: Mapping[str, Any]) -> dict[str, Window]:
-    """How much of each window of an account is used, from a `rate_limit_info` or from `rate_limits`; by its name."""
+    """Return the use of each window of an account, by name, from a `rate_limit_info` or from `rate_limits`."""
     nested = info.get("unifiedWindows")
     named = dict(nested) if isinstance(nested, Mapping) else {}
     if isinstance(info.get("rateLimitType"), str):
@@ -187,7 +187,7 @@ def read_windows(info: Mapping[str, Any]) -> dict[str, Window]:
     for name in ("primary", "secondary"):
         if isinstance(info.get(name), Mapping):
             named[name] = info[name]
-    found: dict[str, Window] = {}
+    result: dict[str, Window] = {}
     for name, window in named.items():
         if not isinstance(window, Mapping):
             continue
@@ -197,40 +197,40 @@ def read_windows(info: Mapping[str, Any]) -> dict[str, Window]:
             used = percent / 100
         if isinstance(used, int | float) and not isinstance(used, bool) and used >= 0:
             at = float(resets) if isinstance(resets, int | float) and resets > 0 else None
-            found[str(name)[:40]] = Window(round(float(used), 4), at)
-    return found
+            result[str(name)[:40]] = Window(round(float(used), 4), at)
+    return result
 
 
-def read_rates(rates: Mapping[str, Any], now: float, near: float = 0.9) -> LimitNear | None:
-    """Read `rate_limits.primary|secondary|five_hour|seven_day` of usage events: the fullest window, if it is near."""
-    found: list[LimitNear] = []
+def read_rates(rates: Mapping[str, Any], now: float, threshold: float = 0.9) -> LimitNear | None:
+    """Return the fullest window in `rate_limits` of a usage event, if it is used to `threshold` or more."""
+    close_windows: list[LimitNear] = []
     names = (("primary", SESSION), ("five_hour", SESSION), ("secondary", WEEKLY), ("seven_day", WEEKLY))
     for name, scope in names:
         window = rates.get(name)
         if not isinstance(window, Mapping):
             continue
         used = window.get("used_percent", window.get("used_percentage"))
-        if isinstance(used, int | float) and used / 100 >= near:
-            found.append(LimitNear(scope, used / 100, _epoch(window.get("resets_at"), now)))
-    return max(found, key=lambda one: one.used) if found else None
+        if isinstance(used, int | float) and used / 100 >= threshold:
+            close_windows.append(LimitNear(scope, used / 100, _epoch(window.get("resets_at"), now)))
+    return max(close_windows, key=lambda one: one.used) if close_windows else None
 
 
 def read_error(kind: str, details: str, message: str, now: float, zone: tzinfo) -> LimitHit | None:
-    """Read what the client's StopFailure hook said; None for errors that are no limits."""
+    """Parse the input of the client's StopFailure hook; None for errors that are not limits."""
     if kind not in ("rate_limit", "overloaded", "billing_error"):
         return None
-    found = read_text(message, now, zone, HOOK) or read_text(details, now, zone, HOOK)
+    limit = read_text(message, now, zone, HOOK) or read_text(details, now, zone, HOOK)
     default = {"rate_limit": SHORT, "overloaded": OVERLOAD, "billing_error": CREDITS}[kind]
-    return found or LimitHit(default, None, HOOK, head(message or details, 500))
+    return limit or LimitHit(default, None, HOOK, head(message or details, 500))
 
 
 def mentions_reset(text: str) -> bool:
-    """May this text say when a limit ends?"""
+    """Return whether this text may say when a limit ends."""
     return _MENTION.search(text) is not None
 
 
 def zone_of(name: str) -> tzinfo | None:
-    """The time zone of that name, None if there is none such."""
+    """Return the time zone of that name; None if there is none."""
     if name.strip().upper() in ("UTC", "GMT", "Z"):
         return UTC
     try:
@@ -264,19 +264,19 @@ def _moment(text: str, now: float, zone: tzinfo) -> float | None:
     delay = _RETRY_DELAY.search(text)
     if delay:
         return now + float(delay[1])
-    found = _RESETS.search(text) or _TRY_AT.search(text)
-    return _clock(found, now, zone) if found else None
+    clock = _RESETS.search(text) or _TRY_AT.search(text)
+    return _clock(clock, now, zone) if clock else None
 
 
-def _exact(found: re.Match[str], zone: tzinfo) -> float | None:
-    """The moment that is named; None if no calendar has it."""
-    if found["epoch"]:
-        whole, _, part = found["epoch"].partition(".")
+def _exact(match: re.Match[str], zone: tzinfo) -> float | None:
+    """Return the time that was matched; None for a date that does not exist."""
+    if match["epoch"]:
+        whole, _, part = match["epoch"].partition(".")
         return float(f"{whole[:10]}.{whole[10:]}{part}")
-    text, offset = (found["iso"] or "").upper(), (found["offset"] or "").upper()
-    if found["date"]:
-        month, offset = _MONTHS.index(found["month"].lower()) + 1, "Z"
-        text = f"{found['year']}-{month:02}-{int(found['date']):02}T{found['clock']}"
+    text, offset = (match["iso"] or "").upper(), (match["offset"] or "").upper()
+    if match["date"]:
+        month, offset = _MONTHS.index(match["month"].lower()) + 1, "Z"
+        text = f"{match['year']}-{month:02}-{int(match['date']):02}T{match['clock']}"
     if len(text) == len("2026-11-18"):
         text += "T00:00"
     try:
@@ -286,21 +286,21 @@ def _exact(found: re.Match[str], zone: tzinfo) -> float | None:
         return None
 
 
-def _clock(found: re.Match[str], now: float, zone: tzinfo) -> float | None:
-    """The next moment when a clock on that wall shows that time."""
-    hour, minute, half = int(found["hour"]), int(found["minute"] or 0), (found["half"] or "").lower()
+def _clock(match: re.Match[str], now: float, zone: tzinfo) -> float | None:
+    """Return the next moment at which a clock in that zone shows the matched time."""
+    hour, minute, half = int(match["hour"]), int(match["minute"] or 0), (match["half"] or "").lower()
     if half:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + (12 if half.startswith("p") else 0)
-    elif found["minute"] is None:
-        return None  # a bare number is no time of day
+    elif match["minute"] is None:
+        return None  # a bare number is not a time of day
     if hour > 23 or minute > 59:
         return None
-    named = found["zone"] or found["utc"]
+    named = match["zone"] or match["utc"]
     zone = (zone_of(named) if named else None) or zone
     today = datetime.fromtimestamp(now, zone)
-    for day in _candidates(found, today):
+    for day in _candidates(match, today):
         for fold in (0, 1):
             # Between winter and summer time an hour is missing or comes twice: the first of two that lies ahead is meant.
             wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone, fold=fold)
@@ -309,10 +309,10 @@ def _clock(found: re.Match[str], now: float, zone: tzinfo) -> float | None:
     return None
 
 
-def _candidates(found: re.Match[str], today: datetime) -> list[datetime]:
-    if found["month"]:
-        month, date = _MONTHS.index(found["month"].lower()) + 1, int(found["date"])
-        years = [int(found["year"])] if found["year"] else [today.year, today.year + 1]
+def _candidates(match: re.Match[str], today: datetime) -> list[datetime]:
+    if match["month"]:
+        month, date = _MONTHS.index(match["month"].lower()) + 1, int(match["date"])
+        years = [int(match["year"])] if match["year"] else [today.year, today.year + 1]
         result = []
         for year in years:
             try:
@@ -321,7 +321,7 @@ def _candidates(found: re.Match[str], today: datetime) -> list[datetime]:
                 continue
         return result
     days = [today + timedelta(days=ahead) for ahead in range(9)]
-    if found["day"]:
-        wanted = _DAYS.index(found["day"].lower())
-        days = [day for day in days if day.weekday() == wanted]
+    if match["day"]:
+        weekday = _DAYS.index(match["day"].lower())
+        days = [day for day in days if day.weekday() == weekday]
     return days

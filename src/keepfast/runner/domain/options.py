@@ -1,4 +1,4 @@
-"""The settings that unattended runs go by, as one value."""
+"""The settings of unattended tasks, as one value."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ class Options:
     context_threshold: int = 70
     context_tokens: int = 0
     context_windows: dict[str, int] = field(default_factory=dict)
-    """`language`, `hooks.checkpoint_threshold_percent`, `budget.tokens` and `budget.windows`: how full is told of."""
+    """From `hooks.checkpoint_threshold_percent`, `budget.tokens` and `budget.windows`: when an agent is warned."""
 
     @classmethod
     def read(cls, settings: Settings) -> Options:
-        """Take over every key that the settings know."""
-        found: dict[str, Any] = {}
-        for one in fields(cls):
-            key = f"supervisor.{one.name}"
+        """Return the options that the settings define; others keep their defaults."""
+        values: dict[str, Any] = {}
+        for option in fields(cls):
+            key = f"supervisor.{option.name}"
             if key in settings.values:
-                found[one.name] = settings.values[key]
+                values[option.name] = settings.values[key]
         if settings.values.get("language") == "ko":
-            found["language"] = "ko"
-        found["context_threshold"] = settings.values.get("hooks.checkpoint_threshold_percent", 70)
-        found["context_tokens"] = settings.values.get("budget.tokens", 0)
-        found["context_windows"] = settings.values.get("budget.windows", {})
-        return cls(**found)
+            values["language"] = "ko"
+        values["context_threshold"] = settings.values.get("hooks.checkpoint_threshold_percent", 70)
+        values["context_tokens"] = settings.values.get("budget.tokens", 0)
+        values["context_windows"] = settings.values.get("budget.windows", {})
+        return cls(**values)
 
     def but(self, **changes: Any) -> Options:
         return replace(self, **changes)

@@ -1,4 +1,4 @@
-"""What an agent says in its output: blocks, markers and their JSON forms, read as they come. Pure."""
+"""The protocol between agent and supervisor: blocks, markers and their JSON forms, parsed as they arrive. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unicodedata import category, normalize
 from keepfast.runner.domain.limits import mentions_reset
 
 FIELD, MESSAGE = 10_000, 100_000
-"""Most characters of a field, most bytes of a block."""
+"""Maximum length of a field in characters, and of a block in bytes."""
 
 
 class Rule(NamedTuple):
-    """A field of a block: is it required, which values it may have, and the value where it is absent."""
+    """The rule of a field: whether it is required, its allowed values, and its default."""
 
     required: bool = False
     values: tuple[str, ...] = ()
@@ -49,13 +49,13 @@ BLOCKS: dict[str, dict[str, Rule]] = {
     "PROGRESS": {"step": Rule(), "percent": Rule(), "message": Rule()},
 }
 RECOVERY = {"recoverable": "pause_and_retry", "fatal": "checkpoint_and_fail"}
-"""What an error leads to that says no more than its type: it is tried again, or the task fails."""
-UNSAID = "The agent reported an error and did not say which."
+"""The recovery of an error that names none, by its type: the run is repeated, or the task fails."""
+UNSAID = "The agent reported an error without a message."
 LISTS = frozenset(("options", "files"))
 VARIABLES = frozenset(("api_key", "env_variable"))
-"""Needs that are met by a value in the agent's environment; all others by a person who sees to it and says so."""
+"""Types of needs that a value in the agent's environment meets; a person meets all others and confirms it."""
 TOOL = "mcp__keepfast__"
-"""How the names of our tools begin where Claude Code calls them."""
+"""The prefix that Claude Code gives to the names of our tools."""
 PRIORITY = ("ERROR", "PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE", "DEPENDENCY_REQUEST", "USER_QUESTION", "PROGRESS")
 
 _OPEN = re.compile(r"^[ \t]*\[(" + "|".join(BLOCKS) + r")(_JSON)?\][ \t]*", re.MULTILINE)
@@ -72,7 +72,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 
 
 class Block(NamedTuple):
-    """One thing that an agent said. `lists` holds `options` and `files`; `warnings` what was odd but understood."""
+    """A block of an agent's output. `lists` has `options` and `files`; `warnings` are deviations that were tolerated."""
 
     name: str
     fields: dict[str, str]
@@ -84,28 +84,28 @@ class Block(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A block that could not be understood, and why: it is answered back to the agent."""
+    """A block that could not be parsed, and why; the agent is told."""
 
     name: str
     why: str
 
     def answer(self) -> str:
-        """What the agent is told, in the form that it should have used."""
+        """Return the correction that the agent gets, in the form that it should have used."""
         return (
             f"[ERROR]\ntype: fatal\nmessage: Your [{self.name}] block was not understood: {self.why}\n"
             "recovery: notify_user\n[/ERROR]\nSend the block again, complete and in the documented form."
         )
 
 
-class _Taken(NamedTuple):
-    """What was found in a text, and where the text behind it begins."""
+class _Parsed(NamedTuple):
+    """A block that was parsed from a text, and where the rest of the text begins."""
 
-    found: Block | Malformed
+    block: Block | Malformed
     end: int
 
 
 class Reader:
-    """Takes an agent's text as it comes, in pieces of any size; gives back whole blocks."""
+    """Parses an agent's text as it arrives, in pieces of any size, into whole blocks."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -113,52 +113,52 @@ class Reader:
         """The text begins with a block whose end has not come."""
 
     def feed(self, text: str) -> list[Block | Malformed]:
-        """Add text; return what became complete by it."""
+        """Add text; return the blocks that it completes."""
         piece = clean(text)
         self._text += piece
         if self._open and "]" not in piece and len(self._text) <= MESSAGE:
-            return []  # nothing can have ended: thousands of lines in an open block are not searched again and again
+            return []  # the block cannot have ended: do not search it again for each of its lines
         self._open = False
         return list(self._take(final=False))
 
     def close(self) -> list[Block | Malformed]:
-        """No more text comes: an open error is one, any other open block is malformed, a marker at the very end is complete."""
-        found = list(self._take(final=True))
+        """End the text: an open error counts, any other open block is malformed, a marker at the very end is complete."""
+        blocks = list(self._take(final=True))
         self._text, self._open = "", False
-        return found
+        return blocks
 
     def peek(self) -> list[Block | Malformed]:
-        """What `close` would give, without what is only half said: more text may come."""
+        """Return what `close` would, without a block that is still open: more text may come."""
         other = Reader()
         other._text = "" if self._open else self._text
         return other.close()
 
     @property
     def is_within(self) -> bool:
-        """After a whole line: has a block or a marker begun whose end has not been seen?"""
+        """Return, after a whole line, whether a block or marker is still open."""
         return bool(self._text)
 
     def _take(self, final: bool) -> Iterator[Block | Malformed]:
         while True:
             begun = [match for match in (_OPEN.search(self._text), _marker(self._text, final)) if match is not None]
             if not begun:
-                # Half a line may be the beginning of a tag; whole lines without one are done with.
+                # An unfinished line may be the beginning of a tag; whole lines without one are dropped.
                 self._text = "" if final else self._text[self._text.rfind("\n") + 1 :][-MESSAGE:]
                 return
             first = min(begun, key=lambda match: match.start())
-            taken = self._take_block(first, final) if first.re is _OPEN else self._take_marker(first, final)
-            if taken is None:
+            result = self._take_block(first, final) if first.re is _OPEN else self._take_marker(first, final)
+            if result is None:
                 self._text = self._text[first.start() :]
                 return
-            yield taken.found
-            self._text = self._text[taken.end :]
+            yield result.block
+            self._text = self._text[result.end :]
 
-    def _take_marker(self, first: re.Match[str], final: bool) -> _Taken | None:
+    def _take_marker(self, first: re.Match[str], final: bool) -> _Parsed | None:
         body, after, whole = _notes(self._text, first.end(), final)
-        return _Taken(_completed(first, body), after) if whole else None
+        return _Parsed(_completed(first, body), after) if whole else None
 
-    def _take_block(self, first: re.Match[str], final: bool) -> _Taken | None:
-        """What begins there, and where it ends; None if more text must come before anybody can tell."""
+    def _take_block(self, first: re.Match[str], final: bool) -> _Parsed | None:
+        """Parse the block that begins there; None if its end has not arrived."""
         if first[1] == "ERROR" and not first[2]:
             line, after = _rest_of_line(self._text, first.end(), final)
             goes_on = _goes_on(self._text, line, after, final)
@@ -166,24 +166,24 @@ class Reader:
                 return None
             short = _ONE_LINE.fullmatch(line)
             if short is not None:
-                return _Taken(check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {}), after)
+                return _Parsed(check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {}), after)
             if not goes_on:
-                return _Taken(_error(line, is_json=False), after)
+                return _Parsed(_error(line, is_json=False), after)
         end = re.compile(rf"\[/{first[1]}{first[2] or ''}\]").search(self._text, first.end())
         other = _OPEN.search(self._text, first.end())
         if end is not None and (other is None or end.start() <= other.start()):
-            return _Taken(_block(first[1], bool(first[2]), self._text[first.end() : end.start()]), end.end())
+            return _Parsed(_block(first[1], bool(first[2]), self._text[first.end() : end.start()]), end.end())
         if other is None and not final and len(self._text) - first.end() <= MESSAGE:
             self._open = True
             return None
         stop = other.start() if other is not None else len(self._text)
         if first[1] == "ERROR":
-            return _Taken(_error(self._text[first.end() : stop], bool(first[2])), stop)
-        return _Taken(Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]"), stop)
+            return _Parsed(_error(self._text[first.end() : stop], bool(first[2])), stop)
+        return _Parsed(Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]"), stop)
 
 
 def _rest_of_line(text: str, at: int, final: bool) -> tuple[str, int]:
-    """What a line holds from there on, and where it ends; below 0 if more of it may come."""
+    """Return the rest of a line, and where it ends; below 0 if more of it may come."""
     end = text.find("\n", at)
     if end < 0 and not final and len(text) - at <= MESSAGE:
         return "", -1
@@ -192,9 +192,9 @@ def _rest_of_line(text: str, at: int, final: bool) -> tuple[str, int]:
 
 
 def _goes_on(text: str, line: str, after: int, final: bool) -> bool | None:
-    """Does an error go on behind its first line, of which `line` is the rest? None if that is not seen yet.
+    """Return whether an error continues after its first line, of which `line` is the rest; None if that is not known yet.
 
-    One that says in words what happened is complete, unless a field or the end of the block follows.
+    One that says in plain words what happened is complete, unless a field or the end of the block follows.
     """
     if after < 0:
         return None
@@ -207,40 +207,47 @@ def _goes_on(text: str, line: str, after: int, final: bool) -> bool | None:
 
 
 def clean(text: str) -> str:
-    """NFC, and one kind of line end."""
+    """Return the text in NFC, with `\\n` as line end."""
     return normalize("NFC", text.replace("\r\n", "\n"))
 
 
-def sort(found: list[Block | Malformed]) -> list[Block | Malformed]:
-    """What of one burst counts, the most urgent first.
+def sort(statements: list[Block | Malformed]) -> list[Block | Malformed]:
+    """Return the statements of one run that count, the most urgent first.
 
     A fatal error drops everything else, a recoverable one comes first; a completed phase hides a question after it.
     """
-    fatal = [one for one in found if isinstance(one, Block) and one.name == "ERROR" and one.fields["type"] == "fatal"]
+    fatal = [
+        statement
+        for statement in statements
+        if isinstance(statement, Block) and statement.name == "ERROR" and statement.fields["type"] == "fatal"
+    ]
     if fatal:
         return [fatal[0]]
-    names = [one.name for one in found if isinstance(one, Block)]
-    kept: list[Block | Malformed] = []
+    names = [statement.name for statement in statements if isinstance(statement, Block)]
+    selected: list[Block | Malformed] = []
     completed = False
-    for one in found:
-        completed = completed or (isinstance(one, Block) and one.name == "PHASE_COMPLETE")
-        if completed and one.name == "USER_QUESTION" and "PHASE_COMPLETE" in names:
+    for statement in statements:
+        completed = completed or (isinstance(statement, Block) and statement.name == "PHASE_COMPLETE")
+        if completed and statement.name == "USER_QUESTION" and "PHASE_COMPLETE" in names:
             continue
-        kept.append(one)
-    return sorted(kept, key=lambda one: PRIORITY.index(one.name) if isinstance(one, Block) else len(PRIORITY))
+        selected.append(statement)
+    return sorted(
+        selected,
+        key=lambda statement: PRIORITY.index(statement.name) if isinstance(statement, Block) else len(PRIORITY),
+    )
 
 
 def _marker(text: str, final: bool) -> re.Match[str] | None:
-    """The first marker on a line of its own. At the very end of the text it counts only when no more text comes."""
-    found = [match for match in (_PHASE.search(text), _TASK.search(text)) if match is not None]
-    if not found:
+    """Return the first marker on a line of its own. At the very end of the text it counts only if `final`."""
+    markers = [match for match in (_PHASE.search(text), _TASK.search(text)) if match is not None]
+    if not markers:
         return None
-    first = min(found, key=lambda match: match.start())
+    first = min(markers, key=lambda match: match.start())
     return first if final or text[first.end() : first.end() + 1] == "\n" else None
 
 
 def _notes(text: str, at: int, final: bool) -> tuple[list[str], int, bool]:
-    """The lines that belong to a marker, where they end, and whether that end has been seen."""
+    """Return the lines that belong to a marker, where they end, and whether they are complete."""
     lines: list[str] = []
     while True:
         end = text.find("\n", at)
@@ -298,36 +305,36 @@ def _block(name: str, is_json: bool, body: str) -> Block | Malformed:
 
 
 def _error(body: str, is_json: bool) -> Block | Malformed:
-    """An error in whatever form it is said: nobody is asked to say it again."""
+    """Parse an error in whatever form it comes: the agent is not asked to repeat it."""
     fields: dict[str, str] = {}
     why = _read_json(body, fields, {}, nested=True) if is_json else _read_lines(body, fields, {})
-    odd = [why] if why else []
+    problems = [why] if why else []
     beside = body[:MESSAGE].split("\n") if not is_json else [f"{key}: {value}" for key, value in fields.items()]
     if why or not fields.keys() & BLOCKS["ERROR"].keys():
         fields = _read_loosely(body)
-    odd += _mend_error(fields)
+    problems += _mend_error(fields)
     _keep_resets(fields, beside)
-    found = check("ERROR", fields, {})
-    return found._replace(warnings=[*odd, *found.warnings]) if isinstance(found, Block) else found
+    block = check("ERROR", fields, {})
+    return block._replace(warnings=[*problems, *block.warnings]) if isinstance(block, Block) else block
 
 
 def _keep_resets(fields: dict[str, str], lines: list[str]) -> None:
-    """Keep with the details what is said beside the fields of an error of when a limit ends, as in `retry-after: 60`."""
-    known = "\n".join(fields.get(key, "") for key in ("message", "details"))
-    said = [_unescape(line.strip()) for line in lines if not _FIELD.match(line) and mentions_reset(line)]
-    kept = [line for line in said if line not in known]
-    if kept:
-        fields["details"] = "\n".join([*filter(None, [fields.get("details", "")]), *kept])[:FIELD]
+    """Add to the details of an error the lines beside its fields that say when a limit ends, such as `retry-after: 60`."""
+    stated = "\n".join(fields.get(key, "") for key in ("message", "details"))
+    reset_lines = [_unescape(line.strip()) for line in lines if not _FIELD.match(line) and mentions_reset(line)]
+    new_lines = [line for line in reset_lines if line not in stated]
+    if new_lines:
+        fields["details"] = "\n".join([*filter(None, [fields.get("details", "")]), *new_lines])[:FIELD]
 
 
 def _read_loosely(body: str) -> dict[str, str]:
-    """The fields of an error among other words; without a message, the first of these are one."""
+    """Return the fields of an error mixed with other text; without a message field, the first paragraph is the message."""
     fields: dict[str, str] = {}
     words: list[str] = []
     for line in body[:MESSAGE].strip().split("\n"):
-        found = _FIELD.fullmatch(line.rstrip())
-        if found is not None:
-            fields.setdefault(found[1].lower(), _unescape(found[2].strip()))
+        match = _FIELD.fullmatch(line.rstrip())
+        if match is not None:
+            fields.setdefault(match[1].lower(), _unescape(match[2].strip()))
         elif line.strip() or not words:
             words.append(line.strip())
         elif not fields.get("message"):
@@ -342,28 +349,28 @@ def check(name: str, fields: dict[str, str], lists: dict[str, list[str]]) -> Blo
     warnings = [f"unknown field {key!r}" for key in fields if key not in BLOCKS[name]]
     for key in fields.keys() - BLOCKS[name].keys():
         del fields[key]
-    too_long, odd = _look_at_letters(fields, lists)
+    too_long, letter_warnings = _look_at_letters(fields, lists)
     why = too_long or _fill_in(BLOCKS[name], fields)
     if not why and name in _CHECKS:
         why = _CHECKS[name](fields)
     if why:
         return Malformed(name, why)
-    return Block(name, fields, {key: items for key, items in lists.items() if items}, [*warnings, *odd])
+    return Block(name, fields, {key: items for key, items in lists.items() if items}, [*warnings, *letter_warnings])
 
 
 def _look_at_letters(fields: dict[str, str], lists: dict[str, list[str]]) -> tuple[str, list[str]]:
-    """Return why a field is too long, if one is, and what is odd about the letters of the others."""
-    odd: list[str] = []
+    """Return which field is too long, if any, and warnings about control characters."""
+    warnings: list[str] = []
     for key, value in [*fields.items(), *[(key, item) for key, items in lists.items() for item in items]]:
         if len(value) > FIELD:
-            return f"{key} is longer than {FIELD} characters", odd
+            return f"{key} is longer than {FIELD} characters", warnings
         if any(category(letter) == "Cc" and letter not in "\n\r\t" for letter in value):
-            odd.append(f"{key} holds control characters")
-    return "", odd
+            warnings.append(f"{key} holds control characters")
+    return "", warnings
 
 
 def _fill_in(rules: dict[str, Rule], fields: dict[str, str]) -> str:
-    """Bring fields into the form that the rules ask for, with the values of absent ones; return why that cannot be."""
+    """Normalise fields and add defaults as the rules say; return what is wrong, empty if nothing is."""
     for key, rule in rules.items():
         if key in LISTS:
             continue
@@ -395,11 +402,11 @@ def _check_need(fields: dict[str, str]) -> str:
 
 
 _CHECKS = {"ERROR": _check_error, "PHASE_COMPLETE": _check_phase, "DEPENDENCY_REQUEST": _check_need}
-"""What is asked of the fields of a block beyond the rule of each."""
+"""Checks of a block beyond the rules of its fields."""
 
 
 def _mend_error(fields: dict[str, str]) -> list[str]:
-    """Understand an error whose form is odd: what is fatal must not be tried again because of it. Return what was odd."""
+    """Correct the fields of a malformed error, so that a fatal one is never retried because of its form. Return warnings."""
     warnings: list[str] = []
     for key in ("message", "details"):
         if len(fields.get(key, "")) > FIELD:
@@ -411,8 +418,8 @@ def _mend_error(fields: dict[str, str]) -> list[str]:
         fields["type"] = "recoverable"
     if not fields.get("message", "").strip():
         warnings.append("the field message is missing")
-        known = kind if kind.lower() not in RECOVERY else ""
-        fields["message"] = fields.get("details", "").strip() or known or UNSAID
+        unknown_kind = kind if kind.lower() not in RECOVERY else ""
+        fields["message"] = fields.get("details", "").strip() or unknown_kind or UNSAID
     recovery = fields.get("recovery", "").strip()
     if recovery and recovery.lower() not in BLOCKS["ERROR"]["recovery"].values:
         warnings.append(f"unknown recovery {recovery!r}")
@@ -421,22 +428,22 @@ def _mend_error(fields: dict[str, str]) -> list[str]:
 
 
 def is_variable(name: str) -> bool:
-    """Can a variable of the environment have this name?"""
+    """Return whether an environment variable can have this name."""
     return name.isascii() and name.isidentifier()
 
 
 def _read_lines(body: str, fields: dict[str, str], lists: dict[str, list[str]]) -> str:
     key = ""
     for line in body.strip("\n").split("\n"):
-        found = None if line[:1] in (" ", "\t") and key else _KEY.match(line.strip())
-        if found is not None:
-            key = found[1].lower()
+        match = None if line[:1] in (" ", "\t") and key else _KEY.match(line.strip())
+        if match is not None:
+            key = match[1].lower()
             if key in fields or key in lists:
-                return f"{key} is there twice"
+                return f"{key} appears twice"
             if key in LISTS:
-                lists[key] = [found[2].strip()] if found[2].strip() else []
+                lists[key] = [match[2].strip()] if match[2].strip() else []
             else:
-                fields[key] = _unescape(found[2].strip())
+                fields[key] = _unescape(match[2].strip())
         elif not line.strip():
             continue
         elif not key:
@@ -452,7 +459,7 @@ def _read_lines(body: str, fields: dict[str, str], lists: dict[str, list[str]]) 
 
 
 def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]], nested: bool = False) -> str:
-    """Read the fields of an object; with `nested`, objects and lists in it count as their JSON."""
+    """Parse the fields of an object, with `nested` also objects and lists, as JSON text; return what is wrong."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -462,7 +469,7 @@ def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]], n
     for key, value in content.items():
         if key in LISTS:
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                return f"{key} must be a list of texts"
+                return f"{key} must be a list of strings"
             lists[key] = [clean(item) for item in value]
         elif isinstance(value, bool):
             fields[key] = "true" if value else "false"
@@ -471,7 +478,7 @@ def _read_json(body: str, fields: dict[str, str], lists: dict[str, list[str]], n
         elif value is not None and nested:
             fields[key] = clean(_json_text(value))
         elif value is not None:
-            return f"{key} must be a text"
+            return f"{key} must be a string"
     return ""
 
 

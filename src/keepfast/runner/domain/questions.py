@@ -1,4 +1,4 @@
-"""Questions of agents: which comes first, what counts as an answer, and what happens when nobody answers. Pure."""
+"""Questions of agents: their priority, which answers are valid, and what happens if nobody answers in time. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MINUTE = 60 * 1_000_000_000
 YES, NO = ("yes", "y", "true", "ok", "okay", "confirm", "approve"), ("no", "n", "false", "cancel", "reject")
 
 PROVIDED, REFUSED = "provided", "refused"
-"""What is written for a need that was met by a value, and for one that is not met."""
+"""The answers stored for a need that was met with a value, and for one that was refused."""
 REFUSALS = (REFUSED, "refuse", "skip", *NO)
 
 PENDING, PRESENTED, ANSWERED, EXPIRED, WITHDRAWN = "pending", "presented", "answered", "expired", "withdrawn"
 
 
 class Checked(NamedTuple):
-    """What became of an answer: taken as `value`, perhaps with a warning, or refused with a reason and a suggestion."""
+    """A checked answer: accepted as `value`, perhaps with a warning; or refused (None) with a reason and a suggestion."""
 
     value: str | None
     warning: str = ""
@@ -33,69 +33,72 @@ class Checked(NamedTuple):
 
 
 def priority(task: str, category: str, waiting: int) -> int:
-    """How urgent a question is; grows by one with every minute of waiting."""
+    """Return how urgent a question is; it grows by one with every minute of waiting."""
     return TASK_WEIGHT.get(task, 0) + CATEGORY_WEIGHT.get(category, 0) + max(waiting, 0) // MINUTE
 
 
 def check(answer: str, options: Sequence[str], exactly: bool = False) -> Checked:
-    """Compare an answer with the options: exact, then without regard to case; what is nearly one of them is asked about.
+    """Compare an answer with the options: exactly, then ignoring case; one that is nearly an option is refused with a suggestion.
 
-    Anything else is an answer in words of one's own. `exactly`: so is whatever is no option to the letter.
+    Any other text is accepted as a free answer. With `exactly`, so is everything that is not literally an option.
     """
     text = normalize("NFC", answer).strip()
     if not text:
         return Checked(None, why="The answer is empty.")
     if not options or text in options:
         return Checked(text)
-    # What was typed is not said again: it may be a secret, and it is about to be sealed.
-    own = Checked(text, warning="The answer is none of the options; it was taken as it is.")
+    # The warning does not repeat the answer: it may be a secret, and it is about to be sealed.
+    own = Checked(text, warning="The answer is not one of the options; it was accepted as it is.")
     if exactly:
         return own
     by_fold = {_fold(option): option for option in options}
     if _fold(text) in by_fold:
-        found = by_fold[_fold(text)]
-        return Checked(found, warning=f"{text!r} was taken as {found!r}.")
+        option = by_fold[_fold(text)]
+        return Checked(option, warning=f"{text!r} was taken as {option!r}.")
     if text.isdigit() and 1 <= int(text) <= len(options):
-        found = options[int(text) - 1]
-        return Checked(found, warning=f"{text} was taken as the option {found!r}.")
-    near = max(options, key=lambda option: similarity(_fold(text), _fold(option)))
-    alike = similarity(_fold(text), _fold(near))
-    if alike < SIMILAR:
-        return own._replace(similarity=alike)
+        option = options[int(text) - 1]
+        return Checked(option, warning=f"{text} was taken as the option {option!r}.")
+    nearest = max(options, key=lambda option: similarity(_fold(text), _fold(option)))
+    closeness = similarity(_fold(text), _fold(nearest))
+    if closeness < SIMILAR:
+        return own._replace(similarity=closeness)
     return Checked(
-        None, why=f"The answer is none of the options. Did you mean {near!r}?", suggestion=near, similarity=alike
+        None,
+        why=f"The answer is not one of the options. Did you mean {nearest!r}?",
+        suggestion=nearest,
+        similarity=closeness,
     )
 
 
-def similarity(one: str, other: str) -> float:
-    """1 less the edit distance in relation to the longer text."""
-    longest = max(len(one), len(other))
+def similarity(text: str, other: str) -> float:
+    """Return 1 minus the edit distance divided by the length of the longer text."""
+    longest = max(len(text), len(other))
     if longest == 0:
         return 1.0
     if longest > 500:  # nobody mistypes an option of that length
-        return 1.0 if one == other else 0.0
+        return 1.0 if text == other else 0.0
     row = list(range(len(other) + 1))
-    for number, letter in enumerate(one, 1):
+    for number, letter in enumerate(text, 1):
         before, row[0] = row[0], number
-        for place, against in enumerate(other, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (letter != against))
+        for place, other_letter in enumerate(other, 1):
+            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (letter != other_letter))
     return 1.0 - row[-1] / longest
 
 
 class Late(NamedTuple):
-    """What to do with a question that nobody answered in time."""
+    """The status and answer of a question that nobody answered in time."""
 
     status: str
     answer: str | None
 
 
 def expire(required: bool, default: str) -> Late:
-    """A required question keeps waiting; another one is answered by its default, or skipped."""
+    """Return what becomes of a late question: a required one keeps waiting, any other gets its default, or is skipped."""
     return Late(PENDING, None) if required else Late(EXPIRED, default or "skip")
 
 
 def key(text: str) -> str:
-    """Questions with the same key are the same question."""
+    """Return the key of a question; questions with the same key are the same question."""
     return _fold(text).rstrip("?.! ")
 
 

@@ -1,4 +1,4 @@
-"""What is known of unattended work, as values: a task, what holds it, its runs, and what was asked."""
+"""Records of unattended work: a task, its hold, its runs, its prompts. Most are rows of the task database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Phase(TypedDict):
 
 
 class Agent(TypedDict, total=False):
-    """How a task's agent is started; what is absent is as the settings have it."""
+    """How a task's agent is started; for an absent key the settings apply."""
 
     kind: str
     command: list[str]
@@ -35,7 +35,7 @@ class Agent(TypedDict, total=False):
 
 
 class Limits(TypedDict):
-    """The budget of a task; 0 is without limit."""
+    """The budget of a task; 0 means no limit."""
 
     tokens: int
     money: float
@@ -44,10 +44,10 @@ class Limits(TypedDict):
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task as somebody wrote it down, checked, with every default filled in."""
+    """A task as its author specified it, checked, with every default filled in."""
 
     name: str
-    """How other tasks of the same file name it; empty if none does."""
+    """The name by which `after` of other tasks in the same file refers to it; may be empty."""
     title: str
     type: str
     brief: str
@@ -62,7 +62,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class Task:
-    """A row of `task`; what is JSON in the table is a value here."""
+    """A row of `task`; columns with JSON are parsed. `request` is what a person wants of its live run."""
 
     id: str
     title: str
@@ -85,7 +85,7 @@ class Task:
     idle: int
     windows: int
     restores: int
-    wanted: str
+    request: str
     session: str
     tree: str
     step: str
@@ -95,7 +95,7 @@ class Task:
     tokens: int
     money: float
     seconds: float
-    told: float
+    budget_mark: float
     account: str
     fork_of: str
     archived: int
@@ -107,7 +107,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Hold:
-    """A row of `hold`."""
+    """A row of `hold`: why a task does not run, and until when."""
 
     id: int
     task: str
@@ -126,7 +126,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Run:
-    """A row of `run`."""
+    """A row of `run`: one agent process. `request` is why the supervisor ends it."""
 
     id: str
     task: str
@@ -142,7 +142,7 @@ class Run:
     boot: str
     host: str
     account: str
-    wanted: str
+    request: str
     pid: int
     offset: int
     tokens: int
@@ -154,12 +154,12 @@ class Run:
     outcome: str
     reason: str
     left: list[str]
-    said: str
+    last_message: str
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A row of `prompt`: a question, a secret that is needed, or an approval."""
+    """A row of `prompt`: a question, a need (`secret`) or an approval that waits for a person."""
 
     id: str
     task: str
@@ -186,10 +186,10 @@ class Prompt:
 
 
 class TaskCheckpoint(NamedTuple):
-    """A row of `checkpoint`: a checkpoint that was made for a task, and the document that tells of it."""
+    """A row of `checkpoint`: a checkpoint of a task, and the name of its document."""
 
     key: str
-    """The cause; a cause makes one checkpoint, however often it is tried."""
+    """Identifies the cause: retries of the same cause make one checkpoint."""
     task: str
     run: str
     id: str
@@ -212,13 +212,13 @@ class LoggedEvent(NamedTuple):
     facts: str
 
     def read(self) -> dict[str, Any]:
-        """The facts."""
+        """Return the facts, parsed."""
         facts: dict[str, Any] = json.loads(self.facts)
         return facts
 
 
 class Notice(NamedTuple):
-    """A row of `notice`: what people are to be told of."""
+    """A row of `notice`: a notification to people."""
 
     id: str
     task: str
@@ -231,7 +231,7 @@ class Notice(NamedTuple):
 
 
 class Secret(NamedTuple):
-    """A row of `secret`: a sealed value of a task."""
+    """A row of `secret`: a sealed value that belongs to a task."""
 
     task: str
     name: str
@@ -241,7 +241,7 @@ class Secret(NamedTuple):
 
 
 class Account(NamedTuple):
-    """A row of `account`: a limit that an account has met."""
+    """A row of `account`: a usage limit that an account has reached."""
 
     key: str
     due_at: int

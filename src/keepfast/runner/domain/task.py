@@ -1,4 +1,4 @@
-"""The state machine of a task: what may follow from what, and how states are called outside. Pure."""
+"""The state machine of a task: its transitions, and the names of states in JSON and on the page. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TERMINAL = frozenset((DONE, FAILED, CANCELLED))
 
 USER_PAUSE, RATE_LIMIT, QUESTION, SECRET, APPROVAL = "user_pause", "rate_limit", "question", "secret", "approval"
 DEPENDENCY = "dependency"
-"""Something that only a person can see to, and that is no value for the environment: a service, a file, a permission."""
+"""A need that only a person can meet and that is not an environment variable: a service, a file, a permission."""
 BUDGET, BACKOFF, CRASHED, HOST_LOST = "budget", "backoff", "crashed", "host_lost"
 STALLED, UNSAVED = "no_progress", "unsaved"
 HOLDS = (
@@ -22,32 +22,32 @@ HOLDS = (
 ASKING = frozenset((QUESTION, SECRET, DEPENDENCY))
 """Holds that an answer lifts."""
 TIMED = frozenset((RATE_LIMIT, BACKOFF))
-"""Holds that a timer lifts; all others wait for a person. What is `unsaved` is tried again as well."""
+"""Holds that a timer lifts; all others wait for a person. For `unsaved`, saving is also retried."""
 
 STARTING, LIVE, STOPPING, ENDED = "starting", "live", "stopping", "ended"
 RUN_STATES = (STARTING, LIVE, STOPPING, ENDED)
 
 TYPES = ("create_app", "modify_app", "custom")
 PAUSED, FROZEN, CANCEL = "pause", "freeze", "cancel"
-"""What a person wants of a live run; the supervisor carries it out."""
+"""A person's request to a live run; the supervisor carries it out."""
 
 
 class NotAllowed(KeepfastError):
-    """A task cannot do that in its state."""
+    """The action is not allowed in the task's state."""
 
     exit_code = 14
     kind = "not_allowed"
-    hint = "`keepfast task show` says what it waits for."
+    hint = "Run `keepfast task show` to see what it is waiting for."
 
 
 class State(NamedTuple):
-    """A task's state and why nothing runs; `hold` is empty when it is free to run."""
+    """A task's state and the kind of its hold; `hold` is empty if the task is free to run."""
 
     state: str
     hold: str = ""
 
 
-# action → (from states, to state, hold afterwards); None keeps what there is, HOLD is given with the action.
+# action → (from states, to state, hold afterwards); None keeps the current value, HOLD is passed with the action.
 HOLD = "<given>"
 ACTIONS: dict[str, tuple[tuple[str, ...], str | None, str | None]] = {
     "submit": ((DRAFT,), QUEUED, ""),
@@ -70,13 +70,13 @@ ACTIONS: dict[str, tuple[tuple[str, ...], str | None, str | None]] = {
 
 
 def move(now: State, action: str, hold: str = "") -> State:
-    """Return the state after an action. Raises `NotAllowed` where the table has no such step."""
+    """Return the state after an action. Raises `NotAllowed` if the table has no such transition."""
     allowed, to, after = ACTIONS[action]
     if now.state not in allowed:
-        raise NotAllowed(f"A task that is {now.state} cannot {action.replace('_', ' ')}.")
+        raise NotAllowed(f"Cannot {action.replace('_', ' ')}: the task is {now.state}.")
     if after == HOLD:
         if hold not in HOLDS:
-            raise ValueError(f"{hold!r} is no hold")
+            raise ValueError(f"{hold!r} is not a hold")
         after = hold
     return State(to if to is not None else now.state, now.hold if after is None else after)
 
@@ -92,14 +92,14 @@ _HELD = {
 
 
 def status(now: State) -> str:
-    """The task's status as the source document calls it."""
+    """Return the task's status by its name in documents and JSON."""
     if now.state == ACTIVE and now.hold:
         return _HELD.get(now.hold, "paused")
     return _STATUS[now.state]
 
 
 def agent_status(now: State, run: str) -> str:
-    """The agent's status as the source document calls it; `run` is the state of the newest run, empty if none."""
+    """Return the agent's status by its name in documents and JSON; `run` is the state of the newest run, empty if none."""
     if now.state in (DONE, FAILED):
         return _STATUS[now.state]
     if now.hold:
@@ -110,9 +110,9 @@ def agent_status(now: State, run: str) -> str:
 
 
 def progress(complete: int, phases: int, fraction: float, state: str) -> int:
-    """How far a task is, 0 to 100: the phases that are complete, and the part of the next one that the agent told.
+    """Return the progress of a task, 0 to 100: completed phases, and the fraction of the next one that the agent reported.
 
-    100 says that all of them are complete: whoever tells of more than there is proof for stays below.
+    Only completed phases give 100: what an agent reports is not proof.
     """
     if state == DONE or (phases and complete >= phases):
         return 100
@@ -120,8 +120,8 @@ def progress(complete: int, phases: int, fraction: float, state: str) -> int:
 
 
 def actions(now: State, is_frozen: bool = False) -> list[str]:
-    """What a person can do with a task in this state. One that is frozen has a process, which a pause would end."""
-    found = {
+    """Return what a person can do with a task in this state. A frozen task has a process, which a pause would end."""
+    possible = {
         DRAFT: ["start", "cancel"],
         QUEUED: ["pause", "cancel"],
         ACTIVE: ["pause", "freeze", "cancel"],
@@ -137,4 +137,4 @@ def actions(now: State, is_frozen: bool = False) -> list[str]:
         APPROVAL: ["resume"] if now.state == ACTIVE else [],  # a tool was denied; `resume --allow` lets it
     }.get(now.hold, [])  # fmt: skip
     useless = ("freeze",) if is_frozen else ("pause", "freeze") if now.hold else ()
-    return extra + [action for action in found if action not in useless]
+    return extra + [action for action in possible if action not in useless]

@@ -1,4 +1,4 @@
-"""What follows from a run that has ended: the next state of its task, decided from what was seen. Pure."""
+"""The verdict on an ended run: what happens to its task, decided from everything that was observed. Pure."""
 
 from __future__ import annotations
 
@@ -8,75 +8,75 @@ from typing import NamedTuple
 from keepfast.runner.domain.limits import OVERLOAD, SHORT, LimitHit
 from keepfast.runner.domain.protocol import Block, Malformed, sort
 
-# What a verdict says is to be done.
+# Kinds of verdicts.
 CANCELLED, FAILED, LIMITED, PAUSED, RETRY = "cancelled", "failed", "limited", "paused", "retry"
 PHASE, COMPLETE, ASKED, NEEDS, IDLE, CRASHED, BUDGET = (
     "phase", "complete", "asked", "needs", "idle", "crashed", "budget",
 )  # fmt: skip
 DENIED, FULL = "denied", "full"
 LINGERING = "lingering"
-"""Why a run is ended whose agent has said its last word: what it said counts as if it had ended by itself."""
+"""Why the supervisor ends a run whose agent has finished but does not exit: it counts as if it had exited by itself."""
 
 FATAL_ERRORS = {
-    "authentication_failed": "The agent's account was refused. Log in again or give a valid key.",
+    "authentication_failed": "Authentication failed. Log in again, or provide a valid key.",
     "oauth_org_not_allowed": "The agent's organisation does not allow this account.",
-    "invalid_request": "The model refused the request as invalid.",
+    "invalid_request": "The model rejected the request as invalid.",
     "model_not_found": "The model that the task names does not exist.",
 }
 
 
-class Seen(NamedTuple):
-    """Everything that counts about a run that has ended."""
+class Observations(NamedTuple):
+    """Everything about an ended run that its verdict depends on."""
 
     exit_code: int | None
-    """None: the process was ended by a signal, or nobody knows."""
-    wanted: str = ""
-    """What was asked of it from outside: pause, cancel, budget, stuck, lingering, or nothing."""
+    """None if the process was ended by a signal, or if it is unknown."""
+    stop_reason: str = ""
+    """Why the supervisor ended it: pause, cancel, budget, stuck, lingering; empty if it did not."""
     blocks: tuple[Block | Malformed, ...] = ()
     limit: LimitHit | None = None
     error: str = ""
-    """The client's own word for what failed."""
+    """The client's own code for what failed."""
     error_text: str = ""
     failed: bool = False
-    """The client's last word was that the turn failed."""
+    """The last result that the client reported was a failure."""
     denials: tuple[str, ...] = ()
     phase: int = 1
     phases: int = 1
     completes_on_exit: bool = False
     never_started: str = ""
     is_used_up: bool = False
-    """Its task's budget of tokens or money."""
+    """The task's budget of tokens or money is used up."""
 
 
 class Verdict(NamedTuple):
-    """What is to be done, why, and the blocks it concerns."""
+    """What happens to the task, why, and the blocks that led to it."""
 
     kind: str
     reason: str = ""
     blocks: tuple[Block, ...] = ()
     malformed: tuple[Malformed, ...] = ()
-    """What the agent said beside them and could not be understood, whatever is to be done."""
+    """Blocks that could not be parsed, whatever the kind of the verdict."""
 
 
-def judge(seen: Seen) -> Verdict:
-    """Decide; what a person wanted goes before what the agent said, and that before how its process ended."""
-    found = sort(list(seen.blocks))
-    malformed = tuple(one for one in found if isinstance(one, Malformed))
-    blocks = [one for one in found if isinstance(one, Block)]
+def judge(seen: Observations) -> Verdict:
+    """Decide: a person's request comes before what the agent said, and that before how its process ended."""
+    statements = sort(list(seen.blocks))
+    malformed = tuple(one for one in statements if isinstance(one, Malformed))
+    blocks = [one for one in statements if isinstance(one, Block)]
     named = {name: tuple(one for one in blocks if one.name == name) for name in {one.name for one in blocks}}
     case = _Case(seen, named, malformed)
     decided = next(filter(None, (rule(case) for rule in _RULES)), _NOT_DONE)
     if decided.kind == IDLE and seen.is_used_up:
-        decided = Verdict(BUDGET, "budget")  # whatever it would be told, no run follows that could go on
+        decided = Verdict(BUDGET, "budget")  # no further run could use a correction
     return decided._replace(malformed=malformed)
 
 
 class _Case(NamedTuple):
-    """What the rules look at."""
+    """The input of the rules."""
 
-    seen: Seen
+    seen: Observations
     named: Mapping[str, tuple[Block, ...]]
-    """What the agent said that counts, by the names of the blocks."""
+    """The agent's blocks that count, by name."""
     malformed: tuple[Malformed, ...]
 
     @property
@@ -93,12 +93,12 @@ class _Case(NamedTuple):
 
     @property
     def asks(self) -> tuple[Block, ...]:
-        """What is asked beside whatever else is to be done."""
+        """Questions and needs: people are asked whatever the kind of the verdict."""
         return (*self.needs, *self.questions)
 
 
 def _cancelled(case: _Case) -> Verdict | None:
-    return Verdict(CANCELLED, "cancelled by a person") if case.seen.wanted == "cancel" else None
+    return Verdict(CANCELLED, "cancelled by a person") if case.seen.stop_reason == "cancel" else None
 
 
 def _never_started(case: _Case) -> Verdict | None:
@@ -106,7 +106,7 @@ def _never_started(case: _Case) -> Verdict | None:
 
 
 def _fatal(case: _Case) -> Verdict | None:
-    """The agent itself said that it cannot go on."""
+    """The agent reported an error after which it cannot continue."""
     for error in case.errors[:1]:
         if error.fields["type"] == "fatal" or error.fields["recovery"] == "checkpoint_and_fail":
             return Verdict(FAILED, error.fields["message"], case.errors)
@@ -114,11 +114,11 @@ def _fatal(case: _Case) -> Verdict | None:
 
 
 def _refused(case: _Case) -> Verdict | None:
-    """The client failed in a way that another try does not mend."""
+    """The client failed in a way that a retry does not fix."""
     if case.seen.error not in FATAL_ERRORS:
         return None
-    said = f" It said: {case.seen.error_text}" if case.seen.error_text else ""
-    return Verdict(FAILED, FATAL_ERRORS[case.seen.error] + said)
+    client_text = f" Message: {case.seen.error_text}" if case.seen.error_text else ""
+    return Verdict(FAILED, FATAL_ERRORS[case.seen.error] + client_text)
 
 
 def _full(case: _Case) -> Verdict | None:
@@ -132,10 +132,10 @@ def _limited(case: _Case) -> Verdict | None:
 
 
 def _wanted(case: _Case) -> Verdict | None:
-    wanted = case.seen.wanted
-    if wanted == "pause":
+    stop_reason = case.seen.stop_reason
+    if stop_reason == "pause":
         return Verdict(PAUSED, "paused by a person", case.asks)
-    return Verdict(_ENDED_FOR[wanted], wanted, case.asks) if wanted in _ENDED_FOR else None
+    return Verdict(_ENDED_FOR[stop_reason], stop_reason, case.asks) if stop_reason in _ENDED_FOR else None
 
 
 def _recoverable(case: _Case) -> Verdict | None:
@@ -145,7 +145,7 @@ def _recoverable(case: _Case) -> Verdict | None:
 
 def _crashed(case: _Case) -> Verdict | None:
     seen = case.seen
-    crashed = seen.failed or (seen.exit_code != 0 and seen.wanted != LINGERING)
+    crashed = seen.failed or (seen.exit_code != 0 and seen.stop_reason != LINGERING)
     return Verdict(CRASHED, _ended(seen), case.asks) if crashed else None
 
 
@@ -179,7 +179,7 @@ def _unclear(case: _Case) -> Verdict | None:
 
 
 def _exited(case: _Case) -> Verdict | None:
-    """The end of a command that says nothing by protocol is the end of its phase."""
+    """A command that does not use the protocol completes its phase by exiting."""
     seen = case.seen
     if not seen.completes_on_exit:
         return None
@@ -192,37 +192,37 @@ _RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
     _cancelled, _never_started, _fatal, _refused, _full, _limited, _wanted, _recoverable, _crashed, _completed, _needs,
     _asked, _denied, _unclear, _exited,
 )  # fmt: skip
-"""The first rule that says anything decides."""
+"""The first rule that returns a verdict decides."""
 
 
-def has_last_word(blocks: Iterable[Block | Malformed], phase: int) -> bool:
-    """Did an agent that works on this phase say something after which it has to end its turn?"""
-    said = [block for block in blocks if isinstance(block, Block)]
-    return any(block.name != "PHASE_COMPLETE" or int(block.fields["phase"]) == phase for block in said)
+def has_final_block(blocks: Iterable[Block | Malformed], phase: int) -> bool:
+    """Return whether an agent that works on this phase sent a block after which it has to end its turn."""
+    spoken = [block for block in blocks if isinstance(block, Block)]
+    return any(block.name != "PHASE_COMPLETE" or int(block.fields["phase"]) == phase for block in spoken)
 
 
-def _ended(seen: Seen) -> str:
+def _ended(seen: Observations) -> str:
     if seen.error_text:
         return seen.error_text
     if seen.exit_code is None:
         return "the agent's process ended without an exit code"
     if seen.exit_code < 0:
-        return f"the agent was ended by signal {-seen.exit_code}"
-    return f"the agent ended with exit code {seen.exit_code}"
+        return f"the agent was killed by signal {-seen.exit_code}"
+    return f"the agent exited with code {seen.exit_code}"
 
 
 def waits_by_clock(limit: LimitHit) -> bool:
-    """Is the end of this limit known? Else it is waited for by back-off, or by a person."""
+    """Return whether the end of this limit is known; otherwise the task backs off, or waits for a person."""
     return limit.resets_at is not None and limit.scope not in (OVERLOAD,)
 
 
 def counts_as_window(limit: LimitHit) -> bool:
-    """Only plan limits count against the number of windows that a task may wait through."""
+    """Return whether a limit counts against the number of windows that a task may wait through: only plan limits do."""
     return limit.scope not in (OVERLOAD, SHORT)
 
 
 class Gate(NamedTuple):
-    """What follows a completed phase once its verification command has run."""
+    """What follows a completed phase after its verification command has run."""
 
     action: str
     """review, rework, next or finish."""
@@ -230,7 +230,10 @@ class Gate(NamedTuple):
 
 
 def gate(passed: bool | None, reworks: int, review: bool, last: bool, most: int = 3) -> Gate:
-    """`passed` is None without a verification command. After the last allowed rework a person decides, flagged."""
+    """Decide what follows a completed phase. `passed` is None without a verification command.
+
+    After the last allowed rework a person decides: the review is flagged.
+    """
     if passed is False:
         return Gate("rework") if reworks < most else Gate("review", flagged=True)
     if review:

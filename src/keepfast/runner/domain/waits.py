@@ -1,4 +1,4 @@
-"""How long to wait: back-off after crashes, resumes one after another, budgets, quiet hours. Pure."""
+"""Waiting times and budgets: back-off after crashes, staggered resumes, used budget, quiet hours. Pure."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ SECOND = 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
 FIRST, LONGEST = 30 * SECOND, 10 * MINUTE
 FUSE = 4
-"""So many times `max_attempts` runs of one phase within an hour, before a person is asked, whatever each of them led to."""
+"""A person is asked after this many times `max_attempts` runs of one phase within an hour, however each of them ended."""
 LEAST_JITTER, MOST_JITTER = 20 * SECOND, 90 * SECOND
 STAGGER = 15 * SECOND
 
 
 def backoff(failures: int, first: int = FIRST, longest: int = LONGEST) -> int:
-    """Nanoseconds to wait after that many failures in a row; doubles, and stays below the longest."""
+    """Return the nanoseconds to wait after this many failures in a row: doubled each time, at most `longest`."""
     return min(first << min(max(failures, 1) - 1, 30), longest)
 
 
 def jitter(noise: float, least: int = LEAST_JITTER, most: int = MOST_JITTER) -> int:
-    """Between least and most; `noise` is 0 to 1."""
+    """Return a time between `least` and `most`; `noise` is 0 to 1."""
     return least + int((most - least) * min(max(noise, 0.0), 1.0))
 
 
-def stagger(due: Sequence[int], wanted: int, apart: int = STAGGER) -> int:
-    """When to resume a task that wants to at `wanted`, given when others of its account do."""
-    moment = wanted
+def stagger(due: Sequence[int], desired: int, distance: int = STAGGER) -> int:
+    """Return when to resume a task, at `desired` or later, so that it keeps its distance from others of its account."""
+    moment = desired
     for other in sorted(due):
-        if abs(other - moment) < apart:
-            moment = other + apart
+        if abs(other - moment) < distance:
+            moment = other + distance
     return moment
 
 
 class Budget(NamedTuple):
-    """What a task may use; 0 is without limit."""
+    """What a task may use; 0 means no limit."""
 
     tokens: int = 0
     money: float = 0.0
     seconds: int = 0
 
     @classmethod
-    def of(cls, given: Limits) -> Budget:
-        """As a task keeps it."""
-        return cls(given.get("tokens", 0), given.get("money", 0.0), given.get("seconds", 0))
+    def of(cls, limits: Limits) -> Budget:
+        """Return the budget of a task's row."""
+        return cls(limits.get("tokens", 0), limits.get("money", 0.0), limits.get("seconds", 0))
 
 
 class Spent(NamedTuple):
@@ -61,7 +61,7 @@ NUDGES = (0.5, 0.75)
 
 
 def used(budget: Budget, spent: Spent) -> tuple[float, str]:
-    """The largest used part of the budget and what it is of; (0, "") without any limit."""
+    """Return the largest used fraction of the budget and what it is of; (0, "") without any limit."""
     parts = [
         (amount / limit, name)
         for name, amount, limit in zip(("tokens", "money", "time"), spent, budget, strict=True)
@@ -70,14 +70,14 @@ def used(budget: Budget, spent: Spent) -> tuple[float, str]:
     return max(parts) if parts else (0.0, "")
 
 
-def nudge(budget: Budget, spent: Spent, told: float) -> float:
-    """The highest mark that was passed and not told of yet; 0 if there is none."""
+def nudge(budget: Budget, spent: Spent, last_mark: float) -> float:
+    """Return the highest of `NUDGES` that was passed since `last_mark`; 0 if there is none."""
     part, _ = used(budget, spent)
-    return max((mark for mark in NUDGES if told < mark <= part), default=0.0)
+    return max((mark for mark in NUDGES if last_mark < mark <= part), default=0.0)
 
 
 def describe(budget: Budget, spent: Spent) -> str:
-    """What an agent is told of its budget; empty without one."""
+    """Return the sentence about the budget in an agent's prompt; empty without a budget."""
     parts = []
     if budget.tokens:
         parts.append(f"{spent.tokens:,} of {budget.tokens:,} tokens")
@@ -89,7 +89,7 @@ def describe(budget: Budget, spent: Spent) -> str:
 
 
 def is_quiet(minute_of_day: int, hours: str) -> bool:
-    """Is this minute in `22:00-07:00`? An empty or odd text has no quiet hours."""
+    """Return whether this minute is within hours such as `22:00-07:00`; an empty or invalid text has no quiet hours."""
     begin, _, end = hours.partition("-")
     span = [_minute(begin), _minute(end)]
     if None in span or span[0] == span[1]:

@@ -1,1 +1,1 @@
-"""How people are told."""
+"""Notifications to people."""

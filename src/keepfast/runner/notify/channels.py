@@ -1,4 +1,4 @@
-"""The ways to a person: a bell, a command, a webhook, ntfy with a button for each answer; and the answers that come back."""
+"""Channels to people: the terminal bell, a command, a webhook, ntfy with a button for each answer; and answers from ntfy."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from keepfast.runner.domain.records import Notice
 from keepfast.runner.process.redaction import clean_text
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 TIMEOUT = 10
 URGENT = frozenset(("question", "secret", "dependency", "approval", "failed", "budget", "denied", "stuck"))
 BUTTONS = 3
-"""So many ntfy shows."""
+"""Number of buttons that ntfy shows."""
 LABEL = 40
 PASSED = ("PATH", "HOME", "LANG", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 MOST = 1 << 20
 
 
-def ring(ground: Ground, kind: str) -> None:
-    """The terminal that the supervisor was started in, if there is one."""
-    if ground.options.notify_bell and kind in URGENT and sys.stderr is not None and sys.stderr.isatty():
+def ring(runtime: Runtime, kind: str) -> None:
+    """Ring the bell of the supervisor's terminal, if there is one."""
+    if runtime.options.notify_bell and kind in URGENT and sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write("\a")
         sys.stderr.flush()
 
 
 class Body(NamedTuple):
-    """A notice as it is told outside; as JSON it has these names."""
+    """A notice as it is sent; its fields are keys in JSON."""
 
     id: str
     task: str
@@ -44,82 +44,82 @@ class Body(NamedTuple):
     options: list[str]
 
 
-def body(ground: Ground, notice: Notice) -> Body:
-    """A notice as it is told outside: what looks like a secret is redacted."""
-    prompt = queries.find_prompt(ground.tables, notice.prompt) if notice.prompt else None
+def body(runtime: Runtime, notice: Notice) -> Body:
+    """Return a notice as it is sent, redacted."""
+    prompt = queries.find_prompt(runtime.tables, notice.prompt) if notice.prompt else None
     options = [clean_text(option) for option in prompt.options] if prompt is not None else []
     return Body(notice.id, notice.task, notice.kind, clean_text(notice.text), notice.prompt, options)
 
 
-def command(ground: Ground, told: Body) -> str:
-    """Run the command with the notice on its standard input; return why it failed."""
-    environment = {name: ground.variables[name] for name in PASSED if name in ground.variables}
+def command(runtime: Runtime, notice: Body) -> str:
+    """Run the command with the notice on its standard input; return why it failed, empty if it did not."""
+    environment = {name: runtime.variables[name] for name in PASSED if name in runtime.variables}
     facts = {
-        "KEEPFAST_NOTICE": told.text.replace("\0", ""), "KEEPFAST_NOTICE_KIND": told.kind,
-        "KEEPFAST_NOTICE_ID": told.id, "KEEPFAST_TASK": told.task,
+        "KEEPFAST_NOTICE": notice.text.replace("\0", ""), "KEEPFAST_NOTICE_KIND": notice.kind,
+        "KEEPFAST_NOTICE_ID": notice.id, "KEEPFAST_TASK": notice.task,
     }  # fmt: skip
     try:
         done = subprocess.run(
-            ground.options.notify_command,
+            runtime.options.notify_command,
             env={**environment, **facts},
-            input=json.dumps(told._asdict()).encode(),
+            input=json.dumps(notice._asdict()).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return str(error)
-    return f"the command ended with {done.returncode}" if done.returncode else ""
+    return f"the command exited with code {done.returncode}" if done.returncode else ""
 
 
-def webhook(ground: Ground, told: Body) -> str:
-    return _post(ground, ground.options.notify_webhook, told._asdict())
+def webhook(runtime: Runtime, notice: Body) -> str:
+    return _post(runtime, runtime.options.notify_webhook, notice._asdict())
 
 
-def ntfy(ground: Ground, told: Body) -> str:
+def ntfy(runtime: Runtime, notice: Body) -> str:
     """Publish to the topic; a question with options gets a button for each of the first three."""
-    server, topic = _topic(ground.options.notify_ntfy)
+    server, topic = _topic(runtime.options.notify_ntfy)
     message: dict[str, Any] = {
-        "topic": topic, "title": "keepfast", "message": told.text, "priority": 4 if told.kind in URGENT else 3,
-        "tags": [told.kind],
+        "topic": topic, "title": "keepfast", "message": notice.text, "priority": 4 if notice.kind in URGENT else 3,
+        "tags": [notice.kind],
     }  # fmt: skip
-    if told.kind == "question" and told.options:
+    if notice.kind == "question" and notice.options:
         message["actions"] = [
             {
                 "action": "http", "label": option[:LABEL], "url": f"{server}/{quote(topic)}-answers", "method": "POST",
-                "body": json.dumps(_signed(ground, told.prompt, number)), "clear": True,
+                "body": json.dumps(_signed(runtime, notice.prompt, number)), "clear": True,
             }
-            for number, option in enumerate(told.options[:BUTTONS])
+            for number, option in enumerate(notice.options[:BUTTONS])
         ]  # fmt: skip
-    return _post(ground, server + "/", message)
+    return _post(runtime, server + "/", message)
 
 
-WAYS = {"notify_command": command, "notify_webhook": webhook, "notify_ntfy": ntfy}
-"""By the setting that switches it on."""
+CHANNELS = {"notify_command": command, "notify_webhook": webhook, "notify_ntfy": ntfy}
+"""Channels by the setting that enables them."""
 
 
-def answers(ground: Ground, since: str) -> Iterator[tuple[str, str, int]]:
-    """What came to the answer topic after a message or a moment: its id, the question's id, the number of the option.
+def answers(runtime: Runtime, since: str) -> Iterator[tuple[str, str, int]]:
+    """Yield the answers after a message or a moment: the message's id, the question's id, the number of the option.
 
-    Only what we offered on a button counts: each carries a code that nobody else can make. Raises `OSError`, `ValueError`.
+    Only answers with the code of one of our buttons count; nobody else can make one. Raises `OSError`, `ValueError`.
     """
-    server, topic = _topic(ground.options.notify_ntfy)
+    server, topic = _topic(runtime.options.notify_ntfy)
     url = f"{server}/{quote(topic)}-answers/json?poll=1&since={quote(since)}"
-    with _opener(ground, url).open(Request(url), timeout=TIMEOUT) as response:
+    with _opener(runtime, url).open(Request(url), timeout=TIMEOUT) as response:
         lines = response.read(MOST).splitlines()
     for line in lines:
         try:
             message = json.loads(line)
-            given = json.loads(message["message"])
-            id, number = str(given["prompt"]), int(given["option"])
-            if ground.key.is_ours(_plain(id, number), given["code"]):
+            answer = json.loads(message["message"])
+            id, number = str(answer["prompt"]), int(answer["option"])
+            if runtime.key.is_ours(_plain(id, number), answer["code"]):
                 yield str(message["id"]), id, number
         except (ValueError, KeyError, TypeError):
             continue
 
 
-def _signed(ground: Ground, prompt: str, number: int) -> dict[str, Any]:
-    return {"prompt": prompt, "option": number, "code": ground.key.code(_plain(prompt, number))}
+def _signed(runtime: Runtime, prompt: str, number: int) -> dict[str, Any]:
+    return {"prompt": prompt, "option": number, "code": runtime.key.code(_plain(prompt, number))}
 
 
 def _plain(prompt: str, number: int) -> bytes:
@@ -127,27 +127,27 @@ def _plain(prompt: str, number: int) -> bytes:
 
 
 def _topic(url: str) -> tuple[str, str]:
-    """`https://ntfy.sh/my-topic`: the server and the topic."""
+    """Split a URL such as `https://ntfy.sh/my-topic` into server and topic."""
     server, _, topic = url.rstrip("/").rpartition("/")
     return server, topic
 
 
-def _post(ground: Ground, url: str, content: dict[str, Any]) -> str:
+def _post(runtime: Runtime, url: str, content: dict[str, Any]) -> str:
     if not url.startswith(("https://", "http://")):
-        return f"{url} is no address"
+        return f"{url} is not a valid address"
     try:
         head = {"Content-Type": "application/json", "User-Agent": "keepfast"}
         request = Request(url, data=json.dumps(content).encode(), headers=head, method="POST")
-        with _opener(ground, url).open(request, timeout=TIMEOUT):
+        with _opener(runtime, url).open(request, timeout=TIMEOUT):
             return ""
     except (OSError, ValueError) as error:
         return str(error)
 
 
-def _opener(ground: Ground, url: str) -> OpenerDirector:
-    """Proxies as our own environment names them; never for this machine itself."""
+def _opener(runtime: Runtime, url: str) -> OpenerDirector:
+    """Return an opener with the proxies of our environment; without any for this machine itself."""
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
         return build_opener(ProxyHandler({}))
-    found = {name: ground.variables.get(f"{name}_proxy", "") for name in ("http", "https")}
-    return build_opener(ProxyHandler({name: address for name, address in found.items() if address}))
+    proxies = {name: runtime.variables.get(f"{name}_proxy", "") for name in ("http", "https")}
+    return build_opener(ProxyHandler({name: address for name, address in proxies.items() if address}))

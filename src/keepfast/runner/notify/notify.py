@@ -1,4 +1,4 @@
-"""Telling people: at least once, not in quiet hours, again after a failure, and never at the expense of a task."""
+"""Notifications: sent at least once, not in quiet hours, retried after a failure, without delaying a task."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Notice, Prompt
 from keepfast.runner.domain.waits import is_quiet
-from keepfast.runner.notify import channels as ways
+from keepfast.runner.notify import channels
 from keepfast.secrets.redaction import redact
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
-WAITS = (5.0, 30.0, 120.0, 600.0, 1800.0)
-"""Seconds before each further try; after the last one the failure stays in the log."""
+RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0)
+"""Seconds before each retry; after the last one the failure is logged."""
 BATCH = 20
-FETCH = 10.0
-"""Seconds between two looks at the answers of ntfy's buttons, while a question is open."""
-CLOSE = 30.0
+FETCH_SECONDS = 10.0
+"""Seconds between two polls for answers from ntfy's buttons, while a question is open."""
+CLOSE_SECONDS = 30.0
 
 
 class Notices:
-    """What is to be told and what came back. Slow ways are gone in a thread of their own; a tick only starts it."""
+    """Sends notices and fetches answers. Channels may be slow: they work in a thread, which a tick only starts."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self._lock = Lock()
         self._thread: Thread | None = None
         self._next: dict[str, float] = {}
-        self._went: set[tuple[str, str]] = set()
-        self._rung: set[str] = set()
+        self._delivered: set[tuple[str, str]] = set()
+        self._bell_rung: set[str] = set()
         self._fetched = 0.0
         self._since = ""
 
     @property
-    def _ways(self) -> dict[str, Callable[[Ground, ways.Body], str]]:
-        """The ways that the settings name now."""
-        return {name: way for name, way in ways.WAYS.items() if getattr(self.ground.options, name)}
+    def _channels(self) -> dict[str, Callable[[Runtime, channels.Body], str]]:
+        """The channels in the current settings."""
+        return {name: way for name, way in channels.CHANNELS.items() if getattr(self.runtime.options, name)}
 
     def tick(self) -> None:
         """Send what is due; return at once."""
         due = self._due()
         for notice in due:
-            if notice.id not in self._rung:
-                self._rung.add(notice.id)
-                ways.ring(self.ground, notice.kind)
-        if not self._ways:
+            if notice.id not in self._bell_rung:
+                self._bell_rung.add(notice.id)
+                channels.ring(self.runtime, notice.kind)
+        if not self._channels:
             for notice in due:
                 self._sent(notice)
             return
@@ -64,20 +64,20 @@ class Notices:
                 self._thread.start()
 
     def close(self) -> None:
-        """Let what is being sent come to its end, but do not wait for ever."""
+        """Wait for notices that are being sent, for a limited time."""
         if self._thread is not None:
-            self._thread.join(CLOSE)
+            self._thread.join(CLOSE_SECONDS)
 
     def _due(self) -> list[Notice]:
-        rows = queries.unsent_notices(self.ground.tables, len(WAITS), BATCH)
+        rows = queries.unsent_notices(self.runtime.tables, len(RETRY_SECONDS), BATCH)
         if not rows or self._is_quiet():
             return []
         now = monotonic()
         return [row for row in rows if self._next.get(row.id, 0.0) <= now]
 
     def _is_quiet(self) -> bool:
-        local = datetime.fromtimestamp(self.ground.now() / SECOND, self.ground.zone)
-        return is_quiet(local.hour * 60 + local.minute, self.ground.options.quiet_hours)
+        local = datetime.fromtimestamp(self.runtime.now() / SECOND, self.runtime.zone)
+        return is_quiet(local.hour * 60 + local.minute, self.runtime.options.quiet_hours)
 
     def _work(self, due: list[Notice]) -> None:
         try:
@@ -93,63 +93,63 @@ class Notices:
         if notice.prompt and not self._is_open(notice.prompt):
             self._sent(notice)  # answered in the meantime
             return
-        told, failed = ways.body(self.ground, notice), ""
-        for name, way in self._ways.items():
-            if (notice.id, name) in self._went:
+        content, failure = channels.body(self.runtime, notice), ""
+        for name, channel in self._channels.items():
+            if (notice.id, name) in self._delivered:
                 continue
-            why = way(self.ground, told)
+            why = channel(self.runtime, content)
             if why:
-                failed = failed or f"{name}: {redact(why)}"
+                failure = failure or f"{name}: {redact(why)}"
             else:
-                self._went.add((notice.id, name))
-        if failed:
-            self._failed(notice, failed)
+                self._delivered.add((notice.id, name))
+        if failure:
+            self._failed(notice, failure)
         else:
             self._sent(notice)
 
     def _sent(self, notice: Notice) -> None:
-        with self.ground.tables.write() as tables:
-            changes.sent(tables, notice.id, self.ground.now())
-        self._went -= {(notice.id, name) for name in ways.WAYS}
-        self._rung.discard(notice.id)
+        with self.runtime.tables.write() as tables:
+            changes.sent(tables, notice.id, self.runtime.now())
+        self._delivered -= {(notice.id, name) for name in channels.CHANNELS}
+        self._bell_rung.discard(notice.id)
         self._next.pop(notice.id, None)
 
     def _failed(self, notice: Notice, why: str) -> None:
         tries = notice.tries
-        with self.ground.tables.write() as tables:
+        with self.runtime.tables.write() as tables:
             changes.count_failure(tables, notice.id)
-            if tries >= len(WAITS):
-                tables.log(notice.task, self.ground.now(), "notice_failed", {"id": notice.id, "why": why})
-        if tries < len(WAITS):
-            self._next[notice.id] = monotonic() + WAITS[tries]
+            if tries >= len(RETRY_SECONDS):
+                tables.log(notice.task, self.runtime.now(), "notice_failed", {"id": notice.id, "why": why})
+        if tries < len(RETRY_SECONDS):
+            self._next[notice.id] = monotonic() + RETRY_SECONDS[tries]
 
     # What comes back
 
     def _is_open(self, prompt: str) -> bool:
-        return queries.find_waiting_prompt(self.ground.tables, prompt) is not None
+        return queries.find_waiting_prompt(self.runtime.tables, prompt) is not None
 
     def _is_time_to_fetch(self) -> bool:
-        if "notify_ntfy" not in self._ways or monotonic() - self._fetched < FETCH:
+        if "notify_ntfy" not in self._channels or monotonic() - self._fetched < FETCH_SECONDS:
             return False
         return bool(self._questions())
 
     def _questions(self) -> list[Prompt]:
-        return queries.waiting_choices(self.ground.tables)
+        return queries.waiting_choices(self.runtime.tables)
 
     def _fetch(self) -> None:
-        """Answers that were given by a button. One that comes twice, or too late, changes nothing."""
+        """Fetch answers given by buttons. One that comes twice, or too late, changes nothing."""
         from keepfast.runner.actions.tasks import Tasks
 
         open_ones = {prompt.id: prompt for prompt in self._questions()}
         since = self._since or str(min(prompt.created_at for prompt in open_ones.values()) // SECOND)
         try:
-            for message, id, number in ways.answers(self.ground, since):
+            for message, id, number in channels.answers(self.runtime, since):
                 self._since = message
                 prompt = open_ones.get(id)
                 if prompt is not None and number < len(prompt.options):
                     try:
-                        Tasks(self.ground).answers.answer(id, prompt.options[number], by="ntfy")
+                        Tasks(self.runtime).answers.answer(id, prompt.options[number], by="ntfy")
                     except KeepfastError:
-                        continue  # somebody was faster
+                        continue  # it was answered already
         except (OSError, ValueError):
-            pass  # it is asked again
+            pass  # the next poll tries again

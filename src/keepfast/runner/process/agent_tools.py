@@ -1,8 +1,8 @@
-"""The tools of a supervised agent, over MCP on standard streams: what the blocks in its text say, as calls.
+"""The MCP server for a supervised agent: its tools do the same as the blocks in its text.
 
 Run as `python -I -m keepfast.runner.process.agent_tools FOLDER NAME…`. A call is checked, appended to the run's journal and
-answered; the supervisor reads the journal. Nothing else is touched: no database, no network. With `--failure` it notes what
-the client's hook of a failed stop is given. The values of the named variables, and whatever looks like a secret, are left out.
+answered; the supervisor reads the journal. Nothing else is touched: no database, no network. With `--failure` it records the
+input of the client's StopFailure hook. The values of the named variables, and everything that looks like a secret, are redacted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _tool(description: str, required: list[str], /, **properties: Any) -> dict[s
 
 
 class Tool(NamedTuple):
-    """A tool: the block that a call of it stands for, its fields by argument, the answer, and how it is listed."""
+    """A tool: the block that a call stands for, the block's fields by argument, the answer, and its entry in `tools/list`."""
 
     block: str
     names: dict[str, str]
@@ -43,7 +43,7 @@ TOOLS: dict[str, Tool] = {
     "phase_complete": Tool(
         "PHASE_COMPLETE", {"phase": "phase", "evidence": "summary", "files": "files"},
         "Recorded. End your turn now; the phase is verified and reviewed.",
-        _tool("Say that the phase is complete, with evidence.", ["phase"], phase={"type": "integer"}, evidence=WORDS,
+        _tool("Report that the phase is complete, with evidence.", ["phase"], phase={"type": "integer"}, evidence=WORDS,
               files={"type": "array", "items": WORDS}),
     ),
     "ask_user": Tool(
@@ -64,19 +64,19 @@ TOOLS: dict[str, Tool] = {
     "report_error": Tool(
         "ERROR", {"type": "type", "message": "message", "details": "details", "recovery": "recovery"},
         "Recorded. End your turn now.",
-        _tool("Say that something stops you.", ["type", "message"], type={"enum": ["recoverable", "fatal"]}, message=WORDS,
+        _tool("Report an error that stops you.", ["type", "message"], type={"enum": ["recoverable", "fatal"]}, message=WORDS,
               details=WORDS, recovery={"enum": ["pause_and_retry", "checkpoint_and_fail", "notify_user"]}),
     ),
     "report_progress": Tool(
         "PROGRESS", {"step": "step", "percent": "percent", "message": "message"}, "Recorded. Go on.",
-        _tool("Say what you are doing and how far the phase is.", [], step=WORDS, percent={"type": "number"}, message=WORDS),
+        _tool("Report what you are doing and how far the phase is.", [], step=WORDS, percent={"type": "number"}, message=WORDS),
     ),
 }  # fmt: skip
 DEFAULTS = {"DEPENDENCY_REQUEST": {"type": "env_variable"}}
 
 
 def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] | None = None) -> tuple[str, bool]:
-    """Record a call; return what the agent is told, and whether it was refused."""
+    """Record a call; return the answer for the agent, and whether the call was refused."""
     if name not in TOOLS:
         return f"There is no tool {name!r}.", True
     block, names, answer, _ = TOOLS[name]
@@ -98,10 +98,10 @@ def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] 
     return answer, False
 
 
-def note_failure(folder: str, given: IO[bytes], hidden: list[bytes]) -> None:
-    """Note what the client says of a turn that failed."""
+def note_failure(folder: str, source: IO[bytes], hidden: list[bytes]) -> None:
+    """Record what the client reports about a failed turn."""
     try:
-        facts = json.loads(given.read(MOST))
+        facts = json.loads(source.read(MOST))
     except (ValueError, RecursionError):
         return
     if isinstance(facts, dict):
@@ -109,8 +109,8 @@ def note_failure(folder: str, given: IO[bytes], hidden: list[bytes]) -> None:
 
 
 def values_of(names: list[str]) -> list[bytes]:
-    """Every spelling of what these variables hold in our environment, or in that of the client, which may keep it from us."""
-    known: dict[str, str] = {}
+    """Return every spelling of these variables' values, from our environment and from the client's, which may not pass them on."""
+    environment: dict[str, str] = {}
     for process in ("self", str(os.getppid())):
         try:
             with open(f"/proc/{process}/environ", "rb") as file:
@@ -118,8 +118,8 @@ def values_of(names: list[str]) -> list[bytes]:
         except OSError:
             continue
         for name, _, value in [part.partition("=") for part in parts]:
-            known.setdefault(name, value)
-    return forms([known[name] for name in names if known.get(name)])
+            environment.setdefault(name, value)
+    return forms([environment[name] for name in names if environment.get(name)])
 
 
 def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
@@ -129,7 +129,7 @@ def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
     try:
         line = json.dumps(clean(json.loads(line)), ensure_ascii=False).encode("utf-8", "replace")
     except ValueError:
-        line = b"{}"  # a value that is a part of JSON itself
+        line = b"{}"  # the replaced value was a part of the JSON syntax
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(fd, line + b"\n")
@@ -138,9 +138,9 @@ def _append(path: str, value: dict[str, Any], hidden: list[bytes]) -> None:
         os.close(fd)
 
 
-def serve(folder: str, given: IO[bytes], answers: IO[bytes], hidden: list[bytes] | None = None) -> None:
+def serve(folder: str, requests: IO[bytes], answers: IO[bytes], hidden: list[bytes] | None = None) -> None:
     """Answer requests until the client closes its end."""
-    for line in given:
+    for line in requests:
         try:
             request = json.loads(line)
         except (ValueError, RecursionError):
@@ -160,9 +160,9 @@ def serve(folder: str, given: IO[bytes], answers: IO[bytes], hidden: list[bytes]
 
 def _result(folder: str, method: str, parameters: dict[str, Any], hidden: list[bytes]) -> dict[str, Any]:
     if method == "initialize":
-        wanted = parameters.get("protocolVersion")
+        version = parameters.get("protocolVersion")
         return {
-            "protocolVersion": wanted if wanted in PROTOCOLS else PROTOCOLS[0],
+            "protocolVersion": version if version in PROTOCOLS else PROTOCOLS[0],
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "keepfast", "version": "1"},
             "instructions": "Use these tools to talk to the supervisor of this task; nobody reads the conversation.",

@@ -1,4 +1,4 @@
-"""Control groups: everything that an agent starts, frozen and thawed at once, where the kernel lets us."""
+"""Control groups: freeze and thaw everything that an agent starts at once, if the kernel allows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 
 
 def make_group(run: str) -> str | None:
-    """A control group of our own for the agent, or None where we may not make one."""
+    """Create a control group for the agent; return its path, or None if that is not allowed."""
     try:
         with open("/proc/self/cgroup") as file:
             own = next((line[3:].strip() for line in file if line.startswith("0::")), None)
@@ -33,7 +33,7 @@ def make_group(run: str) -> str | None:
 
 
 def freeze_group(group: str, frozen: bool) -> bool:
-    """Freeze or thaw, and wait until the kernel says so."""
+    """Freeze or thaw a group, and wait until the kernel confirms it; return whether it did."""
     try:
         with open(group + "/cgroup.freeze", "wb", buffering=0) as file:
             file.write(b"1" if frozen else b"0")
@@ -54,7 +54,7 @@ def in_group(pid: int, group: str | None) -> bool:
         with open(f"/proc/{pid}/cgroup") as file:
             return any(line.startswith("0::") and line.strip().endswith(group.rpartition("/")[2]) for line in file)
     except OSError:
-        return True  # it is gone
+        return True  # the process has ended
 
 
 def remove_group(group: str) -> None:

@@ -1,4 +1,4 @@
-"""How an agent is started: its command line, its environment, the files it is given. A driver per kind of agent."""
+"""Drivers: the command line, environment and files of each kind of agent."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ALLOWED = frozenset((
     "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 ))  # fmt: skip
-"""What of our own environment every agent gets; each driver adds what its client needs."""
+"""Variables of our environment that every agent gets; each driver adds those that its client needs."""
 SUPERVISED = "KEEPFAST_SUPERVISED"
-"""Names the client whose saves and briefs are the supervisor's: hooks that people installed for it stand down."""
+"""The variable that names the supervised client: hooks that people installed for it do nothing."""
 PLAIN = re.compile(r"[\w./-]+")
 TOOLS = "keepfast.runner.process.agent_tools"
 HOOK = os.path.abspath(f"{os.path.dirname(__file__)}/../../hook/launch.py")
@@ -38,7 +38,7 @@ TOOL_NAMES = ("phase_complete", "ask_user", "request_secret", "report_error", "r
 
 
 class Launch(NamedTuple):
-    """All that a shim needs, and the files that go into the run's folder first."""
+    """The command and environment for a shim, and the files to write into the run's folder first."""
 
     command: list[str]
     environment: dict[str, str]
@@ -46,11 +46,11 @@ class Launch(NamedTuple):
 
 
 class Driver:
-    """A kind of agent. The plain one runs any command: the prompt is its standard input."""
+    """The driver for an arbitrary command, whose prompt is its standard input; the base class of other drivers."""
 
     name = "command"
     client = ""
-    """Its name among the agents whose conversations we can read; empty for all others."""
+    """The client's name in `agents/`; empty if its conversations cannot be read."""
     can_resume = False
     stops_at_tools = False
     variables: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Driver:
         self.agent, self.options = agent, options
 
     def check(self, variables: Mapping[str, str]) -> str:
-        """Why this agent cannot be started here; empty if it can."""
+        """Return why this agent cannot be started here; empty if it can."""
         program = self._program()
         if which(program, path=variables.get("PATH", os.defpath)) is None:
             return f"The agent's program {program!r} was not found."
@@ -73,7 +73,7 @@ class Driver:
         secrets: Mapping[str, str],
         folders: Sequence[str] = (),
     ) -> Launch:
-        """`folders` are the user's home, configuration and data, for hooks."""
+        """Return how to start the agent. `folders` are the user's home, configuration and data, for hooks."""
         places = {"session": run.session, "workspace": task.workspace}  # the shim knows the place of `{prompt_file}`
         command = [_filled(word, places) for word in self._command()]
         return Launch(command, self._environment(task, run, variables, secrets), {})
@@ -82,15 +82,15 @@ class Driver:
         return PlainOutput(now, zone)
 
     def transcript(self, session: str, variables: Mapping[str, str]) -> str:
-        """The file in which the client keeps this session; empty if there is none, and it cannot be gone on with."""
+        """Return the client's transcript of this session; empty if there is none, and it cannot be resumed."""
         return ""
 
     def mention(self, path: str, first: int, last: int) -> str:
-        """Words in a prompt that make the client read these lines of a file by itself; empty if it knows none."""
+        """Return text for a prompt that makes the client read these lines of a file; empty if it has no such syntax."""
         return ""
 
     def account(self, variables: Mapping[str, str]) -> str:
-        """Whose limits these are: agent, configuration, endpoint, digest of the key."""
+        """Return the key of the account whose limits apply: agent, configuration, endpoint, digest of the API key."""
         return clean_text(f"{self.name}:{self._program()}")
 
     def _command(self) -> list[str]:
@@ -102,11 +102,11 @@ class Driver:
     def _environment(
         self, task: Task, run: Run, variables: Mapping[str, str], secrets: Mapping[str, str]
     ) -> dict[str, str]:
-        wanted = {*self.variables, *self.options.environment, *self.agent.get("environment", [])}
+        names = {*self.variables, *self.options.environment, *self.agent.get("environment", [])}
         passed = {
             name: value
             for name, value in variables.items()
-            if name in ALLOWED or name.startswith("LC_") or name in wanted or _starts(name, wanted)
+            if name in ALLOWED or name.startswith("LC_") or name in names or _starts(name, names)
         }
         return {
             **passed,
@@ -123,7 +123,7 @@ class Driver:
 
 
 class Claude(Driver):
-    """Claude Code, headless: stream-json, a session id of our choice, nothing from the workspace's own configuration."""
+    """Claude Code, headless: stream-json, a session id of ours, without the workspace's own configuration."""
 
     name = "claude"
     client = "claude-code"
@@ -154,7 +154,7 @@ class Claude(Driver):
         if self.agent.get("model"):
             words += ["--model", str(self.agent["model"])]
         words += [str(word) for word in self.agent.get("arguments", [])]
-        # Variables whose values must not be written: our programs that the client starts have them in their environment.
+        # Only the names of these variables are written: our programs read the values from their environment.
         chosen = self.agent.get("set", {}).items()
         names = sorted({*secrets, *[name for name, value in chosen if is_telling(name, str(value))]})
         files = {
@@ -170,11 +170,11 @@ class Claude(Driver):
     def transcript(self, session: str, variables: Mapping[str, str]) -> str:
         if not session:
             return ""
-        found = glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{glob.escape(session)}.jsonl")
-        return max(found, key=os.path.getmtime) if found else ""
+        paths = glob.glob(f"{glob.escape(self._config(variables))}/projects/*/{glob.escape(session)}.jsonl")
+        return max(paths, key=os.path.getmtime) if paths else ""
 
     def mention(self, path: str, first: int, last: int) -> str:
-        # The client takes a mention for a whole word; a name that is none would be cut.
+        # The client ends a mention at a blank or special character; such names would be cut.
         return f"@{path}#L{first}-{last}" if PLAIN.fullmatch(path) else ""
 
     def account(self, variables: Mapping[str, str]) -> str:
@@ -186,23 +186,23 @@ class Claude(Driver):
         return list(self.agent.get("command") or self.options.agent)
 
     def _config(self, variables: Mapping[str, str]) -> str:
-        given = {**variables, **self.agent.get("set", {})}
-        return str(given.get("CLAUDE_CONFIG_DIR") or given.get("HOME", "") + "/.claude")
+        environment = {**variables, **self.agent.get("set", {})}
+        return str(environment.get("CLAUDE_CONFIG_DIR") or environment.get("HOME", "") + "/.claude")
 
 
 KINDS: dict[str, type[Driver]] = {"claude": Claude, "command": Driver}
 
 
 def driver(agent: Agent, options: Options) -> Driver:
-    """The driver that a task's `agent` names. Raises `Usage`."""
+    """Return the driver of a task's `agent`. Raises `Usage`."""
     kind = agent.get("kind", "command" if agent.get("command") else "claude")
     if kind not in KINDS:
-        raise Usage(f"There is no kind of agent {kind!r}.", f"Choose one of {', '.join(KINDS)}.")
+        raise Usage(f"Unknown kind of agent: {kind!r}.", f"Choose one of {', '.join(KINDS)}.")
     return KINDS[kind](agent, options)
 
 
 def _claude_settings(folder: str, names: list[str]) -> dict[str, Any]:
-    """Hooks in shell: they cost two milliseconds, and do nothing until somebody wants a pause. One guards commands."""
+    """Return the client's settings with our hooks: shell commands of two milliseconds for pauses and messages, and the guard."""
     place = shlex.quote(folder)
     deny = {
         "continue": False,
@@ -224,7 +224,7 @@ def _claude_settings(folder: str, names: list[str]) -> dict[str, Any]:
     def hook(command: str) -> list[dict[str, Any]]:
         return [{"hooks": [{"type": "command", "command": command, "timeout": 10}]}]
 
-    # An agent goes on for hours, and keepfast may be upgraded or removed meanwhile.
+    # An agent runs for hours, and keepfast may be upgraded or removed meanwhile.
     guard = launcher.hook(f"{folder}/{launcher.NAME}", "hook", Claude.client, "--part", "0", shell="sh")
     saves = {"matcher": "Bash", "hooks": [{"type": "command", "command": guard, "timeout": 30}]}
     starts = [*hook(before), saves]
@@ -241,8 +241,8 @@ def _claude_tools(folder: str, names: list[str]) -> dict[str, Any]:
     return {"mcpServers": {"keepfast": server}}
 
 
-def _starts(name: str, wanted: set[str]) -> bool:
-    return any(one.endswith("*") and name.startswith(one[:-1]) for one in wanted)
+def _starts(name: str, names: set[str]) -> bool:
+    return any(name_pattern.endswith("*") and name.startswith(name_pattern[:-1]) for name_pattern in names)
 
 
 def _filled(word: str, places: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""An agent's output on its way to a file: whole lines, bounded, without the secrets that it was given, and without others."""
+"""Filter between an agent's output and its log file: whole lines, bounded in size, secrets redacted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LONGEST = 8 << 20
 CUT = b"[line cut by keepfast]\n"
 MARK = b"[secret]"
 APART = 100_000_000
-"""Nanoseconds between two notes of when lines came."""
+"""Nanoseconds between two records of write times."""
 MOST_OWED, LOOKS = 1 << 20, 60
-"""So much that a full disk had no room for is kept, and for so many seconds it is tried again after the agent has ended."""
+"""Bytes that are buffered while the disk is full, and seconds for which writing them is retried after the agent has ended."""
 
 
 class Stream:
-    """One output of the agent on its way to a file: whole lines, secrets stripped, bounded.
+    """Writes one output of the agent to a file: whole lines, secrets redacted, bounded in size.
 
-    Beside the file lies another, `….times`, a line for each part: the offset of its first byte, and when it was written.
+    The file `….times` beside it has a line for each part: the offset of its first byte, and when it was written.
     """
 
     def __init__(self, path: str, secrets: list[str], most: int) -> None:
@@ -34,7 +34,7 @@ class Stream:
         self.cutting = False
         self.left = most
         self.owed = b""
-        """What a full disk had no room for; the end of it is what matters most."""
+        """Output that could not be written because the disk is full; if it is too long, its end is kept."""
 
     def write(self, part: bytes) -> None:
         if self.cutting:
@@ -77,7 +77,7 @@ class Stream:
             self.owed = CUT + self.owed[-MOST_OWED:].partition(b"\n")[2]
 
     def _pay(self) -> None:
-        """Write what is owed. A full disk costs lines of the log at the worst, never the agent."""
+        """Write the buffered output. A full disk may cost lines of the log, but never stops the agent."""
         try:
             while self.owed:
                 count = os.write(self.fd, self.owed)
@@ -87,7 +87,7 @@ class Stream:
             pass
 
     def _note(self, count: int) -> None:
-        """Say when the last bytes were written: the file itself knows."""
+        """Record when the last bytes were written, by the file's own time."""
         seen = os.fstat(self.fd)
         if abs(seen.st_mtime_ns - self.noted_at) >= APART:
             self.noted_at = seen.st_mtime_ns

@@ -1,4 +1,4 @@
-"""What an agent's output says, line by line: blocks, tools, usage, limits, errors. One reader per kind of output."""
+"""Readers of agents' output, one per kind of output: line by line into blocks, tools, usage, limits and errors."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from keepfast.secrets.cuts import head
 
 MESSAGES, SHOWN = 200, 4_000
 """Messages of a run that are kept for its documents, and characters of each."""
-SAID = 2_000
+LAST_MESSAGE = 2_000
 REPORTS, WORDS = 1_000, 500
-"""Reports of progress that are kept of a run, and characters of each of their words."""
+"""Progress reports that are kept of a run, and characters of each of their texts."""
 BURST = 5 * 1_000_000_000
-"""Lines of a command that are written within so many nanoseconds of each other are said together."""
+"""Lines of a command that are written within this many nanoseconds of each other are one message."""
 CLIENT_ERRORS = ("No conversation found", "already in use")
 
 
 class Tool(NamedTuple):
-    """A tool that was started."""
+    """A tool call that has no result yet."""
 
     name: str
     what: str
 
 
 class Figure(NamedTuple):
-    """How full an agent's memory was after a request: tokens, and of how many where the agent says so."""
+    """The use of the context window after a request: tokens, and the window's size if the agent reports it."""
 
     used: int
     model: str = ""
@@ -53,21 +53,21 @@ class Figure(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Something that was said in a run."""
+    """A message of a run."""
 
     role: str
     content: str
     type: str
     """log, protocol or error."""
     at: int
-    """When it was written, in nanoseconds; 0 if nobody noted it."""
+    """When it was written, in nanoseconds; 0 if unknown."""
     step: str
     tool: bool
-    """It is the call of a tool."""
+    """Whether it is a tool call."""
 
 
 class Report(NamedTuple):
-    """What the agent told of its progress at once."""
+    """One progress report of the agent."""
 
     step: str | None
     percent: float | None
@@ -75,18 +75,18 @@ class Report(NamedTuple):
 
 
 class Output(ABC):
-    """Everything that was read of a run so far; the common part of all readers."""
+    """The state of reading a run's output; the base class of all readers."""
 
     def __init__(self, now: float, zone: tzinfo) -> None:
         self.now, self.zone = now, zone
         self.at = 0
-        """When the line that is read was written, in nanoseconds; 0 if nobody noted it."""
+        """When the current line was written, in nanoseconds; 0 if unknown."""
         self.blocks: list[Block | Malformed] = []
         self.messages: deque[Message] = deque(maxlen=MESSAGES)
         self.count = 0
         self.tools: dict[str, Tool] = {}
         self.limit: LimitHit | None = None
-        self.near: LimitNear | None = None
+        self.limit_near: LimitNear | None = None
         self.retrying = ""
         self.session = ""
         self.began = False
@@ -94,20 +94,20 @@ class Output(ABC):
         self.figures: list[Figure] = []
         """One for each request of the main conversation, in order."""
         self.windows: dict[str, Window] = {}
-        """How much of the account's windows is used, as far as the client was told."""
+        """The use of the account's windows, as far as the client reports it."""
         self.error = self.error_text = ""
         self.failed = self.succeeded = False
-        """What the client's last word was; neither if it has not said any."""
+        """The last result that the client reported; both are False before the first."""
         self.is_over = True
-        """As far as the agent tells, it is not in the middle of a turn. Whoever tells nothing of turns never is."""
+        """The agent is not in the middle of a turn; always True for agents that do not report turns."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
         self.reports: list[Report] = []
-        """What the agent told of its progress, in order."""
+        """The agent's progress reports, in order."""
         self.stated: list[Block] = []
         """Errors that count as limits."""
         self.lines = 0
-        self._odd = 0
+        self._malformed_count = 0
 
     def feed(self, line: bytes) -> None:
         """Take a line of standard output. Never raises, whatever it holds."""
@@ -115,48 +115,48 @@ class Output(ABC):
         try:
             self._feed(line)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self._odd += 1
+            self._malformed_count += 1
 
     @abstractmethod
     def _feed(self, line: bytes) -> None:
         """Take a line; may raise whatever a line of the wrong shape raises."""
 
     def feed_error(self, line: bytes) -> None:
-        """Take a line of standard error: what a client says of itself. Most say nothing there that counts."""
+        """Take a line of standard error. Most clients write nothing there that counts."""
         return
 
     def words(self) -> list[Block | Malformed]:
-        """What the agent has said by protocol, if it says no more."""
+        """Return the agent's blocks as if its output ended here."""
         return self.blocks
 
     def close(self, exit_code: int | None) -> None:
-        """No more lines come, and the process ended so."""
+        """End the output: the process exited with this code, None if unknown."""
         for block in self.blocks:
-            # A wrapper that says in its own block that it was limited is believed.
+            # An error block that reports a limit counts as the limit: wrappers of other clients send one.
             if self.limit is None and isinstance(block, Block) and block.name == "ERROR":
                 text = "\n".join([block.fields["message"], block.fields.get("details", "")])
-                said = read_text(text, self.now, self.zone, STATED)
-                if said is not None and block.fields["type"] == "recoverable":
-                    self.limit = said
+                limit = read_text(text, self.now, self.zone, STATED)
+                if limit is not None and block.fields["type"] == "recoverable":
+                    self.limit = limit
                     self.blocks = [one for one in self.blocks if one is not block]
                     self.stated.append(block)
                     return
 
     def feed_transcript(self, line: bytes) -> None:
-        """Take a line of the transcript that the client keeps for itself. Most say nothing there that counts."""
+        """Take a line of the client's own transcript. Most clients have none that counts."""
         return
 
     def feed_call(self, line: bytes) -> None:
-        """Take a line of the tools' journal: what the agent said by calling one of our tools."""
+        """Take a line of the tools' journal: a call of one of our tools."""
         try:
             call = json.loads(line)
             block = check(call["name"], dict(call["fields"]), dict(call.get("lists", {})))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return
-        self._heard(block)
+        self._take_block(block)
 
     def feed_failure(self, line: bytes) -> None:
-        """Take what the client's hook of a failed stop was given."""
+        """Take the input of the client's StopFailure hook."""
         try:
             facts = json.loads(line)
             kind, details = str(facts.get("error", "")), str(facts.get("error_details", ""))
@@ -165,13 +165,13 @@ class Output(ABC):
         except (ValueError, TypeError, AttributeError, RecursionError):
             return
         if aside or self.succeeded:
-            return  # a subagent's or a compaction's failure, or one that was got over
+            return  # a subagent's or a compaction's failure, or one that the client recovered from
         if self.limit is None and self.failed:
             self.limit = read_error(kind, details, message, self.now, self.zone)
         if not self.error:
             self.error, self.error_text = kind, self.error_text or message or details
 
-    def _heard(self, block: Block | Malformed) -> None:
+    def _take_block(self, block: Block | Malformed) -> None:
         if isinstance(block, Block) and block.name == "PROGRESS":
             self.step = block.fields.get("step", self.step)
             percent = block.fields.get("percent", "").rstrip("%")
@@ -189,29 +189,29 @@ class Output(ABC):
         if len(self.reports) < REPORTS and report not in self.reports[-1:]:
             self.reports.append(report)
 
-    def _say(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
+    def _add_message(self, role: str, content: str, kind: str = "log", tool: bool = False) -> None:
         self.count += 1
         if len(content) > SHOWN:
-            content = clean_text(content)[:SHOWN]  # half a key would not be known as one
+            content = clean_text(content)[:SHOWN]  # redacted first: half a key would not be recognised
         self.messages.append(Message(role, content, kind, self.at, self.step, tool))
 
     def _read(self, text: str) -> str:
-        """Take what a whole message says by protocol; return its type."""
+        """Take the blocks of a whole message; return the message's type."""
         reader = Reader()
-        found = reader.feed(text) + reader.close()
-        for block in found:
-            self._heard(block)
-        return "protocol" if found else "log"
+        blocks = reader.feed(text) + reader.close()
+        for block in blocks:
+            self._take_block(block)
+        return "protocol" if blocks else "log"
 
-    def last_said(self) -> str:
+    def last_message(self) -> str:
         for message in reversed(self.messages):
             if message.role == "assistant" and not message.tool:
-                return message.content[-SAID:]
+                return message.content[-LAST_MESSAGE:]
         return ""
 
 
 class ClaudeOutput(Output):
-    """The stream-json lines of Claude Code. Only what the client says of itself is asked about limits."""
+    """Reader of Claude Code's stream-json. Only the client's own messages are searched for limits."""
 
     def __init__(self, now: float, zone: tzinfo) -> None:
         super().__init__(now, zone)
@@ -219,10 +219,10 @@ class ClaudeOutput(Output):
         self._counted: dict[str, int] = {}
         """Tokens of each message of this run."""
         self._written: dict[str, int] = {}
-        """The same from the transcript, in which earlier runs are told of as well."""
+        """The same from the transcript, which has earlier runs as well."""
         self._summed = 0
         self._progressed = False
-        """Progress was told by a tool, and taken where it stood among the messages."""
+        """Progress was reported by a tool call, and taken from its place among the messages."""
         self._measured: object = None
 
     def _feed(self, line: bytes) -> None:
@@ -238,11 +238,11 @@ class ClaudeOutput(Output):
             self._user(event)
         elif kind == "rate_limit_event":
             self.windows.update(read_windows(event["rate_limit_info"]))
-            found = read_event(event["rate_limit_info"], self.now)
-            if isinstance(found, LimitHit):
-                self._rejected = found
-            elif isinstance(found, LimitNear):
-                self.near = found
+            limit = read_event(event["rate_limit_info"], self.now)
+            if isinstance(limit, LimitHit):
+                self._rejected = limit
+            elif isinstance(limit, LimitNear):
+                self.limit_near = limit
         elif kind == "result":
             self._result(event)
 
@@ -252,7 +252,7 @@ class ClaudeOutput(Output):
             self.error_text = head(text, 500)
 
     def feed_transcript(self, line: bytes) -> None:
-        # A message is told of before its end has come, with a token or two of its answer. The transcript has all of them.
+        # The stream reports a message before its end, with a few of its output tokens. The transcript has all of them.
         if b'"output_tokens"' not in line:
             return
         try:
@@ -267,7 +267,7 @@ class ClaudeOutput(Output):
 
     def close(self, exit_code: int | None) -> None:
         if exit_code != 0 and self.limit is None and self._rejected is not None and self.lines and not self.error:
-            self.limit = self._rejected  # rejected, and then it ended without a word
+            self.limit = self._rejected  # rejected, and then it ended without a result
         super().close(exit_code)
 
     def _system(self, event: dict[str, Any]) -> None:
@@ -283,7 +283,7 @@ class ClaudeOutput(Output):
         if event.get("error") or event.get("is_api_error_message") or message.get("model") == "<synthetic>":
             self.error = str(event.get("error") or "")
             self.error_text = head("\n".join(texts), 500)
-            self._say("system", self.error_text, "error")
+            self._add_message("system", self.error_text, "error")
             return
         self.retrying = ""
         id = str(message.get("id"))
@@ -294,44 +294,46 @@ class ClaudeOutput(Output):
             if part.get("type") == "tool_use":
                 self._use(str(part["id"]), str(part["name"]), part.get("input"))
         if event.get("parent_tool_use_id"):
-            return  # what a subagent says is for its agent, not for us
+            return  # a subagent's text is for its agent, not for us
         for text in texts:
-            self._say("assistant", text, self._read(text))
+            self._add_message("assistant", text, self._read(text))
 
-    def _use(self, id: str, name: str, given: object) -> None:
-        """Take the call of a tool. What ours say counts once they have noted it; how far the agent is, from here on."""
-        self.tools[id] = Tool(name, _what(given))
-        if name == f"{TOOL}report_progress" and isinstance(given, dict):
-            fields = {key: str(given[key]) for key in ("step", "percent") if given.get(key) is not None}
-            self._heard(check("PROGRESS", fields, {}))
+    def _use(self, id: str, name: str, arguments: object) -> None:
+        """Take a tool call. Calls of our tools count once they are in the journal, except for progress, which counts at once."""
+        self.tools[id] = Tool(name, _summary(arguments))
+        if name == f"{TOOL}report_progress" and isinstance(arguments, dict):
+            fields = {key: str(arguments[key]) for key in ("step", "percent") if arguments.get(key) is not None}
+            self._take_block(check("PROGRESS", fields, {}))
             self._progressed = True
-        self._say("assistant", f"{name} {_what(given)}", "protocol" if name.startswith(TOOL) else "log", tool=True)
+        self._add_message(
+            "assistant", f"{name} {_summary(arguments)}", "protocol" if name.startswith(TOOL) else "log", tool=True
+        )
 
     def feed_call(self, line: bytes) -> None:
-        before, told = (self.step, self.fraction), len(self.reports)
+        before, reported = (self.step, self.fraction), len(self.reports)
         super().feed_call(line)
         if self._progressed and b'"PROGRESS"' in line:
-            self.step, self.fraction = before  # the journal is read behind the messages: what came later stands
-            del self.reports[told:]
+            self.step, self.fraction = before  # the journal is read after the messages: later progress stays
+            del self.reports[reported:]
 
     def _user(self, event: dict[str, Any]) -> None:
         content = event["message"]["content"]
         if isinstance(content, str):
-            self._say("user", content)
+            self._add_message("user", content)
             return
         for part in content:
             if part.get("type") == "tool_result":
                 self.tools.pop(str(part.get("tool_use_id")), None)
 
     def _count(self, id: str, tokens: int) -> None:
-        """One message comes in several lines, and its figures only rise."""
+        """Count the tokens of a message. It comes in several lines, and its figures only rise."""
         more = max(tokens - self._counted.setdefault(id, 0), 0)
         self._counted[id] += more
         self._summed += more
         self.tokens = max(self.tokens, self._summed)
 
     def _measure(self, message: dict[str, Any]) -> None:
-        """One message comes in several lines; the last one has its whole length."""
+        """Record the context use after a message. It comes in several lines; the last one has the whole length."""
         usage = message.get("usage") or {}
         used = _tokens(usage) + int(usage.get("cache_read_input_tokens") or 0)
         if not used:
@@ -342,7 +344,7 @@ class ClaudeOutput(Output):
         self.figures.append(Figure(used, str(message.get("model") or "")))
 
     def _result(self, event: dict[str, Any]) -> None:
-        # One process may say several results; the last one counts.
+        # A process may report several results; the last one counts.
         self.failed = bool(event.get("is_error"))
         self.succeeded = not self.failed
         self.money = float(event.get("total_cost_usd") or self.money)
@@ -363,21 +365,21 @@ class ClaudeOutput(Output):
         if self._rejected is not None:
             self.limit = self._rejected
         elif event.get("api_error_status") in (429, 529) or self.error in ("rate_limit", "billing_error"):
-            found = read_text(text, self.now, self.zone)
-            self.limit = found or LimitHit(SHORT, None, EVENT, head(text, 500))
+            limit = read_text(text, self.now, self.zone)
+            self.limit = limit or LimitHit(SHORT, None, EVENT, head(text, 500))
         elif self.error in ("overloaded", "server_error"):
             self.limit = read_text(text, self.now, self.zone)
 
 
 class PlainOutput(Output):
-    """Any other agent: its text is read for blocks; `--json` lines of Codex are understood as well."""
+    """Reader of any other agent's output: text with blocks, or the lines of `codex exec --json`."""
 
     def __init__(self, now: float, zone: tzinfo) -> None:
         super().__init__(now, zone)
         self._reader = Reader()
         self._errors: deque[str] = deque(maxlen=5)
         self._is_codex = False
-        """Only whoever begins as Codex does is believed to fail as Codex does: any agent can print such a line."""
+        """Failure lines of Codex count only after a `thread.started` line: any agent can print such a line."""
 
     def _feed(self, line: bytes) -> None:
         self.began = True
@@ -389,20 +391,20 @@ class PlainOutput(Output):
             if isinstance(event, dict) and self._event(event):
                 return
         text = line.decode("utf-8", "replace").rstrip("\n")
-        found = self._reader.feed(text + "\n")
-        for block in found:
-            self._heard(block)
-        self._say("assistant", text, "protocol" if self._belongs(text, found) else "log")
+        blocks = self._reader.feed(text + "\n")
+        for block in blocks:
+            self._take_block(block)
+        self._add_message("assistant", text, "protocol" if self._belongs(text, blocks) else "log")
 
-    def _belongs(self, line: str, found: list[Block | Malformed]) -> bool:
-        """Is a line part of a block or of a marker with its notes?"""
-        if self._reader.is_within or not found:
+    def _belongs(self, line: str, blocks: list[Block | Malformed]) -> bool:
+        """Return whether a line is part of a block, or of a marker with its notes."""
+        if self._reader.is_within or not blocks:
             return self._reader.is_within
-        if found[-1].name in ("PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE"):
+        if blocks[-1].name in ("PHASE_COMPLETE", "CUSTOM_TASK_COMPLETE"):
             return (
                 line.strip().lower().startswith("ready for review")
             )  # any other line only showed that the notes are over
-        if found[-1].name == "ERROR":  # one in a line may have been ended by the line behind it
+        if blocks[-1].name == "ERROR":  # a one-line error may end only with the following line
             return "[/ERROR" in line or line.lstrip().startswith("[ERROR")
         return True
 
@@ -413,9 +415,9 @@ class PlainOutput(Output):
 
     def close(self, exit_code: int | None) -> None:
         for block in self._reader.close():
-            self._heard(block)
+            self._take_block(block)
         if exit_code not in (0, None):
-            # Only the last words of a program that failed are its own excuse.
+            # Only the last lines of a program that failed give its reason.
             for text in reversed(self._errors):
                 if self.limit is None:
                     self.limit = read_text(text, self.now, self.zone)
@@ -428,13 +430,13 @@ class PlainOutput(Output):
     def words(self) -> list[Block | Malformed]:
         return [*self.blocks, *self._reader.peek()]
 
-    def last_said(self) -> str:
-        """The last lines that came together and are no protocol; if there are none, the last of what was."""
-        said = [one for one in self.messages if one.role == "assistant" and one.content.strip()]
+    def last_message(self) -> str:
+        """Return the last lines that were written together and are not protocol; if there are none, the last protocol lines."""
+        messages = [one for one in self.messages if one.role == "assistant" and one.content.strip()]
         for kind in ("log", "protocol"):
             lines: list[str] = []
             earliest = 0
-            for one in reversed(said):
+            for one in reversed(messages):
                 if one.type != kind or (earliest and one.at and earliest - one.at > BURST):
                     if lines:
                         break
@@ -442,11 +444,11 @@ class PlainOutput(Output):
                 lines.append(one.content)
                 earliest = one.at
             if lines:
-                return "\n".join(reversed(lines))[-SAID:]
+                return "\n".join(reversed(lines))[-LAST_MESSAGE:]
         return ""
 
     def _event(self, event: dict[str, Any]) -> bool:
-        """Take a line of `codex exec --json`; False if it is none."""
+        """Take a line of `codex exec --json`; return False if it is not one."""
         kind = str(event.get("type"))
         if kind.startswith(("thread.", "turn.", "item.")):
             self.is_over = kind in ("turn.completed", "turn.failed")
@@ -468,7 +470,7 @@ class PlainOutput(Output):
         item = event.get("item") or {}
         if item.get("type") == "agent_message":
             text = str(item.get("text", ""))
-            self._say("assistant", text, self._read(text))
+            self._add_message("assistant", text, self._read(text))
 
     def _turn(self, event: dict[str, Any]) -> None:
         usage = event.get("usage") or {}
@@ -486,7 +488,7 @@ class PlainOutput(Output):
     def _figures(self, event: dict[str, Any]) -> None:
         rates = event.get("rate_limits")
         if isinstance(rates, dict):
-            self.near = read_rates(rates, self.now)
+            self.limit_near = read_rates(rates, self.now)
             self.windows.update(read_windows(rates))
         self._measure(event.get("info"))
 
@@ -501,26 +503,26 @@ _CODEX = {
     "item.updated": PlainOutput._begun, "item.completed": PlainOutput._item, "turn.completed": PlainOutput._turn,
     "error": PlainOutput._failure, "turn.failed": PlainOutput._failure, "token_count": PlainOutput._figures,
 }  # fmt: skip
-"""What takes each kind of line of Codex."""
+"""The method for each kind of line of Codex."""
 
 
 def _tokens(usage: dict[str, Any]) -> int:
-    """What counts against a budget: everything but what came from the cache."""
+    """Return the tokens that count against a budget: all but those read from the cache."""
     names = ("input_tokens", "cache_creation_input_tokens", "output_tokens")
     return sum(int(usage.get(name) or 0) for name in names)
 
 
-def _what(given: object) -> str:
-    if not isinstance(given, dict):
+def _summary(arguments: object) -> str:
+    if not isinstance(arguments, dict):
         return ""
     for key in ("command", "file_path", "path", "pattern", "url", "description", "prompt"):
-        if isinstance(given.get(key), str):
-            return head(str(given[key]), 300)
-    return head(json.dumps(given, ensure_ascii=False), 300)
+        if isinstance(arguments.get(key), str):
+            return head(str(arguments[key]), 300)
+    return head(json.dumps(arguments, ensure_ascii=False), 300)
 
 
 class Transcripts:
-    """What a client writes for itself of a session, as it grows: the session's transcript and those of its subagents."""
+    """Follows the client's transcript of a session and those of its subagents."""
 
     def __init__(self) -> None:
         self._tails: dict[str, Tail] = {}
@@ -530,7 +532,7 @@ class Transcripts:
         return bool(self._tails)
 
     def read(self, path: str, output: Output) -> None:
-        """Let the output take what came since the last time; an empty `path` is the one of the last time."""
+        """Feed new lines to the output; an empty `path` means the previous one."""
         path = path or next(iter(self._tails), "")
         if not path:
             return
@@ -542,7 +544,7 @@ class Transcripts:
 
 
 class Tail:
-    """Whole lines of a growing file, from an offset on."""
+    """Reads whole lines of a growing file, from an offset on."""
 
     def __init__(self, path: str, offset: int = 0) -> None:
         self.path, self.offset = path, offset
@@ -551,16 +553,16 @@ class Tail:
         self._noted = 0
 
     def timed_lines(self) -> list[tuple[bytes, int]]:
-        """What came since the last time, each line with when it was written; 0 where nobody noted that."""
+        """Return new lines, each with the time when it was written, 0 if unknown."""
         offset, lines = self.offset, self.lines()
         if lines:
             self._read_times()
-        found = []
+        timed = []
         for line in lines:
             place = bisect_right(self._starts, offset) - 1
-            found.append((line, self._times[place] if place >= 0 else 0))
+            timed.append((line, self._times[place] if place >= 0 else 0))
             offset += len(line) + 1
-        return found
+        return timed
 
     def _read_times(self) -> None:
         try:
@@ -577,7 +579,7 @@ class Tail:
                 self._times.append(int(at))
 
     def lines(self, most: int = 4 << 20) -> list[bytes]:
-        """What came since the last time; half a line stays for later."""
+        """Return new whole lines; an unfinished line stays for later."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
@@ -586,7 +588,7 @@ class Tail:
             return []
         end = part.rfind(b"\n") + 1
         if not end:
-            if len(part) == most:  # a line that is too long to be one of ours
+            if len(part) == most:  # too long to be a line of ours: skip it
                 self.offset += most
             return []
         self.offset += end

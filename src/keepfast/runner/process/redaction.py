@@ -1,6 +1,6 @@
-"""What looks like a secret, taken out of texts, JSON values and lines of output before any of it is written.
+"""Redaction of secrets in texts, JSON values and lines of output, before any of it is written.
 
-The shim uses this as well: it imports the standard library and `keepfast.secrets` only.
+The shim uses this module: it imports only the standard library and `keepfast.secrets`.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from keepfast.secrets.redaction import MOST_TEXT, find
 
 KINDS = frozenset((*services.kinds(), "secret", "random", "base64", "authorization", "url-parameter", "password"))
 MARK = re.compile(rf"\[redacted:(?:{'|'.join(sorted(map(re.escape, KINDS)))})#([0-9a-f]{{12}})\]")
-"""Stands for a value that was sealed (`vault.py`); it is no secret, and must stay as it is. No other word has room in it."""
+"""The mark of a sealed value (`vault.py`), which must stay as it is. Its form has no room for a secret."""
 SEALED = re.compile(r"encrypted:SEZWM[A-Za-z0-9+/]{48,}={0,2}")
-"""A value as the store seals it: `HFV1`, and at least an id, a nonce and a tag."""
+"""A sealed value: `HFV1`, and at least an id, a nonce and a tag."""
 IDS = frozenset((
     "id", "uuid", "session", "session_id", "sessionId", "tool_use_id", "parent_tool_use_id", "thread_id", "request_id",
     "checkpointId", "taskId", "message_id",
 ))  # fmt: skip
-"""Fields of programs' lines and of events whose values look random and are none: only keys of known forms count there."""
+"""Fields with ids, which look random: only keys of known forms are redacted in them."""
 GUESSED = frozenset(("random", "secret", "base64"))
-"""Kinds that are told by the look of a value or by the word beside it."""
+"""Kinds of secrets that are recognised by the look of a value or by the word next to it."""
 PROTOCOL = re.compile(
     r"^[ \t]*(?:\[/?(?:ERROR|DEPENDENCY_REQUEST|USER_QUESTION|PHASE_COMPLETE|CUSTOM_TASK_COMPLETE|PROGRESS)(?:_JSON)?\]"
     r"|===[ \t]*(?:PHASE[ \t]+\d{1,4}|CUSTOM[ \t]+TASK)[ \t]+COMPLETE[ \t]*===)[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
-"""Lines that a supervisor goes by: no value of the line before reaches over one."""
+"""Lines of the protocol: no secret extends over one."""
 OPENED = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY")
 CLOSED = "-----END "
 BEHIND, LONGEST_KEY = 1_000, 16_000
-"""Characters of the lines before that are looked at together with new ones; those of a private key that has not ended."""
+"""Characters of earlier lines that are searched together with new ones, and of a private key that has not ended."""
 
 SHORTEST = 12
-"""Letters of a value that is taken for a secret although neither its name nor its look says so."""
+"""Minimum length of a variable's value that counts as a secret although neither its name nor a known form says so."""
 PARTS = str.maketrans("-_./:,@ ", "        ")
 
 Span = tuple[int, int, str]
@@ -53,15 +53,15 @@ def clean_text(text: str) -> str:
 
 
 def spans(text: str) -> list[Span]:
-    """Where the secrets of a text are, and of which kind; none reaches into a mark or over a line of the protocol."""
-    found: list[Span] = []
+    """Return where the secrets of a text are, with their kinds; none extends into a mark or over a line of the protocol."""
+    result: list[Span] = []
     for start, end in _between(text):
-        found += [(start + first, start + last, kind) for first, last, kind in find(text[start:end])]
-    return found
+        result += [(start + first, start + last, kind) for first, last, kind in find(text[start:end])]
+    return result
 
 
 def clean(value: Any, name: str = "") -> Any:
-    """Return a JSON value without the secrets in its texts; `name` is what the value is called where it stands."""
+    """Return a JSON value with the secrets in its texts redacted; `name` is the key or option of the value."""
     if isinstance(value, str):
         return _clean_named(name, value)
     if isinstance(value, dict):
@@ -75,7 +75,7 @@ def clean(value: Any, name: str = "") -> Any:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Does a value that is called so look like a secret?"""
+    """Return whether a value with this name looks like a secret."""
     if SEALED.fullmatch(value):
         return False
     if spans(value):
@@ -84,24 +84,24 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def is_telling(name: str, value: str) -> bool:
-    """Would a variable of an agent's environment tell a secret? By its name, by its look, or because it can be nothing else."""
+    """Return whether an environment variable is a secret: by its name, by its look, or because it can be nothing else."""
     return is_secret(name, value) or _is_noise(value)
 
 
 class Lines:
-    """Lines of output, redacted as they come; what stood before is remembered, so that a value is known by its name there."""
+    """Redacts lines of output as they arrive; earlier lines are remembered, so that a name there identifies a value here."""
 
     def __init__(self) -> None:
         self._before = ""
 
     def clean(self, data: bytes) -> bytes:
-        """Take whole lines, return them without secrets."""
-        found = []
+        """Return whole lines, redacted."""
+        parts = []
         for is_json, text in _segments(data.decode("utf-8", "surrogateescape")):
-            found.append(_clean_json(text) if is_json else self._clean_plain(text))
-        cleaned = "".join(found)
+            parts.append(_clean_json(text) if is_json else self._clean_plain(text))
+        cleaned = "".join(parts)
         if data.endswith(b"\n") and not cleaned.endswith("\n"):
-            cleaned += "\n"  # a private key that goes on would take the end of the line with it
+            cleaned += "\n"  # the end of the line may be part of a private key that continues
         return cleaned.encode("utf-8", "surrogateescape")
 
     def _clean_plain(self, text: str) -> str:
@@ -114,7 +114,7 @@ class Lines:
 
 
 def _remembered(text: str) -> str:
-    """The last lines of a text, and all of a private key that has not ended."""
+    """Return the last lines of a text, or all of a private key that has not ended."""
     begun = [match.start() for match in OPENED.finditer(text)]
     if begun and CLOSED not in text[begun[-1] :] and len(text) - begun[-1] <= LONGEST_KEY:
         return text[begun[-1] :]
@@ -124,7 +124,7 @@ def _remembered(text: str) -> str:
 
 
 def _segments(text: str) -> Iterator[tuple[bool, str]]:
-    """Lines that are JSON objects, one by one, and the others together."""
+    """Yield lines that are JSON objects one by one, and the others together."""
     plain: list[str] = []
     for line in text.splitlines(keepends=True) if "{" in text else ():
         if line.startswith("{") and line.rstrip().endswith("}"):
@@ -152,11 +152,11 @@ def _clean_json(line: str) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, none of whose keys hides another. Raises `ValueError`."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return an object without duplicate keys. Raises `ValueError` if there are any: one would hide another."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return result
 
 
 def _clean_named(name: str, value: str) -> str:
@@ -167,14 +167,14 @@ def _clean_named(name: str, value: str) -> str:
 
 
 def _called(value: dict[Any, Any], key: str) -> str:
-    """What an item of an object is called: by its key, or by the name that stands beside its value."""
+    """Return the name of an item of an object: its key, or the name that the object has next to `value`."""
     if key != "value":
         return key
     return next((value[one] for one in ("name", "key") if isinstance(value.get(one), str)), key)
 
 
 def _is_noise(value: str) -> bool:
-    """Is a value neither short, nor a path, an address, a number or words? `9f86d081884c7d65` is nothing of that kind."""
+    """Return whether a value such as `9f86d081884c7d65` is neither short nor a path, an address, a number or words."""
     if len(value) < SHORTEST or value.startswith(("/", "~", ".")) or "://" in value or "\n" in value:
         return False
     parts = value.translate(PARTS).split()
@@ -182,13 +182,13 @@ def _is_noise(value: str) -> bool:
 
 
 def option_before(words: list[Any] | tuple[Any, ...], number: int) -> str:
-    """What a word of a command line is called by the option before it."""
+    """Return the option before a word of a command line, as the word's name; empty if there is none."""
     before = words[number - 1] if number else ""
     return before.lstrip("-") if isinstance(before, str) and before.startswith("-") else ""
 
 
 def _between(text: str) -> Iterator[tuple[int, int]]:
-    """The parts of a text between marks and lines of the protocol."""
+    """Yield the parts of a text between marks and lines of the protocol."""
     at = 0
     fixed = [match.span() for pattern in (MARK, PROTOCOL) for match in pattern.finditer(text)]
     for start, end in sorted(fixed):
@@ -199,10 +199,10 @@ def _between(text: str) -> Iterator[tuple[int, int]]:
         yield at, len(text)
 
 
-def _without(text: str, found: list[Span], at: int = 0) -> str:
-    """The text from `at` on, with `[redacted:<kind>]` in the place of what was found."""
+def _without(text: str, secrets: list[Span], at: int = 0) -> str:
+    """Return the text from `at` on, with `[redacted:<kind>]` in the place of each secret."""
     parts = []
-    for start, end, kind in found:
+    for start, end, kind in secrets:
         parts += [text[at:start], f"[redacted:{kind}]"]
         at = end
     return "".join([*parts, text[at:]])

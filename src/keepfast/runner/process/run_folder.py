@@ -1,4 +1,4 @@
-"""Files in a run's folder: written beside their place, synced, and renamed."""
+"""Atomic writes of files in a run's folder: written beside their place, synced, and renamed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The program around an agent: outlives the supervisor, owns everything the agent starts, and knows how it ended.
+"""The shim: the program around an agent, which outlives the supervisor, owns everything the agent starts, and reports its end.
 
 Run as `python -I -S -B launch_shim.py FOLDER` with the job as JSON on standard input; the protocol is in docs/unattended.md.
-Standard library only, and the rooms beside it that use nothing else.
+It imports only the standard library and modules that do the same.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from keepfast.runner.process.run_folder import sync_folder, write_file
 from keepfast.runner.process.tree import below, boot_id, prctl, send, start_time
 
 RESERVE = b" " * 4095 + b"\n"
-"""Space for the exit report, taken before it is needed: the disk may be full by then."""
+"""Space for the exit report, allocated in advance: the disk may be full when the agent ends."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SECOND_LOOK = 1.0
 AFTER_TERM = 2.0
-"""What the agent leaves behind has this long to end by itself."""
+"""Seconds that remaining processes have to end after SIGTERM."""
 
 
 class Shim:
@@ -82,7 +82,7 @@ class Shim:
             signal.signal(number, _nothing)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda number, frame: self._stop("the shim was told to end"))
+        signal.signal(signal.SIGTERM, lambda number, frame: self._stop("the shim was terminated"))
 
     def _spawn(self) -> tuple[int, int]:
         """Start the agent; return the reading ends of its output, or -1 twice if it could not be started."""
@@ -91,13 +91,13 @@ class Shim:
         self.input = _in_memory(self.job, "input") if "input" in self.job else self.prompt
         out, out_w = os.pipe2(os.O_CLOEXEC)
         err, err_w = os.pipe2(os.O_CLOEXEC)
-        told, telling = os.pipe2(os.O_CLOEXEC)
+        failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
         self.pid = os.fork()
         if self.pid == 0:
-            self._become(out_w, err_w, telling)
-        for fd in (out_w, err_w, telling):
+            self._become(out_w, err_w, failure_write)
+        for fd in (out_w, err_w, failure_write):
             os.close(fd)
-        with open(told, "rb") as file:
+        with open(failure_read, "rb") as file:
             why = file.read().decode("utf-8", "replace")
         if why:
             os.waitpid(self.pid, 0)
@@ -111,22 +111,22 @@ class Shim:
             os.set_blocking(fd, False)
         return out, err
 
-    def _become(self, out: int, err: int, telling: int) -> NoReturn:
+    def _become(self, out: int, err: int, failure_write: int) -> NoReturn:
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if self.group is not None:
                 with open(self.group + "/cgroup.procs", "wb", buffering=0) as file:
                     file.write(b"0")
-            given = self.input or self.job.get("stdin") or os.devnull
-            os.dup2(os.open(given, os.O_RDONLY), 0)
+            input_path = self.input or self.job.get("stdin") or os.devnull
+            os.dup2(os.open(input_path, os.O_RDONLY), 0)
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.chdir(self.job["cwd"])
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             os.umask(int(self.job.get("umask", 0o022)))
-            command = [word.replace("{prompt_file}", given) for word in self.job["command"]]
+            command = [word.replace("{prompt_file}", input_path) for word in self.job["command"]]
             name = self.job.get("prompt_variable")
             more = {name: self.prompt} if name and self.prompt else {}
             os.execvpe(command[0], command, {**self.job["environment"], **more})
@@ -134,7 +134,7 @@ class Shim:
             where = (
                 error.filename if error.filename in (self.job["cwd"], self.job.get("stdin")) else self.job["command"][0]
             )
-            os.write(telling, f"{where}: {error.strerror}".encode())
+            os.write(failure_write, f"{where}: {error.strerror}".encode())
         finally:
             os._exit(127)
 
@@ -169,7 +169,7 @@ class Shim:
                 self.status = status
 
     def _grant(self) -> None:
-        """Carry out the newest wish, once."""
+        """Carry out the newest wish of the supervisor, once."""
         try:
             with open(self.folder + "/wish", "rb") as file:
                 wish = json.loads(file.read())
@@ -207,7 +207,7 @@ class Shim:
         self.reason = self.reason or reason
         if self.frozen:
             self.thaw()
-        # The agent first and alone: it may still want to note how its tools ended.
+        # The agent first: it may still record how its tools ended.
         send(self.pid, signal.SIGTERM)
         for pid in below(os.getpid()):
             send(pid, signal.SIGTERM)
@@ -227,7 +227,7 @@ class Shim:
             sleep(0.01)
 
     def freeze(self) -> tuple[int, bool]:
-        """Stop everything below us; return how many processes there are, and whether all of them stand still."""
+        """Freeze everything below us; return how many processes there are, and whether all of them are stopped."""
         self.frozen = True
         if self.group is not None and freeze_group(self.group, True):
             tree = below(os.getpid())
@@ -255,7 +255,7 @@ class Shim:
     # When it has ended
 
     def _sweep(self, streams: dict[int, Stream]) -> None:
-        """End what the agent left behind, and take what is still in the pipes."""
+        """End the processes that the agent left behind, and read what is still in the pipes."""
         end, killing = monotonic() + AFTER_TERM, False
         for pid in below(os.getpid()):
             send(pid, signal.SIGTERM)
@@ -308,7 +308,7 @@ class Shim:
 
 
 def _in_memory(job: dict[str, Any], name: str) -> str:
-    """The path of what the agent is told, in memory alone: secrets that are in it are on no disk. Empty if there is none."""
+    """Put a prompt, which may have secrets, into a file in memory, never on disk; return its path, empty if there is none."""
     if name not in job:
         return ""
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
@@ -333,7 +333,7 @@ def _answer(word: str) -> None:
     try:
         os.write(1, word.encode() + b"\n")
     except OSError:
-        pass  # whoever started us has gone; the folder tells the rest
+        pass  # the supervisor has gone; the next one reads the folder
 
 
 def _leave_streams() -> None:
@@ -343,8 +343,8 @@ def _leave_streams() -> None:
 
 
 def main(folder: str) -> int:
-    """Take the job, the lock, and the agent; return when all of it has ended."""
-    # A wish may come as soon as our lock says who we are, and its signal would end a process that is not ready for it.
+    """Read the job, take the lock, run the agent; return when everything has ended."""
+    # A wish may come as soon as our lock has our process id, and its signal would end a process that is not ready for it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     job = json.loads(sys.stdin.buffer.read())
     os.umask(0o077)
@@ -358,12 +358,12 @@ def main(folder: str) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            sleep(0.05)  # whoever looks whether we live holds it for an instant
+            sleep(0.05)  # a process that checks whether we live holds it for an instant
     else:
         _answer("running")
         return 0
     if os.fstat(lock).st_size:
-        _answer("begun")  # once is once: whether it ran to its end is for the supervisor to find out
+        _answer("begun")  # an agent is started only once; the supervisor finds out how it ended
         return 0
     facts = {"run": job["run"], "pid": os.getpid(), "boot": boot_id(), "started": start_time(os.getpid())}
     reserve = os.open(folder + "/exit.json.new", os.O_WRONLY | os.O_CREAT, 0o600)

@@ -1,4 +1,4 @@
-"""Shims from outside: starting one, looking at what became of it, telling it what is wanted, ending strays."""
+"""The supervisor's side of shims: start one, read its status, send it wishes, end stray processes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TOKEN = "KEEPFAST_RUN_TOKEN"
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch_shim.py")
 
 
-class Look(NamedTuple):
-    """What a run's folder shows: never begun, alive, over with a report, or lost without one."""
+class RunStatus(NamedTuple):
+    """The status of a run by its folder: absent (never started), alive, over with a report, or lost without one."""
 
     kind: str
     pid: int = 0
@@ -30,13 +30,13 @@ class Look(NamedTuple):
     started: bool = True
     ended_at: int = 0
     seconds: float | None = None
-    """How long it ran by a clock that nobody can set, if its shim could say so."""
+    """How long it ran by a clock that nobody can set, if its shim reported it."""
 
 
 def start(folder: str, job: dict[str, Any]) -> str:
-    """Start the shim of a run, unless it was started before; return its word: started, running or begun.
+    """Start the shim of a run, unless it was started before; return its answer: `started`, `running` or `begun`.
 
-    Raises `OSError` if no process can be made.
+    Raises `OSError` if no process can be created.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     errors = os.open(folder + "/shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -70,12 +70,12 @@ _adopted: list[subprocess.Popen[bytes]] = []
 
 
 def _forget_ended() -> None:
-    """Children that have ended are waited for, else they stay as zombies for as long as we live."""
+    """Wait for children that have ended; otherwise they stay as zombies for as long as we live."""
     _adopted[:] = [child for child in _adopted if child.poll() is None]
 
 
-def look(folder: str, run: str) -> Look:
-    """Read what became of a run. Only a lock that is held and names this run is a living agent."""
+def status_of(folder: str, run: str) -> RunStatus:
+    """Return the status of a run. Only a lock that is held and names this run proves a live agent."""
     _forget_ended()
     report = read(folder + "/exit.json")
     if report is not None and report.get("run") == run:
@@ -84,7 +84,7 @@ def look(folder: str, run: str) -> Look:
         except OSError:
             ended = 0
         code, number, seconds = (report.get(name) for name in ("exit", "signal", "seconds"))
-        return Look(
+        return RunStatus(
             OVER,
             exit_code=code if isinstance(code, int) else None,
             signal=number if isinstance(number, int) else None,
@@ -96,23 +96,23 @@ def look(folder: str, run: str) -> Look:
     facts = read(folder + "/lock")
     if is_locked(folder + "/lock"):
         if facts is not None and facts.get("run") == run:
-            return Look(ALIVE, pid=int(facts["pid"]), boot=str(facts.get("boot", "")))
-        return Look(ALIVE)  # it has the lock and is about to say who it is
+            return RunStatus(ALIVE, pid=int(facts["pid"]), boot=str(facts.get("boot", "")))
+        return RunStatus(ALIVE)  # it has the lock and is about to write its process id
     if facts is None:
-        return Look(ABSENT)
-    # The report may have come between the two looks.
+        return RunStatus(ABSENT)
+    # The report may have come after it was looked for.
     if os.path.exists(folder + "/exit.json") and report is None:
-        return look(folder, run)
-    return Look(LOST, boot=str(facts.get("boot", "")))
+        return status_of(folder, run)
+    return RunStatus(LOST, boot=str(facts.get("boot", "")))
 
 
 class AgentProcess(NamedTuple):
-    """The agent's process as its shim noted it."""
+    """The agent's process as its shim recorded it."""
 
     pid: int | None = None
     """None before it was started, or if it could not be."""
     start: int | None = None
-    """When it was started, in ticks since the machine was."""
+    """When it was started, in ticks since boot."""
 
 
 def agent(folder: str) -> AgentProcess:
@@ -129,7 +129,7 @@ def wish(folder: str, what: str, reason: str = "") -> int:
     if facts is None or not is_locked(folder + "/lock"):
         return number
     try:
-        # By descriptor, with the lock held by that process until now: a number that was given to another never gets it.
+        # By descriptor, while that process holds the lock: a process that reuses the number never gets the signal.
         pidfd = os.pidfd_open(int(facts["pid"]))
         try:
             if start_time(int(facts["pid"])) == facts.get("started"):
@@ -137,24 +137,24 @@ def wish(folder: str, what: str, reason: str = "") -> int:
         finally:
             os.close(pidfd)
     except (OSError, AttributeError, ValueError, KeyError):
-        pass  # it looks for itself once a second
+        pass  # the shim checks for wishes once a second anyway
     return number
 
 
 def last_wish(folder: str) -> str:
-    """What was told last, and not taken back."""
+    """Return the last wish that was sent; empty if there is none."""
     return str((read(folder + "/wish") or {}).get("do", ""))
 
 
 class ShimState(NamedTuple):
-    """What a shim has done of what it was told."""
+    """What a shim has carried out."""
 
     wish: int = 0
     """The number of the last wish that it has carried out."""
     done: str = ""
     frozen: bool = False
     all: bool = False
-    """Every process of the agent stands still, not only some."""
+    """Every process of the agent is stopped, not only some."""
 
 
 def state(folder: str) -> ShimState:
@@ -166,19 +166,19 @@ def state(folder: str) -> ShimState:
 
 def end_strays(token: str) -> int:
     """Kill whatever still carries the token of a run whose shim is gone; return how many there were."""
-    wanted, count = f"{TOKEN}={token}".encode(), 0
+    marker, count = f"{TOKEN}={token}".encode(), 0
     for _ in range(20):
-        found = [pid for pid in _own_processes() if wanted in _environment(pid)]
-        if not found:
+        strays = [pid for pid in _own_processes() if marker in _environment(pid)]
+        if not strays:
             break
-        for pid in found:
+        for pid in strays:
             send(pid, signal.SIGKILL)
-        count += len(found)
+        count += len(strays)
     return count
 
 
 def carries_token(pid: int) -> bool:
-    """Does this process, or one above it, belong to a run? Human-only verbs ask."""
+    """Return whether this process, or one above it, belongs to a run; commands that are only for people check this."""
     for _ in range(64):
         if pid <= 1:
             return False
@@ -207,7 +207,7 @@ def is_locked(path: str) -> bool:
 
 
 def read(path: str, most: int = 1 << 20) -> dict[str, Any] | None:
-    """A small JSON object, None if it is not there or not whole."""
+    """Return a small JSON object; None if it does not exist or is not whole."""
     try:
         with open(path, "rb") as file:
             value = json.loads(file.read(most))
@@ -217,14 +217,14 @@ def read(path: str, most: int = 1 << 20) -> dict[str, Any] | None:
 
 
 def _own_processes() -> list[int]:
-    own, found = os.geteuid(), []
+    own, pids = os.geteuid(), []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         try:
             if name.isdigit() and os.stat(f"/proc/{name}").st_uid == own and int(name) != os.getpid():
-                found.append(int(name))
+                pids.append(int(name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def _environment(pid: int) -> list[bytes]:

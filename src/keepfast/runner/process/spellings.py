@@ -1,4 +1,4 @@
-"""The spellings in which a value that an agent was given may come out of programs: escaped, quoted or coded."""
+"""The spellings in which programs may print a secret value: escaped, quoted or encoded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 SHORTEST_SECRET = 4
 SHORTEST_CASED = 8
-"""In capitals or small letters a shorter value would be a word: `PASS`."""
+"""A shorter value in capitals or small letters would match words: `PASS`."""
 SHORTEST_LINE = 16
-"""A shorter line of a longer secret may stand anywhere."""
+"""A shorter line of a secret would match unrelated text."""
 SAFE = "", "/", "*", "!'()*", "!'()*;,/?:@&=+$#"
-"""What writers of addresses leave as it is: Python, Java, JavaScript for a part and for a whole address."""
+"""Characters that URL encoders leave as they are: Python, Java, JavaScript for a part and for a whole URL."""
 MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 QUOTES = (
     ("'", '"'),
@@ -25,29 +25,29 @@ QUOTES = (
 )
 """The two quotes as HTML and XML write them, by different programs."""
 BLANKS = {"\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
-"""What would not come back from an attribute as it was."""
+"""Characters that XML writers escape in attributes."""
 SLASHED = ('"', "'", "$", '"$', '"\\', "'\\", '"$`\\', '"$`!\\', "$`")
-"""What shells and programs put a backslash before, each by its own rule."""
+"""Characters before which shells and programs put a backslash, each by its own rule."""
 BARE = "%+-./:=@_,"
-"""What a shell leaves as it is besides letters and digits where it quotes by backslashes."""
+"""Characters besides letters and digits that a shell leaves as they are when it quotes with backslashes."""
 WEB_SAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
-"""What some writers of JSON escape so that it can stand in a page."""
+"""Characters that some JSON writers escape for use in HTML."""
 
 
 def forms(secrets: list[str]) -> list[bytes]:
-    """Every spelling in which a secret might come out, longest first; of one line some two hundred at most."""
-    found: set[bytes] = set()
+    """Return every spelling in which a secret may be printed, longest first; for one line some two hundred at most."""
+    spellings: set[bytes] = set()
     for secret in secrets:
         for text in (secret, *_own_lines(secret)):
             for spelling in dict.fromkeys(_spellings(text)):
-                found.update(_bytes(written) for written in (spelling, *_in_json(spelling)))
-            found.update(_codes(_bytes(text)))
-            found.add(_bytes(_in_json(_in_json(text)[0])[0]))
-    return sorted((form for form in found if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
+                spellings.update(_bytes(written) for written in (spelling, *_in_json(spelling)))
+            spellings.update(_codes(_bytes(text)))
+            spellings.add(_bytes(_in_json(_in_json(text)[0])[0]))
+    return sorted((form for form in spellings if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
 
 
 def _own_lines(secret: str) -> list[str]:
-    """Lines of a secret that are its own: what begins and ends every private key would no longer give the next one away."""
+    """Return the lines that only this secret has, without those that begin and end every private key."""
     lines = [line.strip() for line in secret.split("\n")] if "\n" in secret else []
     return [line for line in lines if len(line) >= SHORTEST_LINE and not line.startswith("-----") and ": " not in line]
 
@@ -75,7 +75,7 @@ def _in_addresses(text: str) -> Iterator[str]:
 
 
 def _small_escapes(coded: str) -> str:
-    """Percent escapes in small letters: only what follows the sign changes, and a bare sign is never in it."""
+    """Return the text with percent escapes in small letters."""
     first, *parts = coded.split("%")
     return "%".join([first, *[part[:2].lower() + part[2:] for part in parts]])
 
@@ -92,7 +92,7 @@ def _in_markup(text: str) -> Iterator[str]:
 
 
 def _in_programs(text: str) -> Iterator[str]:
-    """As literals of Python, JavaScript and the like have it, whichever quote they choose."""
+    """Yield the text as in literals of Python, JavaScript and the like, with either quote."""
     # Both kinds of quotes before it, and so the single ones are those that are escaped.
     octal = "".join(chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}" for byte in _bytes(text.replace("\\", "\\\\")))
     both = "\"'"
@@ -122,14 +122,14 @@ def _slashed(text: str, signs: str) -> str:
 
 
 def _in_json(text: str) -> tuple[str, ...]:
-    """As a JSON string; the same with letters of all alphabets, safe for pages, and with escaped slashes."""
+    """Return the text as a JSON string: in ASCII, in Unicode, safe for HTML, and with escaped slashes."""
     plain, all_letters = json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]
     safe = [_replaced(one, WEB_SAFE) for one in (plain, all_letters)]
     return plain, all_letters, *safe, plain.replace("/", "\\/")
 
 
 def _codes(raw: bytes) -> Iterator[bytes]:
-    """In base64, also inside a longer text that was encoded as a whole, and in hexadecimal."""
+    """Yield the bytes in base64, also as part of a longer encoded text, and in hexadecimal."""
     for encode in (b64encode, urlsafe_b64encode):
         for shift in range(3):
             middle = encode(b"\0" * shift + raw)[(0, 2, 3)[shift] :]

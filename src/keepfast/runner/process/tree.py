@@ -1,4 +1,4 @@
-"""Processes and what descends from them, as the kernel tells it; and signals that may come too late."""
+"""Process trees, from `/proc`, and signals to processes that may have ended."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import os
 
 
 def below(root: int) -> dict[int, str]:
-    """Every process that descends from `root`, and the letter of its state."""
+    """Return every descendant of `root`, with the letter of its state."""
     if not os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _below_by_parents(root)
-    found: dict[int, str] = {}
+    states: dict[int, str] = {}
     todo = _children(root)
     while todo:
         pid = todo.pop()
-        if pid in found:
+        if pid in states:
             continue
         fields = _stat(pid)
         if fields:
-            found[pid] = fields[0].decode()
+            states[pid] = fields[0].decode()
             todo += _children(pid)
-    return found
+    return states
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += [int(number) for number in file.read().split()]
+                children += [int(number) for number in file.read().split()]
     except OSError:
-        pass  # it has just ended; its children are ours in the next round
-    return found
+        pass  # it has just ended; its children are reparented to us and found in the next round
+    return children
 
 
 def _below_by_parents(root: int) -> dict[int, str]:
-    """The same where the kernel does not list children: every process is asked for its parent."""
+    """Return the same where the kernel does not list children: read the parent of every process."""
     children: dict[int, list[int]] = {}
     letters: dict[int, str] = {}
     for name in os.listdir("/proc"):
@@ -42,13 +42,13 @@ def _below_by_parents(root: int) -> dict[int, str]:
         if fields:
             letters[int(name)] = fields[0].decode()
             children.setdefault(int(fields[1]), []).append(int(name))
-    found: dict[int, str] = {}
+    states: dict[int, str] = {}
     todo = list(children.get(root, []))
     while todo:
         pid = todo.pop()
-        found[pid] = letters[pid]
+        states[pid] = letters[pid]
         todo += children.get(pid, [])
-    return found
+    return states
 
 
 def _stat(pid: int) -> list[bytes]:
@@ -60,7 +60,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def start_time(pid: int) -> int:
-    """When the kernel started the process, in ticks since boot; 0 if there is none."""
+    """Return when the process was started, in ticks since boot; 0 if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])

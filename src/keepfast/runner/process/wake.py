@@ -1,4 +1,4 @@
-"""Waking the supervisor: a datagram to its socket. Nothing depends on it; the tick comes anyway."""
+"""Wake the supervisor by a datagram to its socket. Nothing depends on it: the next tick comes anyway."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LONGEST = 100
 
 
 def wake(folder: str) -> None:
-    """Tell a supervisor, if one listens, that there is something new."""
+    """Wake the supervisor, if one listens."""
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, _Place(folder) as path:
         sender.setblocking(False)
         sender.sendto(b"!", path)
 
 
 class Listener:
-    """The supervisor's end. `wait` returns early when somebody called."""
+    """The supervisor's end of the socket. `wait` returns early when it is woken."""
 
     def __init__(self, folder: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -30,7 +30,7 @@ class Listener:
         os.chmod(f"{folder}/{NAME}", 0o600)
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; True if somebody called."""
+        """Wait at most this long; return whether it was woken."""
         self.socket.settimeout(max(seconds, 0.001))
         try:
             self.socket.recv(16)
@@ -47,7 +47,7 @@ class Listener:
 
 
 class _Place:
-    """A path to the socket that is short enough."""
+    """A path to the socket that is short enough for the kernel."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.fd = folder, -1

@@ -1,4 +1,4 @@
-"""Whoever carries out the steps of run attempts: the port, and threads that need no engine."""
+"""Execution of the steps of a run: the port `Workflows`, and `Threads`, which needs no workflow engine."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Protocol
 
 from keepfast.model.errors import KeepfastError
 from keepfast.model.steps import step
-from keepfast.runner.scheduler import observation as observing
-from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler import observation, runs
 from keepfast.runner.scheduler.conclusion import settle
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 
 class Workflows(Protocol):
-    """Whoever carries out the steps of runs."""
+    """Carries out the steps of runs. See `Threads` here and `Durable` in `workflows.py`."""
 
     def start(self, run: str) -> None:
-        """Begin, or go on with, a run; at most one at a time for the same run."""
+        """Start or continue a run, at most once at the same time."""
 
     def is_busy(self, run: str) -> bool: ...
 
@@ -28,21 +27,21 @@ class Workflows(Protocol):
         """Stop observing; agents live on."""
 
 
-def carry_out(ground: Ground, run: str, halt: Flag) -> None:
-    """All steps of a run attempt, in order; each skips itself if it was done."""
-    runs.baseline(ground, run)
+def carry_out(runtime: Runtime, run: str, halt: Flag) -> None:
+    """Carry out all steps of a run in order; each skips itself if it was done before."""
+    runs.baseline(runtime, run)
     step("run:baseline")
-    runs.spawn(ground, run)
-    if observing.observe(ground, run, halt):
+    runs.spawn(runtime, run)
+    if observation.observe(runtime, run, halt):
         step("run:observed")
-        settle(ground, run)
+        settle(runtime, run)
 
 
 class Threads:
-    """Workflows without any engine: a thread per run. What is cut off is found again by `reconcile`."""
+    """Workflows without an engine: a thread per run. `Supervisor.reconcile` takes over interrupted ones."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.halt = ground, Flag()
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.halt = runtime, Flag()
         self.threads: dict[str, Thread] = {}
         self.done: Flag = Flag()
 
@@ -64,19 +63,19 @@ class Threads:
 
     def _run(self, run: str) -> None:
         try:
-            carry_out(self.ground, run, self.halt)
+            carry_out(self.runtime, run, self.halt)
         except Exception as error:
-            log_trouble(self.ground, run, error)
+            log_trouble(self.runtime, run, error)
         finally:
             self.threads.pop(run, None)
 
 
-def log_trouble(ground: Ground, run: str, error: Exception) -> None:
-    """What a step could not do is kept in the log, a fault of ours with its name; reconcile tries again."""
+def log_trouble(runtime: Runtime, run: str, error: Exception) -> None:
+    """Log the error of a step, one that is a bug with its class; reconcile tries again."""
     expected = isinstance(error, KeepfastError | OSError)
     why = str(error) if expected else f"{type(error).__name__}: {error}"
     try:
-        with ground.tables.write() as tables:
-            tables.log(tables.run(run).task, ground.now(), "trouble", {"error": why}, run)
+        with runtime.tables.write() as tables:
+            tables.log(tables.run(run).task, runtime.now(), "trouble", {"error": why}, run)
     except KeepfastError:
-        ground.trouble = why  # there is no room even for that
+        runtime.trouble = why  # the disk may be full

@@ -1,4 +1,4 @@
-"""The last step of a run attempt: judge how it ended, keep what there is, and write what follows, all at once."""
+"""The last step of a run: judge how it ended, save, verify, and write the outcome in one transaction."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED
-from keepfast.runner.domain.verdict import Seen, Verdict, gate, judge
-from keepfast.runner.process import shims as process
+from keepfast.runner.domain.verdict import Observations, Verdict, gate, judge
+from keepfast.runner.process import shims
 from keepfast.runner.process.output import Output
 from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",
@@ -28,67 +28,67 @@ TRIGGERS = {
 }  # fmt: skip
 
 
-def settle(ground: Ground, id: str) -> None:
-    """Decide what follows from a run that has ended, and write it. Done twice, it does nothing the second time."""
-    tables = ground.tables
+def settle(runtime: Runtime, id: str) -> None:
+    """Decide what follows from an ended run, and write it. Repeating it changes nothing."""
+    tables = runtime.tables
     run = tables.run(id)
     if run.state == ENDED:
         return
-    look = process.look(run.folder, id)
-    if look.kind == process.ALIVE:
+    status = shims.status_of(run.folder, id)
+    if status.kind == shims.ALIVE:
         return
-    if look.kind == process.LOST:
-        process.end_strays(run.token)
+    if status.kind == shims.LOST:
+        shims.end_strays(run.token)
     try:
         task = tables.check_epoch(run)
     except Overtaken:
         with tables.write():
-            tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=ground.now())
+            tables.change_run(id, state=ENDED, outcome="overtaken", ended_at=runtime.now())
         return
-    output = run_outputs.read(ground, run)
-    # How an agent ends that is told to says nothing of its work.
-    output.close(look.exit_code if run.wanted != verdict.LINGERING else None)
-    rebooted = look.kind in (process.LOST, process.ABSENT) and run.boot != ground.boot
-    judged = _judge(task, run, look, output)
+    output = run_outputs.read(runtime, run)
+    # The exit code of an agent that we ended says nothing about its work.
+    output.close(status.exit_code if run.request != verdict.LINGERING else None)
+    rebooted = status.kind in (shims.LOST, shims.ABSENT) and run.boot != runtime.boot
+    judged = _judge(task, run, status, output)
     step("settle:judged")
-    dialogue.keep(ground, run, output)
-    kept = checkpoints.keep(ground, task, run, _reason(judged), f"{id}:{judged.kind}", output)
+    dialogue.save(runtime, run, output)
+    saved = checkpoints.save(runtime, task, run, _reason(judged), f"{id}:{judged.kind}", output)
     step("settle:saved")
-    passed, shown = verify(ground, task, judged)
+    passed, output_text = verify(runtime, task, judged)
     step("settle:verified")
-    final = finals.keep(ground, task, run, output) if _is_last(ground, task, judged, passed) else kept
+    final = finals.save(runtime, task, run, output) if _is_last(runtime, task, judged, passed) else saved
     step("settle:kept")
-    noted = Settlement(ground, task, run, look, output, judged, kept, passed, shown, rebooted, final).write()
+    staged = Settlement(runtime, task, run, status, output, judged, saved, passed, output_text, rebooted, final).write()
     step("settle:written")
-    for one in noted:
-        checkpoints.publish(ground, one)
-    metadata.project(ground, task.id)
-    logs.write(ground, run)
+    for document in staged:
+        checkpoints.publish(runtime, document)
+    metadata.project(runtime, task.id)
+    logs.write(runtime, run)
 
 
 def _reason(judged: Verdict) -> str:
-    """Why the checkpoint of a run that was judged so is taken."""
+    """Return the reason of the checkpoint after this verdict."""
     needs = [block for block in judged.blocks if block.name == "DEPENDENCY_REQUEST"]
     if judged.kind == verdict.NEEDS and not any(block.fields["type"] in VARIABLES for block in needs):
         return "dependency"
     return TRIGGERS[judged.kind]
 
 
-def _is_last(ground: Ground, task: Task, judged: Verdict, passed: bool | None) -> bool:
-    """Does the task end with this phase?"""
+def _is_last(runtime: Runtime, task: Task, judged: Verdict, passed: bool | None) -> bool:
+    """Return whether the task ends with this phase."""
     if judged.kind != verdict.PHASE:
         return False
     review, last = task.phases[task.phase - 1]["review"], task.phase >= len(task.phases)
-    return gate(passed, task.reworks, review, last, ground.options.max_attempts).action == "finish"
+    return gate(passed, task.reworks, review, last, runtime.options.max_attempts).action == "finish"
 
 
-def _judge(task: Task, run: Run, look: process.Look, output: Output) -> Verdict:
-    code = look.exit_code if look.kind == process.OVER else None
+def _judge(task: Task, run: Run, look: shims.RunStatus, output: Output) -> Verdict:
+    code = look.exit_code if look.kind == shims.OVER else None
     if look.signal is not None:
         code = -look.signal
-    seen = Seen(
+    seen = Observations(
         exit_code=code,
-        wanted="cancel" if task.wanted == "cancel" else run.wanted,
+        stop_reason="cancel" if task.request == "cancel" else run.request,
         blocks=tuple(output.blocks),
         limit=output.limit,
         error=output.error,

@@ -1,4 +1,4 @@
-"""One supervisor at a time: a kernel lock that ends with its holder, and a file that says who it is and what troubles it."""
+"""One supervisor at a time: a kernel lock that ends with its holder, in a file with its process id and its current problem."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from keepfast.model.errors import Busy
 from keepfast.runner.process.shims import is_locked
 
 SIZE = 1024
-"""The file always has this size: a full disk has room for what is written over something."""
+"""The file always has this size: overwriting works on a full disk."""
 
 
 class Lock:
-    """Held from the beginning to the end of a supervisor."""
+    """The supervisor's lock, held as long as it runs. Raises `Busy` if another one runs."""
 
     def __init__(self, folder: str) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -24,12 +24,13 @@ class Lock:
             who = os.pread(self.fd, 32, 0).decode("ascii", "replace").split("\n")[0].strip()
             os.close(self.fd)
             raise Busy(
-                f"A supervisor runs already (process {who or 'unknown'}).", "One is enough; it sees all tasks."
+                f"A supervisor is already running (process {who or 'unknown'}).",
+                "One supervisor is enough for all tasks.",
             ) from None
         self.note("")
 
     def note(self, trouble: str) -> None:
-        """Say what cannot be done now, for whoever asks how the supervisor is."""
+        """Write the supervisor's current problem, for `trouble_of`; empty if there is none."""
         text = f"{os.getpid()}\n{' '.join(trouble.split())}".encode()[: SIZE - 1]
         os.pwrite(self.fd, text.ljust(SIZE - 1) + b"\n", 0)
 
@@ -38,7 +39,7 @@ class Lock:
 
 
 def trouble_of(folder: str) -> str | None:
-    """What the supervisor of this folder cannot do now; empty if all is well, None if there is no supervisor."""
+    """Return the current problem of this folder's supervisor; empty if there is none, None if no supervisor runs."""
     path = f"{folder}/lock"
     if not is_locked(path):
         return None

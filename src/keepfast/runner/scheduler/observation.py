@@ -1,4 +1,4 @@
-"""A live run, followed until its process has ended: its output, its clocks, and what people want of it."""
+"""Observation of a live run until its process ends: output, time limits, budget, and requests of people."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from threading import Event as Flag
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from keepfast.runner.actions import checkpoints
-from keepfast.runner.actions import context_use as fullness
-from keepfast.runner.actions.logs import Outputs
-from keepfast.runner.actions.questions import tell_progress
+from keepfast.runner.actions import checkpoints, context_use
+from keepfast.runner.actions.logs import OutputCopies
+from keepfast.runner.actions.questions import log_progress
 from keepfast.runner.actions.run_outputs import age, began_at, files
 from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db import queries
@@ -20,83 +19,83 @@ from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain.limits import LimitNear
 from keepfast.runner.domain.records import Run
 from keepfast.runner.domain.task import ENDED, LIVE, STARTING, STOPPING
-from keepfast.runner.domain.verdict import LINGERING, has_last_word
+from keepfast.runner.domain.verdict import LINGERING, has_final_block
 from keepfast.runner.domain.waits import Budget, Spent, nudge, used
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 POLL = 0.2
-ASK = 0.5
-TELL = 5.0
-COPY = 1.0
+REQUEST_INTERVAL = 0.5
+WRITE_INTERVAL = 5.0
+COPY_INTERVAL = 1.0
 AFTER_GRACE = 20.0
 
 
-def observe(ground: Ground, id: str, halt: Flag) -> bool:
-    """Follow a run until its process has ended; False if we were told to halt before."""
-    run = ground.tables.run(id)
+def observe(runtime: Runtime, id: str, halt: Flag) -> bool:
+    """Follow a run until its process has ended; return False if `halt` was set before."""
+    run = runtime.tables.run(id)
     if run.state == ENDED:
         return True
-    return _Observer(ground, run).follow(halt)
+    return _Observer(runtime, run).follow(halt)
 
 
 class _Observer:
-    """Follows one live run: its output, its clocks, and what people want of it."""
+    """Follows one live run: output, time limits, budget, and requests of people."""
 
-    def __init__(self, ground: Ground, run: Run) -> None:
-        self.ground, self.run, self.folder = ground, run, run.folder
-        self.task = ground.tables.task(run.task)
-        self.driver = driver(agent_of(ground, self.task), ground.options)
-        self.output = self.driver.output(ground.now() / SECOND, ground.zone)
+    def __init__(self, runtime: Runtime, run: Run) -> None:
+        self.runtime, self.run, self.folder = runtime, run, run.folder
+        self.task = runtime.tables.task(run.task)
+        self.driver = driver(agent_of(runtime, self.task), runtime.options)
+        self.output = self.driver.output(runtime.now() / SECOND, runtime.zone)
         self.tails = [(Tail(f"{run.folder}/{name}"), feed) for name, feed in files(self.output)]
         self.transcripts = Transcripts()
-        self.outputs, self.copied_at = Outputs(run, self.task.workspace), 0.0
-        self.heard_at = monotonic()
-        self.began_at = self.heard_at - age(ground, run)
-        self.told_at = self.asked_at = 0.0
+        self.outputs, self.copied_at = OutputCopies(run, self.task.workspace), 0.0
+        self.output_at = monotonic()
+        self.began_at = self.output_at - age(runtime, run)
+        self.written_at = self.obeyed_at = 0.0
         self.pause_at = self.stop_at = 0.0
         self.silent = False
         self.frozen = 0
-        """The number of the wish whose freeze was kept last."""
-        self.near: LimitNear | None = None
+        """The number of the last freeze for which a checkpoint was made."""
+        self.limit_near: LimitNear | None = None
         self.saved_at = monotonic() - self._since_last_save()
-        self.known = self._figures()
-        self.figures, self.bands = fullness.told(ground, run), fullness.bands(ground, run)
+        self.progress_before = self._figures()
+        self.figures, self.bands = context_use.logged_requests(runtime, run), context_use.bands(runtime, run)
 
     def follow(self, halt: Flag) -> bool:
         while not halt.is_set():
-            look = process.look(self.folder, self.run.id)
-            self._listen()
-            if look.kind != process.ALIVE:
+            look = shims.status_of(self.folder, self.run.id)
+            self._read_output()
+            if look.kind != shims.ALIVE:
                 return True
             now = monotonic()
-            if now - self.copied_at >= COPY:
+            if now - self.copied_at >= COPY_INTERVAL:
                 self.copied_at = now
                 self.outputs.look()
-            if now - self.asked_at >= ASK:
-                self.asked_at = now
+            if now - self.obeyed_at >= REQUEST_INTERVAL:
+                self.obeyed_at = now
                 try:
-                    self._obey(now)
+                    self._follow_request(now)
                 except Overtaken:
-                    process.wish(self.folder, "stop", "overtaken")
+                    shims.wish(self.folder, "stop", "overtaken")
             self._wait(look.pid)
         return False
 
-    def _listen(self) -> None:
+    def _read_output(self) -> None:
         for tail, feed in self.tails:
             for line, self.output.at in tail.timed_lines():
                 feed(line)
-                self.heard_at, self.silent = monotonic(), False
+                self.output_at, self.silent = monotonic(), False
 
     def _read_transcripts(self) -> None:
         session = self.output.session or self.run.session
-        path = "" if self.transcripts.is_known else self.driver.transcript(session, self.ground.variables)
+        path = "" if self.transcripts.is_known else self.driver.transcript(session, self.runtime.variables)
         self.transcripts.read(path, self.output)
 
     def _wait(self, pid: int) -> None:
@@ -113,72 +112,72 @@ class _Observer:
             if fd >= 0:
                 os.close(fd)
 
-    def _obey(self, now: float) -> None:
-        tables = self.ground.tables
+    def _follow_request(self, now: float) -> None:
+        tables = self.runtime.tables
         self.run, self.task = tables.run(self.run.id), tables.task(self.run.task)
         if self.run.state == ENDED:
             return
         tables.check_epoch(self.run)
         self._read_transcripts()
-        self._tell(now)
-        wanted = self.task.wanted
+        self._write_progress(now)
+        request = self.task.request
         if self.stop_at:
-            if now - self.stop_at > self.ground.options.stop_grace + AFTER_GRACE:
+            if now - self.stop_at > self.runtime.options.stop_grace + AFTER_GRACE:
                 self.stop_at = now
-                process.wish(self.folder, "kill", self.run.wanted)
+                shims.wish(self.folder, "kill", self.run.request)
             return
-        if wanted == "freeze":
+        if request == "freeze":
             self._freeze(now)
             return
-        if process.last_wish(self.folder) == "freeze":
-            process.wish(self.folder, "thaw")
-            self.heard_at = now
-        if wanted == "cancel":
+        if shims.last_wish(self.folder) == "freeze":
+            shims.wish(self.folder, "thaw")
+            self.output_at = now
+        if request == "cancel":
             self._end("cancel", now)
-        elif wanted in ("pause", "pause_now"):
-            self._pause(now, at_once=wanted == "pause_now")
-        elif process.last_wish(self.folder) == "stop":
-            self.stop_at = now  # told before we were restarted
+        elif request in ("pause", "pause_now"):
+            self._pause(now, at_once=request == "pause_now")
+        elif shims.last_wish(self.folder) == "stop":
+            self.stop_at = now  # requested before this supervisor was restarted
         else:
-            if self.run.wanted == "pause":
+            if self.run.request == "pause":
                 self._unpause()
             self._watch(now)
 
     def _freeze(self, now: float) -> None:
-        """Let everything stand still, and keep what there is once it does: once for each freeze, whoever sees it."""
-        if process.last_wish(self.folder) != "freeze":
-            process.wish(self.folder, "freeze", "frozen by a person")
-        state = process.state(self.folder)
+        """Stop all processes where they are, then make a checkpoint, once for each freeze."""
+        if shims.last_wish(self.folder) != "freeze":
+            shims.wish(self.folder, "freeze", "frozen by a person")
+        state = shims.state(self.folder)
         number = state.wish
         if state.done == "freeze" and state.frozen and number != self.frozen:
             self.frozen, self.saved_at = number, now
             key = f"{self.run.id}:freeze:{number}"
-            checkpoints.take(self.ground, self.task, self.run, "user_pause", key, self.output)
+            checkpoints.take(self.runtime, self.task, self.run, "user_pause", key, self.output)
 
     def _unpause(self) -> None:
-        """A pause was taken back before the agent was told to end. If a hook of its has told it, the next run goes on."""
+        """Withdraw a pause. If a hook has already told the agent, it ends, and the next run continues."""
         self.pause_at = 0.0
         with suppress(FileNotFoundError):
             os.unlink(f"{self.folder}/pause")
-        with self.ground.tables.write() as tables:
+        with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
-            tables.change_run(self.run.id, wanted="", state=LIVE)
+            tables.change_run(self.run.id, request="", state=LIVE)
 
     def _pause(self, now: float, at_once: bool) -> None:
-        """At the next tool boundary; after that, or when none comes, by a signal."""
+        """End the agent at its next tool call; by a signal if it does not stop in time."""
         if not self.pause_at:
             self.pause_at = now
-            self._want("pause")
+            self._request_stop("pause")
             if self.driver.stops_at_tools:
                 with open(f"{self.folder}/pause", "wb"):
                     pass
-        waited = now - self.pause_at > self.ground.options.pause_grace
+        waited = now - self.pause_at > self.runtime.options.pause_grace
         if at_once or waited or not self.driver.stops_at_tools or os.path.exists(f"{self.folder}/stopped"):
             self._end("pause", now)
 
     def _watch(self, now: float) -> None:
-        """Budget, silence, interval: what concerns a run that nobody has asked anything of."""
-        options = self.ground.options
+        """Check budget, silence and the checkpoint interval of a run without requests."""
+        options = self.runtime.options
         budget = Budget.of(self.task.budget)
         spent = Spent(
             self.task.tokens + self.output.tokens,
@@ -190,13 +189,13 @@ class _Observer:
             self._log("budget_exceeded", {"what": what})
             self._end("budget", now)
             return
-        mark = nudge(budget, spent, self.task.told)
+        mark = nudge(budget, spent, self.task.budget_mark)
         if mark:
             self._nudge(mark, what)
-        said = fullness.act(self.ground, self.task, self.run, self.output, self.bands)
-        if said:
-            self._say(said)
-        quiet = now - self.heard_at
+        message = context_use.save_at_band(self.runtime, self.task, self.run, self.output, self.bands)
+        if message:
+            self._tell_agent(message)
+        quiet = now - self.output_at
         if quiet > options.marker_grace and self._is_lingering():
             self._end(LINGERING, now)
             return
@@ -208,84 +207,86 @@ class _Observer:
             self._log("silent", {"seconds": int(quiet)})
         if now - self.saved_at >= options.checkpoint_interval:
             self.saved_at = now
-            key = f"{self.run.id}:interval:{self.ground.now() // SECOND}"
-            checkpoints.take(self.ground, self.task, self.run, "interval", key, self.output)
+            key = f"{self.run.id}:interval:{self.runtime.now() // SECOND}"
+            checkpoints.take(self.runtime, self.task, self.run, "interval", key, self.output)
 
     def _is_lingering(self) -> bool:
-        """Has the agent said its last word, and is not in the middle of anything?"""
-        return self.output.is_over and has_last_word(self.output.words(), self.run.phase)
+        """Return whether the agent has finished its work and its turn but does not exit."""
+        return self.output.is_over and has_final_block(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
-        self._say(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
-        with self.ground.tables.write() as tables:
+        self._tell_agent(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
+        with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
-            tables.change(self.task.id, self.ground.now(), told=mark)
-            tables.log(self.task.id, self.ground.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
+            tables.change(self.task.id, self.runtime.now(), budget_mark=mark)
+            tables.log(self.task.id, self.runtime.now(), "budget_told", {"part": mark, "what": what}, self.run.id)
 
-    def _say(self, text: str) -> None:
-        """Let the agent know, at its next tool."""
+    def _tell_agent(self, text: str) -> None:
+        """Send the agent a message, which a hook delivers after its next tool call."""
         answer = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": text}}
         write_file(f"{self.folder}/nudge", answer, durable=False)
 
     def _end(self, why: str, now: float) -> None:
-        self._want(why)
+        self._request_stop(why)
         self.stop_at = now
-        process.wish(self.folder, "stop", why)
+        shims.wish(self.folder, "stop", why)
 
-    def _want(self, why: str) -> None:
-        if self.run.wanted != why:
-            with self.ground.tables.write() as tables:
+    def _request_stop(self, why: str) -> None:
+        if self.run.request != why:
+            with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
-                tables.change_run(self.run.id, wanted=why, state=STOPPING)
-                tables.log(self.task.id, self.ground.now(), "stopping", {"why": why}, self.run.id)
+                tables.change_run(self.run.id, request=why, state=STOPPING)
+                tables.log(self.task.id, self.runtime.now(), "stopping", {"why": why}, self.run.id)
 
-    def _tell(self, now: float) -> None:
-        """Write down that the run lives, what it says of its progress, and what it used."""
+    def _write_progress(self, now: float) -> None:
+        """Write that the run is live, its progress, and what it used."""
         if self.run.state == STARTING:
-            pid = process.agent(self.folder).pid
+            pid = shims.agent(self.folder).pid
             if pid:
-                with self.ground.tables.write() as tables:
+                with self.runtime.tables.write() as tables:
                     tables.check_epoch(self.run)
-                    at = began_at(self.ground, self.run)
+                    at = began_at(self.runtime, self.run)
                     tables.change_run(self.run.id, state=LIVE, pid=int(pid), live_at=at)
                     tables.log(
                         self.task.id, at, "agent_started", {"pid": int(pid), "session": self.run.session}, self.run.id
                     )
-        near = self.output.near
-        if near is not None and (self.near is None or near.scope != self.near.scope):
-            self.near = near
-            self._log("limit_near", {"scope": near.scope, "used": near.used, "resetsAt": near.resets_at})
-            key = f"{self.run.id}:limit_near:{near.scope}"
-            checkpoints.take(self.ground, self.task, self.run, "limit", key, self.output)
-        known = self._figures()
-        if known != self.known and now - self.told_at >= TELL:
-            self.known, self.told_at = known, now
-            with self.ground.tables.write() as tables:
+        limit_near = self.output.limit_near
+        if limit_near is not None and (self.limit_near is None or limit_near.scope != self.limit_near.scope):
+            self.limit_near = limit_near
+            self._log(
+                "limit_near", {"scope": limit_near.scope, "used": limit_near.used, "resetsAt": limit_near.resets_at}
+            )
+            key = f"{self.run.id}:limit_near:{limit_near.scope}"
+            checkpoints.take(self.runtime, self.task, self.run, "limit", key, self.output)
+        figures = self._figures()
+        if figures != self.progress_before and now - self.written_at >= WRITE_INTERVAL:
+            self.progress_before, self.written_at = figures, now
+            with self.runtime.tables.write() as tables:
                 tables.check_epoch(self.run)
                 offset = self.tails[0][0].offset
                 tables.change_run(self.run.id, offset=offset, tokens=self.output.tokens, money=self.output.money)
                 step_, fraction = self.output.step or self.task.step, self.output.fraction or self.task.fraction
-                tables.change(self.task.id, self.ground.now(), step=step_, fraction=fraction)
+                tables.change(self.task.id, self.runtime.now(), step=step_, fraction=fraction)
                 facts = {
                     "step": step_,
                     "fraction": fraction,
                     "tokens": self.output.tokens,
                     "retrying": self.output.retrying,
                 }
-                tables.log(self.task.id, self.ground.now(), "progress", facts, self.run.id)
-                tell_progress(tables, self.run, self.ground.now(), self.output)
-                self.figures = fullness.tell(self.ground, self.run, self.output, self.figures)
+                tables.log(self.task.id, self.runtime.now(), "progress", facts, self.run.id)
+                log_progress(tables, self.run, self.runtime.now(), self.output)
+                self.figures = context_use.log_usage(self.runtime, self.run, self.output, self.figures)
 
     def _figures(self) -> tuple[object, ...]:
-        """What the agent has told of its progress and its use so far: a change is written down."""
+        """Return the agent's progress and use so far; a change is written."""
         output = self.output
         return output.step, output.fraction, output.tokens, output.retrying, len(output.figures), len(output.reports)
 
     def _log(self, type: str, facts: dict[str, object]) -> None:
-        with self.ground.tables.write() as tables:
-            tables.log(self.task.id, self.ground.now(), type, facts, self.run.id)
+        with self.runtime.tables.write() as tables:
+            tables.log(self.task.id, self.runtime.now(), type, facts, self.run.id)
 
     def _since_last_save(self) -> float:
-        at = queries.last_saved(self.ground.tables, self.run.id) or self.run.started_at
-        # A clock that was set in between must not make it wait for ever, nor save at once.
-        return min(max((self.ground.now() - at) / SECOND, 0.0), self.ground.options.checkpoint_interval)
+        at = queries.last_saved(self.runtime.tables, self.run.id) or self.run.started_at
+        # If the clock was set in between, it must neither wait for ever nor save at once.
+        return min(max((self.runtime.now() - at) / SECOND, 0.0), self.runtime.options.checkpoint_interval)

@@ -1,18 +1,17 @@
-"""What follows from a run that was judged: the rows of every outcome, written in one transaction."""
+"""The consequences of a verdict: the rows for every outcome of a run, written in one transaction."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from keepfast.runner.actions import checkpoints, finals, restores, run_outputs, vault
-from keepfast.runner.actions import context_use as fullness
-from keepfast.runner.actions.checkpoints import Kept, Noted
-from keepfast.runner.actions.questions import ask, hold_open, tell_progress
+from keepfast.model.age import amount
+from keepfast.runner.actions import checkpoints, context_use, finals, restores, run_outputs, vault
+from keepfast.runner.actions.checkpoints import SavedCheckpoint, StagedDocument
+from keepfast.runner.actions.questions import create_prompt, hold_for_open_prompts, log_progress
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Overtaken, Tables
-from keepfast.runner.domain import prompts as telling
-from keepfast.runner.domain import verdict
+from keepfast.runner.domain import prompts, verdict
 from keepfast.runner.domain.limits import OVERLOAD, LimitHit
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.questions import PENDING
@@ -20,7 +19,7 @@ from keepfast.runner.domain.records import Account, Run, Task
 from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger, used
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean_text
@@ -28,123 +27,141 @@ from keepfast.runner.scheduler.turns import order_resumes
 from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 LOGGED = 4_000
 COUNTED = 200
-"""So many crashes in a row are counted: more than `supervisor.max_attempts` can be."""
+"""Crashes in a row that are stored: more than `supervisor.max_attempts` can be."""
 ORDERLY = (verdict.PHASE, verdict.ASKED, verdict.NEEDS, verdict.DENIED)
-"""After one of these, crashes are counted anew."""
+"""Verdicts that reset the count of crashes."""
 QUESTIONS = ("USER_QUESTION", "DEPENDENCY_REQUEST")
 CUT_OFF = (verdict.CRASHED, verdict.LIMITED, verdict.PAUSED, verdict.RETRY, verdict.BUDGET, verdict.FULL)
 
 
 class Settlement:
-    """What follows from one judged run, written in one transaction."""
+    """Writes the consequences of the verdict on one run, in one transaction."""
 
     def __init__(
         self,
-        ground: Ground,
+        runtime: Runtime,
         task: Task,
         run: Run,
-        look: process.Look,
+        status: shims.RunStatus,
         output: Output,
         judged: Verdict,
-        kept: Kept | None,
+        saved: SavedCheckpoint | None,
         passed: bool | None,
-        shown: str,
+        output_text: str,
         rebooted: bool,
-        final: Kept | None,
+        final: SavedCheckpoint | None,
     ) -> None:
-        self.ground, self.task, self.run, self.look, self.output, self.judged = ground, task, run, look, output, judged
-        self.kept, self.passed, self.shown, self.rebooted, self.final = kept, passed, shown, rebooted, final
-        self.taken = kept.taken if kept is not None else None
-        self.now = ground.now()
+        self.runtime, self.task, self.run, self.status, self.output, self.judged = (
+            runtime,
+            task,
+            run,
+            status,
+            output,
+            judged,
+        )
+        self.saved, self.passed, self.output_text, self.rebooted, self.final = (
+            saved,
+            passed,
+            output_text,
+            rebooted,
+            final,
+        )
+        self.reference = saved.reference if saved is not None else None
+        self.now = runtime.now()
 
-    def write(self) -> list[Noted]:
-        """Write the rows, then the documents of the checkpoints, which tell what they say."""
-        with self.ground.tables.write() as tables:
+    def write(self) -> list[StagedDocument]:
+        """Write the rows, then the documents of the checkpoints, which describe them."""
+        with self.runtime.tables.write() as tables:
             if tables.run(self.run.id).state == ENDED:
                 return []
-            self._follow(tables)
-            found = [self.kept]
-            if self.final is not self.kept and tables.task(self.task.id).state == DONE:
-                found.append(self.final)
-            return [checkpoints.note(self.ground, kept) for kept in found if kept is not None]
+            self._write_outcome(tables)
+            checkpoints_made = [self.saved]
+            if self.final is not self.saved and tables.task(self.task.id).state == DONE:
+                checkpoints_made.append(self.final)
+            return [
+                checkpoints.record(self.runtime, checkpoint)
+                for checkpoint in checkpoints_made
+                if checkpoint is not None
+            ]
 
-    def _follow(self, tables: Tables) -> None:
+    def _write_outcome(self, tables: Tables) -> None:
         try:
             self.task = tables.check_epoch(self.run)
         except Overtaken:
             tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
             return
-        goes_on = not self.task.wanted
+        goes_on = not self.task.request
         self._end_run(tables)
         if self.judged.kind == verdict.PAUSED and goes_on:
-            return  # whoever paused it has resumed it while the agent was still ending: it begins again at once
+            return  # a person resumed it while the agent was still ending: it starts again at once
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
         for block in (*self.output.stated, *self.judged.blocks):
-            ask(self.ground, self.task, self.run, self.now, block)
-        self._tell_malformed(tables)
-        _FOLLOWS[self.judged.kind](self, tables)
+            create_prompt(self.runtime, self.task, self.run, self.now, block)
+        self._log_malformed(tables)
+        _WRITERS[self.judged.kind](self, tables)
 
     # The run itself
 
     def _end_run(self, tables: Tables) -> None:
         run, output = self.run, self.output
-        self._tell_start(tables)
+        self._log_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
-        seconds = run_outputs.lasted(self.ground, run, self.look)
+        seconds = run_outputs.duration(self.runtime, run, self.status)
         tables.change_run(
             run.id, state=ENDED, outcome=outcome, reason=head(self.judged.reason, 2000), ended_at=self.now,
-            exit_code=self.look.exit_code, tokens=output.tokens, money=output.money, left=left, said=output.last_said(),
+            exit_code=self.status.exit_code, tokens=output.tokens, money=output.money, left=left,
+            last_message=output.last_message(),
         )  # fmt: skip
-        if self.task.wanted:
-            tables.want(self.task.id, "", self.now, self.judged.kind, run.id)
+        if self.task.request:
+            tables.request(self.task.id, "", self.now, self.judged.kind, run.id)
         session = output.session or run.session
         tables.change(
             self.task.id, self.now, tokens=self.task.tokens + output.tokens, money=self.task.money + output.money,
             seconds=self.task.seconds + seconds, session=session, step=output.step or self.task.step,
             fraction=output.fraction or self.task.fraction,
         )  # fmt: skip
-        remembers = output.began and driver(self.task.agent, self.ground.options).can_resume
+        remembers = output.began and driver(self.task.agent, self.runtime.options).can_resume
         remembers = remembers and self.judged.kind != verdict.FULL
         if self.judged.kind in CUT_OFF and not remembers:
-            # The agent never read its prompt, or cannot remember it: what was in it is delivered again.
+            # The agent never read its prompt, or cannot remember it: its answers are delivered again.
             changes.deliver_again(tables, run.id)
         elif self.task.next_prompt:
             tables.change(self.task.id, self.now, next_prompt="")
         facts = {
             "outcome": outcome,
-            "exit": self.look.exit_code,
+            "exit": self.status.exit_code,
             "reason": head(self.judged.reason, 500),
             "tokens": output.tokens,
         }
-        fullness.tell(self.ground, run, output, fullness.told(self.ground, run))
-        tell_progress(tables, run, self.now, output)
+        context_use.log_usage(self.runtime, run, output, context_use.logged_requests(self.runtime, run))
+        log_progress(tables, run, self.now, output)
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
 
-    def _tell_start(self, tables: Tables) -> None:
-        """Say that the agent was started, if it had ended before anybody saw it live."""
-        pid = process.agent(self.run.folder).pid
+    def _log_start(self, tables: Tables) -> None:
+        """Log that the agent was started, if it ended before it was observed."""
+        pid = shims.agent(self.run.folder).pid
         if pid and not tables.run(self.run.id).live_at:
-            at = run_outputs.began_at(self.ground, self.run)
+            at = run_outputs.began_at(self.runtime, self.run)
             tables.change_run(self.run.id, pid=int(pid), live_at=at)
             facts = {"pid": int(pid), "session": self.run.session}
             tables.log(self.task.id, at, "agent_started", facts, self.run.id)
 
-    def _tell_malformed(self, tables: Tables) -> None:
-        """Log blocks that were not understood; beside a question that counts, people are warned of what they are not asked."""
+    def _log_malformed(self, tables: Tables) -> None:
+        """Log blocks that could not be parsed; next to a valid question, also warn people that there was another one."""
         malformed = self.judged.malformed
         for one in malformed:
             tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
         if malformed and any(block.name in QUESTIONS for block in self.judged.blocks):
             refused = "; ".join([f"[{one.name}]: {one.why}" for one in malformed])
-            tables.warn(self.task.id, self.now, f"The agent asked more, in a block that was not understood. {refused}")
+            tables.warn(self.task.id, self.now, f"The agent also sent a block that was not understood. {refused}")
 
     # What follows
 
@@ -163,7 +180,7 @@ class Settlement:
 
     def _over_budget(self, tables: Tables) -> None:
         if self.judged.malformed:
-            tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
+            tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
         self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
         tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
 
@@ -180,46 +197,51 @@ class Settlement:
             self._limited_for_unknown_time(tables, account, limit)
             return
         windows = self.task.windows + int(verdict.counts_as_window(limit))
-        if windows > int(self.task.agent.get("limit_windows", self.ground.options.max_windows)):
+        if windows > int(self.task.agent.get("limit_windows", self.runtime.options.max_windows)):
             self._move(
                 tables,
                 "hold",
                 hold=RATE_LIMIT,
-                why=f"{windows - 1} limits were waited for already",
+                why=f"usage limits already waited for: {windows - 1}",
                 human=1,
                 account=account,
             )
             tables.notify(
-                self.task.id, self.now, "limit", f"{self.task.title} was limited {windows} times; it waits for you."
+                self.task.id,
+                self.now,
+                "limit",
+                f"{self.task.title} reached {amount(windows, 'usage limit')}; it is waiting for you.",
             )
             return
         assert limit.resets_at is not None
-        options = self.ground.options
+        options = self.runtime.options
         resets = int(limit.resets_at * SECOND)
         self._limit_account(tables, account, resets, limit)
         least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
-        # Seconds of a short limit are not made minutes.
-        wait = min(jitter(self.ground.noise(), least, most), max(resets - self.now, SECOND))
+        # A short limit of seconds must not become minutes.
+        wait = min(jitter(self.runtime.noise(), least, most), max(resets - self.now, SECOND))
         due = resets + wait
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
         if not verdict.counts_as_window(limit) and count > 1:
-            # A limit of seconds that is there again each time would start an agent every second.
-            due = max(due, self.now + self._patience(count - 1))
+            # A limit of seconds that returns each time would start an agent every second.
+            due = max(due, self.now + self._backoff_time(count - 1))
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
         self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
         due = self._order(tables, account) or due
-        tables.notify(self.task.id, self.now, "limit", f"{self.task.title} waits for its limit until {moment(due)}.")
+        tables.notify(
+            self.task.id, self.now, "limit", f"{self.task.title} is waiting for a usage limit until {moment(due)}."
+        )
 
     def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
-        """Nobody said when it ends: it is tried again, later each time. An overload is no limit of the account's."""
+        """Back off from a limit without a reset time, longer each time. An overload does not limit the account."""
         count = _in_a_row(tables, self.task.id, verdict.LIMITED)
-        why = f"limited: {limit.raw}"
+        why = f"limit reached: {limit.raw}"
         if limit.scope == OVERLOAD:
             self._back_off(tables, BACKOFF, count, why)
             return
         due = self._back_off(tables, RATE_LIMIT, count, why, account)
-        known = queries.account(tables, account)
-        if known is None or not (known.human or known.due_at > due):
+        current = queries.account(tables, account)
+        if current is None or not (current.human or current.due_at > due):
             self._limit_account(tables, account, due, limit)
 
     def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
@@ -227,42 +249,42 @@ class Settlement:
         changes.limit_account(tables, row)
 
     def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
-        """Hold the task for longer each time, one after another of the same account; return when it goes on."""
-        due = self.now + self._patience(count)
+        """Hold the task, longer each time, staggered among those of the same account; return when it resumes."""
+        due = self.now + self._backoff_time(count)
         if account:
-            due = stagger(self._resumes_of(tables, account), due, int(self.ground.options.stagger * SECOND))
+            due = stagger(self._resumes_of(tables, account), due, int(self.runtime.options.stagger * SECOND))
         self._move(
-            tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.ground.since_boot() + due - self.now,
-            boot=self.ground.boot, account=account,
+            tables, "hold", hold=hold, why=why, due_at=due, due_boot=self.runtime.since_boot() + due - self.now,
+            boot=self.runtime.boot, account=account,
         )  # fmt: skip
         return (self._order(tables, account) if account else 0) or due
 
     def _order(self, tables: Tables, account: str) -> int:
-        """Let the tasks of an account go on by rank; return when this one does."""
+        """Order the tasks of an account by rank; return when this one resumes."""
         order_resumes(tables, account)
         hold = tables.hold(self.task.id)
         return (hold.due_at or 0) if hold is not None else 0
 
-    def _patience(self, count: int) -> int:
-        """Nanoseconds to wait before the next try after so many in a row."""
-        options = self.ground.options
+    def _backoff_time(self, count: int) -> int:
+        """Return the nanoseconds to wait after this many failures in a row."""
+        options = self.runtime.options
         return backoff(count, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
 
     def _resumes_of(self, tables: Tables, account: str) -> list[int]:
-        """When the other tasks of an account go on."""
+        """Return when the other tasks of an account resume."""
         holds = [hold for hold in tables.holds() if hold.account == account and hold.task != self.task.id]
         return [hold.due_at for hold in holds if hold.due_at]
 
     def _crashed(self, tables: Tables) -> None:
         task = self.task
         if self.rebooted:
-            return  # the machine went down, not the agent: it goes on as soon as there is room
+            return  # the machine went down, not the agent: the task starts again with the next free slot
         if restores.is_refused(tables.run(self.run.id)):
-            return  # the next run begins with what a checkpoint holds of the conversation, or anew
+            return  # the next run begins with the conversation of a checkpoint, or a fresh one
         crashes = [*task.crashes[-COUNTED:], self.now]
         tables.change(task.id, self.now, crashes=crashes)
         attempts = len(crashes) + task.idle
-        if attempts >= self.ground.options.max_attempts:
+        if attempts >= self.runtime.options.max_attempts:
             why = self.judged.reason
             if attempts > 1:
                 why = f"crashed {attempts} times in a row: {why}"
@@ -280,22 +302,22 @@ class Settlement:
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
 
     def _full(self, tables: Tables) -> None:
-        """A conversation that no longer fits is left behind: a fresh session is told a brief of it."""
-        if self.task.agent.get("resume_with", self.ground.options.resume_with) == "history":
+        """Continue in a fresh session, with a brief of the conversation that no longer fits the model."""
+        if self.task.agent.get("resume_with", self.runtime.options.resume_with) == "history":
             self._failed(tables)
             return
         tables.change(self.task.id, self.now, session="")
         self._crashed(tables)
 
     def _asked(self, tables: Tables) -> None:
-        if hold_open(tables, self.task.id, self.now, self.judged.kind, self.run.id):
+        if hold_for_open_prompts(tables, self.task.id, self.now, self.judged.kind, self.run.id):
             tables.change(self.task.id, self.now, idle=0)
             if self.judged.malformed:
-                tables.change(self.task.id, self.now, next_prompt=telling.aside("\n\n".join(self._corrections())))
+                tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
             return
-        # Nobody need be asked: the agent wants what it has, and would want it for ever.
+        # The agent asks for values that it already has, and would ask for ever.
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
-        self._lead_nowhere(tables, [f"{name} is in your environment already." for name in names])
+        self._count_idle_turn(tables, [f"{name} is already in your environment." for name in names])
 
     def _denied(self, tables: Tables) -> None:
         why = f"The agent {self.judged.reason}."
@@ -303,26 +325,28 @@ class Settlement:
         tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
 
     def _idle(self, tables: Tables) -> None:
-        said = self._corrections()
-        if not said:
-            said = [
-                "You ended your turn without completing the phase. Go on, or say what stops you.\n"
-                + telling.completion(self.task)
+        corrections = self._corrections()
+        if not corrections:
+            corrections = [
+                "You ended your turn without completing the phase. Continue, or say what stops you.\n"
+                + prompts.completion(self.task)
             ]
-        self._lead_nowhere(tables, said)
+        self._count_idle_turn(tables, corrections)
 
     def _corrections(self) -> list[str]:
-        """What the agent is told of its blocks that were not understood."""
+        """Return the corrections for blocks that could not be parsed."""
         return [one.answer() for one in self.judged.malformed]
 
-    def _lead_nowhere(self, tables: Tables, said: list[str]) -> None:
-        """Count a turn that ended without a word that counts as an attempt, whatever it changed: files can be changed
-        for ever. The next one is told what was wrong, later each time; after the last one a person decides."""
-        tree = self.taken.tree if self.taken is not None else self.task.tree
+    def _count_idle_turn(self, tables: Tables, corrections: list[str]) -> None:
+        """Count a turn without a result as a failed attempt, whatever files it changed: that could go on for ever.
+
+        The next run gets the `corrections`, after a back-off; after the last attempt a person decides.
+        """
+        tree = self.reference.tree if self.reference is not None else self.task.tree
         idle = self.task.idle + 1
         attempts = idle + len(self.task.crashes)
-        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=telling.aside("\n\n".join(said)))
-        if attempts < self.ground.options.max_attempts:
+        tables.change(self.task.id, self.now, idle=idle, tree=tree, next_prompt=prompts.aside("\n\n".join(corrections)))
+        if attempts < self.runtime.options.max_attempts:
             self._back_off(tables, BACKOFF, attempts, self.judged.reason)
             return
         why = f"No progress in {attempts} runs: {self.judged.reason}."
@@ -333,26 +357,26 @@ class Settlement:
         self._finish(tables, why=self.judged.reason)
 
     def _finish(self, tables: Tables, **columns: Any) -> None:
-        finals.finish(self.ground, self.task, self.final, self.judged.kind, self.run.id, **columns)
+        finals.finish(self.runtime, self.task, self.final, self.judged.kind, self.run.id, **columns)
         if self.final is not None:
-            finals.tell(tables, self.task, self.now)
+            finals.notify_done(tables, self.task, self.now)
 
     def _phase(self, tables: Tables) -> None:
         task = self.task
         phase, last = task.phases[task.phase - 1], task.phase >= len(task.phases)
-        most = self.ground.options.max_attempts
+        most = self.runtime.options.max_attempts
         decided = verdict.gate(self.passed, task.reworks, phase["review"], last, most)
         facts = {"phase": task.phase, "passed": self.passed, "gate": decided.action, "flagged": decided.flagged}
         if self.passed is not None:
-            facts["output"] = self.shown[-LOGGED:]
+            facts["output"] = self.output_text[-LOGGED:]
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, idle=0)
         if decided.action == "rework":
-            text = telling.rework(self.shown, task.reworks + 1, most)
+            text = prompts.rework(self.output_text, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
-            marked = vault.mark(self.ground, telling.next_phase(task, task.phase + 1))
-            text = vault.keep(tables, task.id, marked, self.now)
+            marked = vault.mark(self.runtime, prompts.next_phase(task, task.phase + 1))
+            text = vault.store(tables, task.id, marked, self.now)
             self._move(tables, "next_phase", phase=task.phase + 1, reworks=0, step="", fraction=0.0, next_prompt=text)
         elif decided.action == "finish":
             self._finish(tables)
@@ -363,17 +387,18 @@ class Settlement:
         task = self.task
         id = "a_" + sha256(f"{self.run.id}:approval".encode()).hexdigest()[:12]
         text = f"Phase {task.phase} ({name}) is complete" + (" but its verification still fails." if flagged else ".")
-        tree = self.taken.tree if self.taken is not None else ""
+        tree = self.reference.tree if self.reference is not None else ""
         tables.insert(
             "prompt", once=True, id=id, task=task.id, run=self.run.id, kind="approval", key=f"phase {task.phase}", text=text,
-            status=PENDING, created_at=self.now, phase=task.phase, tree=tree, flagged=int(flagged), output=self.shown, required=1,
+            status=PENDING, created_at=self.now, phase=task.phase, tree=tree, flagged=int(flagged), output=self.output_text,
+            required=1,
         )  # fmt: skip
         self._move(tables, "phase_complete", why=text, prompt=id, human=1)
         tables.notify(task.id, self.now, "approval", f"{task.title}: {text}", id)
 
 
 def is_used_up(task: Task, output: Output | None = None) -> bool:
-    """Is the budget used up, by what is counted for the task and, where given, by what a run that is not counted yet used?"""
+    """Return whether the budget of tokens or money is used up, counting the `output` of a run that the task does not count yet."""
     tokens, money = (output.tokens, output.money) if output is not None else (0, 0.0)
     spent = Spent(task.tokens + tokens, task.money + money, int(task.seconds))
     return used(Budget.of(task.budget), spent)[0] >= 1.0
@@ -388,7 +413,7 @@ def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
     return max(count, 1)
 
 
-_FOLLOWS = {
+_WRITERS = {
     verdict.CANCELLED: Settlement._cancelled, verdict.FAILED: Settlement._failed, verdict.LIMITED: Settlement._limited,
     verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
     verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,

@@ -1,4 +1,4 @@
-"""Starting the supervisor: its ground, its lock, its workflows, its loop. What `serve` and `run` call."""
+"""Starting the supervisor: its runtime, lock, workflows and loop. `supervise`, `serve` and `run` call this."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from keepfast.app.wiring import build
 from keepfast.model.errors import Busy, KeepfastError, Usage, extra
-from keepfast.runner.actions.environment import Ground
 from keepfast.runner.actions.news import News
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler.attempts import Threads, Workflows
@@ -19,16 +19,16 @@ from keepfast.runner.scheduler.lock import Lock
 from keepfast.runner.scheduler.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.news import Tell
+    from keepfast.runner.actions.news import OnEvent
     from keepfast.settings import Settings
     from keepfast.settings.live import LiveSettings
 
 FOLDER = "/supervisor"
-AGAIN = 3.0
-"""Seconds after which a supervisor in the background asks again whether another one has ended."""
+RETRY_SECONDS = 3.0
+"""Seconds after which a supervisor in the background checks again whether another one has ended."""
 
 
-def make_ground(
+def make_runtime(
     settings: Settings,
     data: str,
     home: bytes,
@@ -37,11 +37,11 @@ def make_ground(
     options: Options | None = None,
     folders: Sequence[str] = (),
     following: LiveSettings | None = None,
-) -> Ground:
-    """What every command about tasks stands on. Opens the tables, makes them if need be.
+) -> Runtime:
+    """Return the runtime of a command about tasks. Opens the task database, and creates it if need be.
 
-    `folders` are what the agents' hooks are told of the user's home, configuration and data. With `following`, a supervisor
-    goes by the settings as they are while it runs.
+    `folders` are the user's home, configuration and data, for the agents' hooks. With `following`, a supervisor takes over
+    changed settings while it runs.
     """
 
     def now() -> Settings:
@@ -50,7 +50,7 @@ def make_ground(
     def follow() -> tuple[Options, str]:
         return Options.read(now()), following.problem if following is not None else ""
 
-    return Ground(
+    return Runtime(
         data + FOLDER,
         options or Options.read(now()),
         clock,
@@ -62,32 +62,32 @@ def make_ground(
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default callback."""
 
 
 def run(
-    ground: Ground,
+    runtime: Runtime,
     stop: Flag,
     *,
     until_idle: bool = False,
     durable: bool = True,
     only: str = "",
-    tell: Tell | None = None,
+    tell: OnEvent | None = None,
     begun: Callable[[], None] = _nothing,
 ) -> None:
-    """Supervise until `stop` is set, or nothing goes on by itself. Raises `Busy` if another supervisor runs.
+    """Supervise until `stop` is set, or, with `until_idle`, no task continues by itself. Raises `Busy` if another supervisor runs.
 
-    Agents live on when it returns, and are found again by the next one. `tell` is given every event as it happens; `begun`
-    is called when no other supervisor is in the way.
+    Agents live on when it returns; the next supervisor takes them over. `tell` is called with every event; `begun` is called
+    once this supervisor has the lock.
     """
-    with closing(Lock(ground.folder)) as lock, closing(ground.tables.claim()) as claim:
+    with closing(Lock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
         begun()
-        workflows = _workflows(ground, durable)
+        workflows = _workflows(runtime, durable)
         try:
-            supervisor = Supervisor(ground, workflows, only, claim)
+            supervisor = Supervisor(runtime, workflows, only, claim)
             supervisor.stop = stop
             supervisor.note = lock.note
-            supervisor.news = news = News(ground.tables, tell)
+            supervisor.news = news = News(runtime.tables, tell)
             supervisor.run(until_idle)
         finally:
             workflows.close()
@@ -95,13 +95,13 @@ def run(
 
 
 class Background:
-    """A supervisor in a thread of its own, for a process that has something else to do, as the page has.
+    """A supervisor in a thread, for a process such as the page's server.
 
-    While another one runs it waits, and takes over when that one ends; `say` is told who runs tasks, and what went wrong.
+    While another supervisor runs it waits, and takes over when that one ends; `say` gets messages about this, and errors.
     """
 
-    def __init__(self, ground: Ground, say: Callable[[str], None] = lambda text: None) -> None:
-        self.ground, self.stop, self.say = ground, Flag(), say
+    def __init__(self, runtime: Runtime, say: Callable[[str], None] = lambda text: None) -> None:
+        self.runtime, self.stop, self.say = runtime, Flag(), say
         self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, name="supervisor", daemon=True)
 
@@ -110,33 +110,33 @@ class Background:
 
     def close(self) -> None:
         self.stop.set()
-        wake(self.ground.folder)
+        wake(self.runtime.folder)
         self.thread.join(30)
 
     def _run(self) -> None:
-        told = ""
+        last_message = ""
         while not self.stop.is_set():
             try:
-                run(self.ground, self.stop, begun=self._say_here if told else _nothing)
+                run(self.runtime, self.stop, begun=self._say_here if last_message else _nothing)
             except Busy as error:
-                if str(error) != told:
-                    told = str(error)
-                    self.say(f"{told} Tasks are run here when it ends.")
-                self.stop.wait(AGAIN)
+                if str(error) != last_message:
+                    last_message = str(error)
+                    self.say(f"{last_message} This process runs tasks when it ends.")
+                self.stop.wait(RETRY_SECONDS)
             except KeepfastError as error:
                 self.error = error
-                self.say(f"Tasks are not run here: {error}")
+                self.say(f"This process does not run tasks: {error}")
                 return
 
     def _say_here(self) -> None:
-        self.say("Tasks are run here now.")
+        self.say("This process runs tasks now.")
 
 
-def _workflows(ground: Ground, durable: bool) -> Workflows:
+def _workflows(runtime: Runtime, durable: bool) -> Workflows:
     if not durable:
-        return Threads(ground)
+        return Threads(runtime)
     try:
         from keepfast.runner.scheduler.workflows import Durable
     except ImportError:
         raise Usage("The supervisor needs an extra that is not installed.", extra("serve")) from None
-    return Durable(ground)
+    return Durable(runtime)

@@ -1,4 +1,4 @@
-"""The supervisor: what is due is started, what was lost is found again, over and over until told to stop."""
+"""The supervisor: in a loop, start what is due and take over runs that nobody follows, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Busy, DiskFull, Unreachable
 from keepfast.model.steps import step
-from keepfast.runner.actions import recovery as recover
-from keepfast.runner.actions.logs import Events
+from keepfast.runner.actions import recovery
+from keepfast.runner.actions.logs import EventCopies
 from keepfast.runner.actions.news import News
 from keepfast.runner.db import queries
 from keepfast.runner.db.database import Claim
@@ -19,7 +19,7 @@ from keepfast.runner.db.sqlite import Alone
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ENDED, HOST_LOST
 from keepfast.runner.notify.notify import Notices
-from keepfast.runner.process import shims as process
+from keepfast.runner.process import shims
 from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.process.wake import Listener
 from keepfast.runner.scheduler.attempts import Workflows
@@ -27,52 +27,54 @@ from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
 
 class Supervisor:
-    """Tick and reconcile."""
+    """The loop of ticks and, less often, of reconciliation."""
 
-    def __init__(self, ground: Ground, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
-        self.ground, self.tables, self.workflows = ground, ground.tables, workflows
+    def __init__(self, runtime: Runtime, workflows: Workflows, only: str = "", claim: Claim | None = None) -> None:
+        self.runtime, self.tables, self.workflows = runtime, runtime.tables, workflows
         self.claim: Claim = claim or Alone()
-        self.notices = Notices(ground)
-        self.timers, self.turns, self.events = Timers(ground), Turns(ground, only), Events(ground, only)
+        self.notices = Notices(runtime)
+        self.timers, self.turns, self.events = Timers(runtime), Turns(runtime, only), EventCopies(runtime, only)
         self.only = only
-        """Look after this one task, not after all."""
+        """Supervise this one task, not all."""
         self.stop = Flag()
         self.trouble = ""
-        """Why something could not be done, the last time that this happened."""
+        """The last problem that kept the supervisor from its work."""
         self.note: Callable[[str], None] = lambda text: None
-        """Where it is said what cannot be done now; an empty text takes it back."""
-        self.news = News(ground.tables, None)
+        """Is called with each new problem, and with an empty text when it is over."""
+        self.news = News(runtime.tables, None)
         self._noted = ""
         self._reconciled = 0.0
 
     def run(self, until_idle: bool = False) -> None:
-        """Go on until `stop` is set; with `until_idle`, until no task can go on by itself."""
-        listener = Listener(self.ground.folder)
+        """Run until `stop` is set; with `until_idle`, until no task can continue without a person."""
+        listener = Listener(self.runtime.folder)
         try:
-            if self.ground.options.roots and not self.only:
-                recover.rebuild(self.ground, self.ground.options.roots)
+            if self.runtime.options.roots and not self.only:
+                recovery.rebuild(self.runtime, self.runtime.options.roots)
             self.reconcile()
             while not self.stop.is_set():
                 if not self.tables.is_same_file():
-                    raise Unreachable("The task database was moved or deleted.", "Stop, and run `keepfast rebuild`.")
+                    raise Unreachable(
+                        "The task database was moved or deleted.", "Stop the supervisor and run `keepfast rebuild`."
+                    )
                 try:
                     self.claim.check()
-                    if monotonic() - self._reconciled >= self.ground.options.reconcile:
+                    if monotonic() - self._reconciled >= self.runtime.options.reconcile:
                         self.reconcile()
                     self.tick()
                     self.news.look()
                     if until_idle and not self.is_waiting():
                         return
-                    pause, trouble = self._pause(), self.ground.trouble or self.ground.unread
+                    pause, trouble = self._pause(), self.runtime.trouble or self.runtime.unread
                 except (Busy, DiskFull, Unreachable, OSError) as error:
-                    # Agents go on without us; what could not be written is written when there is room again.
-                    pause, trouble = self.ground.options.tick, str(error)
+                    # Agents continue without us; a later tick writes what could not be written.
+                    pause, trouble = self.runtime.options.tick, str(error)
                 self._say(trouble)
                 listener.wait(pause)
         finally:
@@ -87,7 +89,7 @@ class Supervisor:
             self.note(trouble)
 
     def is_waiting(self) -> bool:
-        """Is there anything that goes on without a person?"""
+        """Return whether any task continues without a person."""
         if queries.open_runs(self.tables):
             return True
         return any(self._can_go_on(task) for task in queries.unfinished_tasks(self.tables))
@@ -99,17 +101,17 @@ class Supervisor:
         return all(self.tables.task(id).state not in ("failed", "cancelled") for id in task.after)
 
     def _pause(self) -> float:
-        """Until the next tick, or sooner if a hold ends before."""
-        now = self.ground.now()
+        """Return the seconds until the next tick; less if a hold ends before."""
+        now = self.runtime.now()
         due = [(hold.due_at - now) / SECOND for hold in self.tables.holds() if hold.due_at and not hold.human]
-        running = 0.5 if queries.open_runs(self.tables) else self.ground.options.tick
-        return max(0.05, min([running, self.ground.options.tick, *due]))
+        running = 0.5 if queries.open_runs(self.tables) else self.runtime.options.tick
+        return max(0.05, min([running, self.runtime.options.tick, *due]))
 
     # The tick
 
     def tick(self) -> None:
-        """Lift what is due, expire what is late, start what can start, tell what is to be told, in workspaces too."""
-        self.ground.follow_settings()
+        """Lift holds, expire prompts, start runs, send notices, and update the copies in workspaces."""
+        self.runtime.follow_settings()
         self.timers.follow_clock()
         self.timers.lift_due()
         self.timers.expire()
@@ -124,7 +126,7 @@ class Supervisor:
 
     def _schedule(self) -> None:
         busy = queries.open_runs(self.tables)
-        free = self.ground.options.concurrency - len(busy)
+        free = self.runtime.options.concurrency - len(busy)
         if free <= 0:
             return
         used = {self.tables.task(run.task).workspace for run in busy}
@@ -144,47 +146,47 @@ class Supervisor:
     # Finding again
 
     def reconcile(self) -> None:
-        """Look at every run that is not over, and let somebody go on with it. Doing it twice changes nothing."""
+        """Make sure that every open run is followed. Repeating it changes nothing."""
         first, self._reconciled = not self._reconciled, monotonic()
-        self.ground.trouble = ""  # whatever could not be done is tried again now
+        self.runtime.trouble = ""  # everything that failed is tried again now
         if not self.only:
-            recover.end_unknown(self.ground)
+            recovery.stop_unknown_runs(self.runtime)
             if first:
-                recover.catch_up(self.ground)
+                recovery.finish_interrupted(self.runtime)
         for run in queries.open_runs(self.tables):
             if self.workflows.is_busy(run.id) or self.only not in ("", run.task):
                 continue
-            kind = process.look(run.folder, run.id).kind
-            if kind == process.ABSENT and self._is_of_another_host(run):
+            kind = shims.status_of(run.folder, run.id).kind
+            if kind == shims.ABSENT and self._is_of_another_host(run):
                 self._lose(run)
                 continue
-            rebooted = kind == process.ABSENT and run.boot != self.ground.boot
+            rebooted = kind == shims.ABSENT and run.boot != self.runtime.boot
             if first or rebooted:
                 with self.tables.write() as tables:
                     if rebooted:
-                        # It was never started before the machine went down: it begins now.
-                        tables.change_run(run.id, boot=self.ground.boot)
-                    tables.log(run.task, self.ground.now(), "found", {"as": kind}, run.id)
+                        # Its agent was not started before the reboot: it starts now.
+                        tables.change_run(run.id, boot=self.runtime.boot)
+                    tables.log(run.task, self.runtime.now(), "found", {"as": kind}, run.id)
             self.workflows.start(run.id)
         step("reconciled")
 
     def _is_of_another_host(self, run: Run) -> bool:
-        """Several hosts can only share a database of their own kind; a host keeps its name or its boot."""
-        shared = bool(self.ground.options.database)
+        """Return whether a run belongs to another host that shares the database; a host keeps its name or its boot id."""
+        shared = bool(self.runtime.options.database)
         return (
-            shared and run.host != self.ground.host and run.boot != self.ground.boot and not os.path.isdir(run.folder)
+            shared and run.host != self.runtime.host and run.boot != self.runtime.boot and not os.path.isdir(run.folder)
         )
 
     def _lose(self, run: Run) -> None:
-        """A run of a host whose supervisor is gone: its agent may live there, so a person decides."""
+        """End a run of a host whose supervisor is gone: its agent may still live there, so a person decides."""
         why = f"It ran on {run.host}, whose supervisor is gone. Resume it here when the agent there has ended."
         with self.tables.write() as tables:
-            now, task = self.ground.now(), tables.task(run.task)
+            now, task = self.runtime.now(), tables.task(run.task)
             if tables.run(run.id).state == ENDED:
                 return
             tables.change_run(run.id, state=ENDED, outcome="host_lost", reason=why, ended_at=now)
-            if task.wanted:
-                tables.want(task.id, "", now, "host_lost", run.id)
+            if task.request:
+                tables.request(task.id, "", now, "host_lost", run.id)
             tables.change(task.id, now, epoch=task.epoch + 1)
             tables.move(task.id, "hold", now, trigger="host_lost", hold=HOST_LOST, run=run.id, why=why, human=1)
             tables.notify(task.id, now, "error", f"{task.title}: {why}")

@@ -1,4 +1,4 @@
-"""What comes with time alone: holds that end, questions that expire, reviews that are overdue, clocks that were set."""
+"""Timers: holds that end, questions that expire, reviews that are overdue, and clocks that were set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from keepfast.model.age import amount
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
-from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import questions, reviews
@@ -15,32 +15,32 @@ from keepfast.runner.domain.records import Hold, Prompt
 from keepfast.runner.domain.task import ASKING, UNSAVED
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 JUMP = 60 * SECOND
-"""A clock that moves by more than that against the one since boot was set."""
+"""A clock that differs by more than this from the clock since boot was set."""
 
 
 class Timers:
-    """Looked at with every tick; each row is changed once, however often that is."""
+    """Timers, checked with every tick; each row is changed once."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.tables = ground, ground.tables
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.tables = runtime, runtime.tables
         self._offset = 0
 
     def follow_clock(self) -> None:
-        """A clock that was set moves the time-outs of prompts along; resets of limits stay where the calendar has them."""
-        offset = self.ground.now() - self.ground.since_boot()
+        """Move the time-outs of prompts along with a clock that was set; resets of limits stay at their calendar time."""
+        offset = self.runtime.now() - self.runtime.since_boot()
         jump, self._offset = offset - (self._offset or offset), offset
 
         if abs(jump) > JUMP:
             with self.tables.write() as tables:
                 changes.shift_prompts(tables, jump)
-        now, timeout = self.ground.now(), int(self.ground.options.question_timeout * SECOND)
+        now, timeout = self.runtime.now(), int(self.runtime.options.question_timeout * SECOND)
 
         if queries.prompts_ahead(self.tables, now + JUMP):
-            # It was set back while nobody looked.
+            # The clock was set back while no supervisor ran.
             with self.tables.write() as tables:
                 changes.begin_prompts_ahead_anew(tables, now, timeout, now + JUMP)
 
@@ -49,32 +49,32 @@ class Timers:
             if hold.human or hold.due_at is None or not self.is_due(hold):
                 continue
             with self.tables.write():
-                now = self.ground.now()
+                now = self.runtime.now()
                 if self.tables.hold(hold.task) == hold:
                     self.tables.move(hold.task, "lift", now, trigger="timer", reason="")
-                    hold_open(self.tables, hold.task, now, "timer")
+                    hold_for_open_prompts(self.tables, hold.task, now, "timer")
 
     def save_again(self) -> None:
-        """Tasks whose work is complete and whose last state could not be saved: once an interval."""
+        """Retry saving, once an interval, for tasks whose work is complete but not saved."""
         for hold in self.tables.holds():
             if hold.kind == UNSAVED and hold.due_at is not None and self.is_due(hold):
-                finals.try_again(self.ground, hold.task)
+                finals.retry(self.runtime, hold.task)
 
     def is_due(self, hold: Hold) -> bool:
         assert hold.due_at is not None
-        if hold.due_boot is not None and hold.boot == self.ground.boot:
-            return self.ground.since_boot() >= hold.due_boot
-        return self.ground.now() >= hold.due_at
+        if hold.due_boot is not None and hold.boot == self.runtime.boot:
+            return self.runtime.since_boot() >= hold.due_boot
+        return self.runtime.now() >= hold.due_at
 
     def expire(self) -> None:
-        now = self.ground.now()
+        now = self.runtime.now()
         for prompt in queries.late_prompts(self.tables, now):
             late = questions.expire(bool(prompt.required), prompt.standard)
             if prompt.kind == "secret":
                 late = late._replace(answer=questions.REFUSED)
             with self.tables.write():
                 if late.answer is None:
-                    again = now + int(self.ground.options.question_timeout * SECOND)
+                    again = now + int(self.runtime.options.question_timeout * SECOND)
                     self.tables.change_prompt(prompt.id, expires_at=again)
                     self.tables.notify(prompt.task, now, "reminder", f"Still waiting: {prompt.text}")
                     continue
@@ -85,13 +85,13 @@ class Timers:
                 hold = self.tables.hold(prompt.task)
                 if hold is not None and hold.kind in ASKING:
                     self.tables.move(prompt.task, "lift", now, trigger="timeout", reason="")
-                    hold_open(self.tables, prompt.task, now, "timeout")
+                    hold_for_open_prompts(self.tables, prompt.task, now, "timeout")
 
     def remind(self) -> None:
-        """Reviews that nobody answers: tell again, then say that it is overdue, then do what the settings allow."""
-        now = self.ground.now()
+        """Remind people of reviews, say when they are overdue, and approve them if the settings allow it."""
+        now = self.runtime.now()
         for prompt in queries.waiting_reviews(self.tables):
-            passes_after = int(self.ground.options.auto_approve_after * SECOND)
+            passes_after = int(self.runtime.options.auto_approve_after * SECOND)
             due = reviews.late(now - prompt.created_at, prompt.tries, bool(prompt.flagged), passes_after)
             if due is None:
                 continue
@@ -105,9 +105,9 @@ class Timers:
                     self.tables.notify(prompt.task, now, kind, text, prompt.id, again=prompt.tries)
 
     def _passes(self, prompt: Prompt) -> bool:
-        """Approve in nobody's name; not if the workspace is another one than was to be reviewed."""
+        """Approve by policy; return False if that is refused, as when the workspace changed since the review began."""
         try:
-            Tasks(self.ground).answers.approve(prompt.id, by="policy")
+            Tasks(self.runtime).answers.approve(prompt.id, by="policy")
         except KeepfastError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""Whose turn it is: which task may start, what holds one back, and the row of its next attempt."""
+"""Scheduling: which task may start next, what holds it back, and the row of its next run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
-from keepfast.runner.actions import accounts, restores, vault
-from keepfast.runner.actions import memory as remembering
-from keepfast.runner.actions.memory import Memory
-from keepfast.runner.actions.questions import hold_open
+from keepfast.runner.actions import accounts, memory, restores, vault
+from keepfast.runner.actions.memory import Start
+from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Tables
-from keepfast.runner.domain import prompts as telling
-from keepfast.runner.domain import questions
+from keepfast.runner.domain import prompts, questions
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
 from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, backoff, stagger, used
@@ -21,21 +19,18 @@ from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 
 
 def rank(task: Task) -> tuple[int, bool]:
-    """Whose turn it is, smallest first: by priority, and then whoever has begun goes on before anybody else begins."""
+    """Return the sort key of a task, smallest first: by priority, then tasks that have begun before those that have not."""
     return -questions.TASK_WEIGHT[task.priority], task.state == QUEUED
 
 
 def order_resumes(tables: Tables, account: str) -> None:
-    """Let the tasks that wait for an account's limit exchange their moments, so that they go on by rank.
-
-    Inside a transaction.
-    """
+    """Exchange the due times of tasks that wait for the same account, so that they resume by rank. Inside a transaction."""
     holds = [hold for hold in tables.holds() if hold.account == account and hold.due_at and not hold.human]
     moments = sorted(holds, key=lambda hold: hold.due_at or 0)
     waiting = sorted(moments, key=lambda hold: rank(tables.task(hold.task)))
@@ -45,10 +40,10 @@ def order_resumes(tables: Tables, account: str) -> None:
 
 
 class Turns:
-    """Of all tasks, or of one alone."""
+    """Chooses among all tasks, or looks at one alone (`only`)."""
 
-    def __init__(self, ground: Ground, only: str) -> None:
-        self.ground, self.tables, self.only = ground, ground.tables, only
+    def __init__(self, runtime: Runtime, only: str) -> None:
+        self.runtime, self.tables, self.only = runtime, runtime.tables, only
 
     def candidates(self) -> list[Task]:
         rows = queries.free_tasks(self.tables)
@@ -57,9 +52,9 @@ class Turns:
         return sorted(ready, key=lambda task: (*rank(task), task.updated_at))
 
     def is_held_back(self, task: Task) -> bool:
-        """Hold a task that runs away, or whose workspace, budget, secrets or account do not let it go on."""
-        now = self.ground.now()
-        why = runs.missing(task)
+        """Hold a task that runs away, or that its workspace, budget, secrets or account keep from starting; return whether."""
+        now = self.runtime.now()
+        why = runs.why_not_runnable(task)
         if why:
             with self.tables.write():
                 self.tables.move(task.id, "hold", now, trigger="validation", hold="crashed", why=why, human=1)
@@ -67,7 +62,7 @@ class Turns:
             return True
         part, what = used(Budget.of(task.budget), Spent(task.tokens, task.money, int(task.seconds)))
         if part >= 1.0:
-            # The last run may have used it up with its last words; not even a request more is made.
+            # The last run may have used it up at its very end: not even one more request is made.
             why = f"The budget of {what} is used up."
             with self.tables.write():
                 self.tables.move(task.id, "hold", now, trigger="budget", hold=BUDGET, why=why, human=1)
@@ -75,8 +70,8 @@ class Turns:
             return True
         if self._is_running_away(task, now):
             return True
-        known = {row.name for row in queries.variables_of(self.tables, task.id)}
-        lacking = [name for name in task.needs if name not in known]
+        names = {row.name for row in queries.variables_of(self.tables, task.id)}
+        lacking = [name for name in task.needs if name not in names]
         if lacking:
             with self.tables.write():
                 for name in lacking:
@@ -85,16 +80,16 @@ class Turns:
                         text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
                         phase=task.phase,
                     )  # fmt: skip
-                if not hold_open(self.tables, task.id, now, "needs"):
+                if not hold_for_open_prompts(self.tables, task.id, now, "needs"):
                     self.tables.move(
                         task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
                     )
             return True
-        for limit in accounts.limits(self.ground, task):
+        for limit in accounts.limits(self.runtime, task):
             holds = [hold for hold in self.tables.holds() if hold.account == limit.account and hold.due_at]
             others = [hold.due_at for hold in holds if hold.due_at]
-            # Whoever has met the limit goes on before anybody begins who is not more urgent. Those who only queue up behind it
-            # wait for nobody else.
+            # A task that reached the limit resumes before a less urgent one begins. A task that only queues behind the limit
+            # waits for no other.
             others_rank = [(rank(self.tables.task(hold.task)), hold.due_at) for hold in holds if hold.due_at]
             begun = [due for (weight, queued), due in others_rank if not queued and weight <= rank(task)[0]]
             first = min(begun, default=0) if task.state == QUEUED else 0
@@ -102,7 +97,7 @@ class Turns:
                 continue
             due = None
             if not limit.needs_human:
-                due = stagger(others, max([limit.due_at, *others]), int(self.ground.options.stagger * SECOND))
+                due = stagger(others, max([limit.due_at, *others]), int(self.runtime.options.stagger * SECOND))
             with self.tables.write():
                 self.tables.move(
                     task.id, "hold", now, trigger="account", hold=RATE_LIMIT, why=limit.reason, due_at=due,
@@ -113,14 +108,14 @@ class Turns:
         return False
 
     def _is_running_away(self, task: Task, now: int) -> bool:
-        """Hold a task whose phase was begun again and again within an hour, and nobody had a hand in it.
+        """Hold a task whose phase was started too often within an hour without a person; return whether.
 
-        Each way in which a run can end has a bound of its own; this one holds for all of them together. Runs that a limit
-        ended are waited for by the clock.
+        Each kind of outcome has a bound of its own; this one is for all of them together. Runs that a limit ended do not
+        count.
         """
-        since = max(now - HOUR, queries.last_hand(self.tables, task.id))
+        since = max(now - HOUR, queries.last_lifted_by_person(self.tables, task.id))
         begun = queries.counted_runs(self.tables, task, since)
-        if len(begun) < FUSE * self.ground.options.max_attempts:
+        if len(begun) < FUSE * self.runtime.options.max_attempts:
             return False
         why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
         with self.tables.write():
@@ -129,40 +124,42 @@ class Turns:
         return True
 
     def begin(self, task: Task) -> Run | None:
-        """Make the row of the next attempt, with everything that it needs; None if it cannot begin now."""
-        how = driver(vault.agent_of(self.ground, task), self.ground.options)
-        started = self.ground.since_boot()
-        memory = remembering.recall(self.ground, task, self.tables.last_run(task.id))
-        if memory.unknown:
-            self._put_off(task, f"Its files cannot be compared with its checkpoints: {memory.unknown}")
+        """Create the row of the next run, with all that it needs; None if it cannot begin now."""
+        how = driver(vault.agent_of(self.runtime, task), self.runtime.options)
+        started = self.runtime.since_boot()
+        start = memory.plan_start(self.runtime, task, self.tables.last_run(task.id))
+        if start.unknown:
+            self._put_off(task, f"Its files cannot be compared with its checkpoints: {start.unknown}")
             return None
-        away = vault.why_away(self.ground, task)
+        away = vault.why_unavailable(self.runtime, task)
         if away:
             self._put_off(task, f"Its secrets cannot be opened now: {away}")
             return None
-        now, resumes, known = self.ground.now(), memory.resumes, task.session
-        milliseconds = (self.ground.since_boot() - started) // 1_000_000
+        now, resumes, session_before = self.runtime.now(), start.resumes, task.session
+        milliseconds = (self.runtime.since_boot() - started) // 1_000_000
         with self.tables.write() as tables:
             task = tables.task(task.id)
-            if not _is_free(tables, task) or task.session != known:
+            if not _is_free(tables, task) or task.session != session_before:
                 return None
-            if memory.is_lost and not restores.fail(tables, task, now, milliseconds, memory.why):
+            if start.is_lost and not restores.record_failure(tables, task, now, milliseconds, start.why):
                 return None
             last = tables.last_run(task.id)
             number, epoch = task.attempt + 1, task.epoch + 1
-            id, account = f"{task.id}:{number}", how.account(self.ground.variables)
-            prompt = self._prompt(tables, task, last, memory, id, now)
-            session = memory.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
+            id, account = f"{task.id}:{number}", how.account(self.runtime.variables)
+            prompt = self._prompt(tables, task, last, start, id, now)
+            session = start.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             if task.state == QUEUED:
                 tables.move(task.id, "start", now, trigger="scheduler", run=id, started_at=task.started_at or now)
             tables.change(task.id, now, attempt=number, epoch=epoch, session=session, account=account)
             tables.insert(
                 "run", id=id, task=task.id, number=number, phase=task.phase, epoch=epoch, state=STARTING, session=session,
-                resume=int(resumes), prompt=prompt, folder=self.ground.runs_folder(id), token=os.urandom(16).hex(),
-                boot=self.ground.boot, host=self.ground.host, started_at=now, account=account,
+                resume=int(resumes), prompt=prompt, folder=self.runtime.runs_folder(id), token=os.urandom(16).hex(),
+                boot=self.runtime.boot, host=self.runtime.host, started_at=now, account=account,
             )  # fmt: skip
-            origin = memory.back.checkpoint.id if memory.back is not None else restores.origin(tables, task.id, last)
-            if origin and not memory.is_lost:
+            origin = (
+                start.restored.checkpoint.id if start.restored is not None else restores.origin(tables, task.id, last)
+            )
+            if origin and not start.is_lost:
                 restores.log(
                     tables,
                     task.id,
@@ -170,7 +167,7 @@ class Turns:
                     origin,
                     success=True,
                     milliseconds=milliseconds,
-                    messages=memory.messages,
+                    messages=start.messages,
                     run=id,
                 )
             facts = {
@@ -178,42 +175,42 @@ class Turns:
                 "phase": task.phase if task.phases else None,
                 "step": task.step or None,
                 "resumed": resumes,
-                "why": memory.why,
+                "why": start.why,
             }
             tables.log(task.id, now, "run_begun", facts, id)
             return tables.run(id)
 
     def _put_off(self, task: Task, why: str) -> None:
-        """Hold a task that cannot begin without the store; it is tried again, later each time, and people are told once."""
-        options = self.ground.options
+        """Hold a task that cannot begin without the store, longer each time; people are notified once."""
+        options = self.runtime.options
         with self.tables.write() as tables:
-            now, last = self.ground.now(), tables.last_run(task.id)
+            now, last = self.runtime.now(), tables.last_run(task.id)
             if not _is_free(tables, tables.task(task.id)):
                 return
             tries = 1 + queries.backoffs_since(tables, task.id, last.ended_at if last is not None else 0)
             wait = backoff(tries, int(options.backoff_first * SECOND), int(options.backoff_longest * SECOND))
             tables.move(
                 task.id, "hold", now, trigger="store", hold=BACKOFF, why=why, due_at=now + wait,
-                due_boot=self.ground.since_boot() + wait, boot=self.ground.boot,
+                due_boot=self.runtime.since_boot() + wait, boot=self.runtime.boot,
             )  # fmt: skip
             if tries == options.max_attempts:
                 tables.notify(task.id, now, "error", f"{task.title}: {why}")
 
-    def _prompt(self, tables: Tables, task: Task, last: Run | None, memory: Memory, run: str, now: int) -> str:
-        """Compose what the agent is told, and note which answers are delivered with it."""
-        known = queries.settled_prompts(tables, task.id)
-        answers = [one for one in known if not one.delivered]
-        # A session that goes on has what was delivered in its history.
-        earlier = [one for one in known if one.delivered and not memory.resumes]
+    def _prompt(self, tables: Tables, task: Task, last: Run | None, start: Start, run: str, now: int) -> str:
+        """Return the prompt of the run, and record which answers it delivers."""
+        settled = queries.settled_prompts(tables, task.id)
+        answers = [prompt_row for prompt_row in settled if not prompt_row.delivered]
+        # A resumed session has delivered answers in its history.
+        earlier = [prompt_row for prompt_row in settled if prompt_row.delivered and not start.resumes]
         left = last.left if last is not None and last.outcome != "phase" else []
-        prompt = telling.compose(task, last, memory.resumes, answers, left, memory.brief, memory.missing, earlier)
-        for one in answers:
-            changes.deliver(tables, one.id, run)
-        # What only the words around it show to be a secret is sealed here: redacted, the agent would never be told it.
-        return str(vault.keep(tables, task.id, vault.mark(self.ground, prompt), now))
+        prompt = prompts.compose(task, last, start.resumes, answers, left, start.brief, start.missing, earlier)
+        for prompt_row in answers:
+            changes.deliver(tables, prompt_row.id, run)
+        # A secret that only the words around it give away is sealed here: if it were redacted, the agent would never get it.
+        return str(vault.store(tables, task.id, vault.mark(self.runtime, prompt), now))
 
 
 def _is_free(tables: Tables, task: Task) -> bool:
-    """May a run of this task begin?"""
-    held = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
-    return task.state in (QUEUED, ACTIVE) and not held
+    """Return whether a run of this task may begin."""
+    is_busy = tables.hold(task.id) is not None or tables.open_run(task.id) is not None
+    return task.state in (QUEUED, ACTIVE) and not is_busy

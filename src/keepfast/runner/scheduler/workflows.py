@@ -1,6 +1,6 @@
 """The steps of a run made durable by DBOS: one short workflow per attempt. Only the supervisor imports this.
 
-What DBOS keeps may be thrown away: every step asks our own rows whether it was done.
+The rows of DBOS can be lost without harm: every step checks our own rows for whether it was done.
 """
 
 from __future__ import annotations
@@ -17,41 +17,40 @@ from dbos._serialization import DBOSPortableJSONSerializer
 from sqlalchemy import create_engine, event
 
 from keepfast.model.steps import step
-from keepfast.runner.scheduler import observation as observing
-from keepfast.runner.scheduler import runs
+from keepfast.runner.scheduler import observation, runs
 from keepfast.runner.scheduler.attempts import log_trouble
 from keepfast.runner.scheduler.conclusion import settle
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.environment import Ground
+    from keepfast.runner.actions.runtime import Runtime
 
 VERSION = "1"
-"""Of the workflow's steps. Workflows of another version are cancelled and begun again from their rows."""
+"""The version of the workflow's steps. Workflows of another version are cancelled and started again from our rows."""
 THREADS = 256
 NAME = "keepfast-supervisor"
 
 
 class _Here:
-    """The one supervisor of this process: DBOS knows functions, not objects."""
+    """The state of the one supervisor of this process: DBOS registers functions, not objects."""
 
-    ground: Ground | None = None
+    runtime: Runtime | None = None
     halt = Flag()
     active: ClassVar[set[str]] = set()
     lock = Lock()
 
 
-def _ground() -> Ground:
-    assert _Here.ground is not None
-    return _Here.ground
+def _ground() -> Runtime:
+    assert _Here.runtime is not None
+    return _Here.runtime
 
 
 class Stopped(Exception):
-    """A step could not be done; why is in our own log."""
+    """A step failed; the reason is in the task's log."""
 
 
 @contextmanager
 def _logged(run: str) -> Iterator[None]:
-    """What stops a step is logged by us, redacted; DBOS, which keeps what is raised as it is, learns nothing of it."""
+    """Log the error of a step ourselves, redacted, and hide it from DBOS, which would store it unredacted."""
     try:
         yield
     except Exception as error:
@@ -75,7 +74,7 @@ def _spawn(run: str) -> None:
 @DBOS.step(name="observe")
 def _observe(run: str) -> bool:
     with _logged(run):
-        done = observing.observe(_ground(), run, _Here.halt)
+        done = observation.observe(_ground(), run, _Here.halt)
         step("run:observed")
         return done
 
@@ -88,7 +87,7 @@ def _settle(run: str) -> None:
 
 @DBOS.workflow(name="run", max_recovery_attempts=None)
 def _run(run: str) -> str:
-    # DBOS recovers a workflow at launch while reconcile may have begun another for the same run: one of them is enough.
+    # DBOS may recover a workflow at launch while reconcile has started another for the same run: one of them is enough.
     with _Here.lock:
         if run in _Here.active:
             return "elsewhere"
@@ -113,24 +112,24 @@ def _run(run: str) -> str:
 class Durable:
     """Workflows on DBOS: SQLite beside our tables, or PostgreSQL where the settings give its address."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        _Here.ground, _Here.halt = ground, Flag()
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        _Here.runtime, _Here.halt = runtime, Flag()
         _Here.active = set()
         config: DBOSConfig = {
             "name": NAME,
             "application_version": VERSION,
-            "executor_id": ground.host,
+            "executor_id": runtime.host,
             "serializer": DBOSPortableJSONSerializer(),
             "run_migrations": True,
             "max_executor_threads": THREADS,
             "log_level": "ERROR",
             "enable_otlp": False,
         }
-        if ground.options.database:
-            config["system_database_url"] = ground.options.database.replace("postgres://", "postgresql://", 1)
+        if runtime.options.database:
+            config["system_database_url"] = runtime.options.database.replace("postgres://", "postgresql://", 1)
         else:
-            path = ground.folder + "/workflows.db"
+            path = runtime.folder + "/workflows.db"
             config["system_database_url"] = f"sqlite:///{path}"
             config["system_database_engine"] = _engine(path)
         self.dbos = DBOS(config=config)
@@ -140,7 +139,7 @@ class Durable:
     def start(self, run: str) -> None:
         if self.is_busy(run):
             return
-        # A workflow that was cut off keeps its id: going on with the same run is a new one, of the same steps.
+        # An interrupted workflow keeps its id: the same run continues in a new one, with the same steps.
         with SetWorkflowID(f"run:{run}:{os.urandom(4).hex()}"):
             DBOS.start_workflow(_run, run)
 
@@ -151,17 +150,17 @@ class Durable:
     def close(self) -> None:
         _Here.halt.set()
         DBOS.destroy(workflow_completion_timeout_sec=10)
-        _Here.ground = None
+        _Here.runtime = None
 
     def _cancel_foreign(self) -> None:
-        """Workflows of another version would stay pending for ever; their runs are found again by reconcile."""
+        """Cancel workflows of another version, which would stay pending for ever; reconcile takes over their runs."""
         for status in DBOS.list_workflows(status=["PENDING", "ENQUEUED"], load_input=False, load_output=False):
             if status.app_version != VERSION:
                 DBOS.cancel_workflow(status.workflow_id)
 
 
 def _engine(path: str) -> Any:
-    """SQLite as our own tables use it: DBOS' default journal loses acknowledged rows at a power cut."""
+    """Open SQLite with the settings of our own tables: DBOS' default journal loses acknowledged rows at a power cut."""
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from keepfast.store.rows import Location
 
     Stored = tuple[bytes, Location]
-    Spot = tuple[bytes, int, int, bool]
+    PlaceInTree = tuple[bytes, int, int, bool]
     """Path, number of the part, the version that introduced it, and whether the newest version has it."""
 
-FRAME, TOGETHER = 1 << 20, 4 << 20
+FRAME, FRAME_OF_SIMILAR = 1 << 20, 4 << 20
 """Similar files share a larger frame. Others would become 3 % smaller in one, and slower to restore one by one."""
 BETWEEN_WORDS = b"-_. ~+@"
 LONGEST_EXTENSION = 8
@@ -24,7 +24,7 @@ LEAST_LETTERS = 2
 
 
 def arrange(
-    repository: Repository, entries: list[Stored], lists: set[bytes], most: int = TOGETHER
+    repository: Repository, entries: list[Stored], lists: set[bytes], most: int = FRAME_OF_SIMILAR
 ) -> list[list[Stored]]:
     """Return the contents of each frame, in order: similar contents compress well in one frame.
 
@@ -35,32 +35,32 @@ def arrange(
     A group of similar files takes the place of its first path in the order of paths. Contents of the newest version come
     first in a frame, because a reader decompresses a frame only up to the content it needs.
     """
-    spots = _spots(repository, {key for key, _ in entries}, lists)
-    kin = _kin({path for path, _, _, _ in spots.values()})
+    places = _places_in_tree(repository, {key for key, _ in entries}, lists)
+    group_of_path = _group_by_name({path for path, _, _, _ in places.values()})
 
     def order(entry: Stored) -> tuple[bytes, bytes, bytes, int, int]:
-        path, part, since, _ = spots[entry[0]]
-        return kin[path], _ending(path), path, part, -since
+        path, part, since, _ = places[entry[0]]
+        return group_of_path[path], _reversed_name(path), path, part, -since
 
-    alone = [[entry] for entry in entries if entry[1].kind == SEALED]
-    loose = [entry for entry in entries if entry[1].kind != SEALED and entry[0] not in spots]
-    placed = [entry for entry in entries if entry[1].kind != SEALED and entry[0] in spots]
+    sealed = [[entry] for entry in entries if entry[1].kind == SEALED]
+    without_path = [entry for entry in entries if entry[1].kind != SEALED and entry[0] not in places]
+    placed = [entry for entry in entries if entry[1].kind != SEALED and entry[0] in places]
     # Contents without a path stay in the order in which they were saved; documents come first, as they are read alone.
-    loose.sort(key=lambda entry: (entry[1].kind != DOCUMENT, entry[1][:4]))
+    without_path.sort(key=lambda entry: (entry[1].kind != DOCUMENT, entry[1][:4]))
     placed.sort(key=order)
-    frames = list(_cut(loose, [b""] * len(loose), most))
-    frames += _cut(placed, [kin[spots[key][0]] for key, _ in placed], most)
+    frames = list(_cut_into_frames(without_path, [b""] * len(without_path), most))
+    frames += _cut_into_frames(placed, [group_of_path[places[key][0]] for key, _ in placed], most)
     for frame in frames:
-        frame.sort(key=lambda entry: entry[0] in spots and not spots[entry[0]][3])
-    return frames + alone
+        frame.sort(key=lambda entry: entry[0] in places and not places[entry[0]][3])
+    return frames + sealed
 
 
-def _cut(entries: list[Stored], kin: list[bytes], most: int) -> Iterator[list[Stored]]:
+def _cut_into_frames(entries: list[Stored], groups: list[bytes], most: int) -> Iterator[list[Stored]]:
     frame: list[Stored] = []
     size, last = 0, b""
-    for entry, group in zip(entries, kin, strict=True):
+    for entry, group in zip(entries, groups, strict=True):
         length = entry[1].length
-        if frame and size + length > min(most, TOGETHER if group and group == last else FRAME):
+        if frame and size + length > min(most, FRAME_OF_SIMILAR if group and group == last else FRAME):
             yield frame
             frame, size = [], 0
         frame.append(entry)
@@ -69,42 +69,42 @@ def _cut(entries: list[Stored], kin: list[bytes], most: int) -> Iterator[list[St
         yield frame
 
 
-def _spots(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[bytes, Spot]:
+def _places_in_tree(repository: Repository, keys: set[bytes], lists: set[bytes]) -> dict[bytes, PlaceInTree]:
     """Return the place of each content in the tree; parts of a large file get that of the file."""
-    spots: dict[bytes, Spot] = {}
+    places: dict[bytes, PlaceInTree] = {}
     digests = keys | lists
     for workspace in repository.ledger.workspaces():
         for since, until, row in repository.ledger.intervals(workspace.id):
-            if row.kind == FILE and row.content in digests and (row.content not in spots or until is None):
-                spots[row.content] = row.path, 0, since, until is None
-    for key in sorted(lists & spots.keys()):
+            if row.kind == FILE and row.content in digests and (row.content not in places or until is None):
+                places[row.content] = row.path, 0, since, until is None
+    for key in sorted(lists & places.keys()):
         names = repository.contents.blob(key)[0]
-        path, _, since, now = spots[key]
+        path, _, since, now = places[key]
         for at in range(0, len(names), 32):
             part = names[at : at + 32]
-            if part in keys and (part not in spots or (now and not spots[part][3])):
-                spots[part] = path, 1 + at // 32, since, now
-    return {key: spot for key, spot in spots.items() if key in keys}
+            if part in keys and (part not in places or (now and not places[part][3])):
+                places[part] = path, 1 + at // 32, since, now
+    return {key: spot for key, spot in places.items() if key in keys}
 
 
-def _ending(path: bytes) -> bytes:
+def _reversed_name(path: bytes) -> bytes:
     """Return the file's name, reversed."""
     return path[path.rfind(b"/") + 1 :][::-1]
 
 
-def _kin(paths: set[bytes]) -> dict[bytes, bytes]:
+def _group_by_name(paths: set[bytes]) -> dict[bytes, bytes]:
     """Return for each path the first path of its group. Sorted by reversed names, each name of a group is like the previous."""
     result: dict[bytes, bytes] = {}
     chain: list[bytes] = []
-    for path in [*sorted(paths, key=_ending), b""]:
-        if chain and not (path and _alike(_ending(chain[-1]), _ending(path))):
+    for path in [*sorted(paths, key=_reversed_name), b""]:
+        if chain and not (path and _are_names_alike(_reversed_name(chain[-1]), _reversed_name(path))):
             result.update(dict.fromkeys(chain, min(chain)))
             chain = []
         chain.append(path)
     return result
 
 
-def _alike(one: bytes, other: bytes) -> bool:
+def _are_names_alike(one: bytes, other: bytes) -> bool:
     """Do two names, both reversed, end with the same words, and not only with the same extension?"""
     if one == other:
         return True

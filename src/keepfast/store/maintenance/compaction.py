@@ -8,7 +8,7 @@ from keepfast.model.steps import step
 from keepfast.store.conversations import attachment_ids
 from keepfast.store.digest import digest
 from keepfast.store.keyframes import needed_documents
-from keepfast.store.maintenance.arrangement import TOGETHER, arrange, batches
+from keepfast.store.maintenance.arrangement import FRAME_OF_SIMILAR, arrange, batches
 from keepfast.store.packs import MAX_SHARED_FRAME, PackWriter
 from keepfast.store.records import STORE_LOG, Chain
 from keepfast.store.reserve import free_space, is_full, max_pack_size
@@ -242,7 +242,7 @@ class Compactor:
         writers: list[PackWriter] = []
         done = 0
         try:
-            most = min(TOGETHER, self.most_pack)
+            most = min(FRAME_OF_SIMILAR, self.most_pack)
             for frames in batches(arrange(repository, entries, lists, most), BATCH_BYTES):
                 contents = self._read(frames)
                 for frame in frames:

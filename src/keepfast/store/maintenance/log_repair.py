@@ -6,7 +6,7 @@ from keepfast.model import document
 from keepfast.model.errors import KeepfastError
 from keepfast.model.light_json import loads
 from keepfast.store.digest import ZERO, digest
-from keepfast.store.records import STORE_LOG, Chain, line
+from keepfast.store.records import STORE_LOG, Chain, format_line
 from keepfast.store.rows import DOCUMENT
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ def mend_log(repository: Repository, log: str, path: bytes | None) -> bytes | No
         records.insert(0, {"r": "workspace", "id": log, "path": text, "at": moments[0]})
     head, lines = ZERO, []
     for record in _without_gaps(documents, records):
-        text_line, head = line(head, record)
+        text_line, head = format_line(head, record)
         lines.append(text_line)
     return b"".join(lines)
 

@@ -13,7 +13,7 @@ from keepfast.model.errors import KeepfastError
 from keepfast.store.digest import ZERO, digest
 from keepfast.store.maintenance.verify import adds_up
 from keepfast.store.packs import read_index
-from keepfast.store.records import line
+from keepfast.store.records import format_line
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, Query
 from keepfast.store.save import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
 
@@ -58,7 +58,7 @@ def log_from_ledger(repository: Repository, row: WorkspaceRow) -> tuple[bytes, b
     """Return a log from which the ledger's rows of a workspace follow, and the digest of its last line."""
     head, lines = ZERO, []
     for record in _records(repository, row):
-        text, head = line(head, record)
+        text, head = format_line(head, record)
         lines.append(text)
     return b"".join(lines), head
 

@@ -142,9 +142,9 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
 
 
 def _are_forgotten(repository: Repository, workspace: str, versions: Sequence[int]) -> bool:
-    """Did a forgetting that ended with an error become true all the same?
+    """Were these versions forgotten although the commit raised an error?
 
-    The log is asked, not the ledger, which may be what failed: a record that could not be cut off is adopted by whoever comes next.
+    The log decides, as the ledger may be what failed: the next process replays a record that could not be cut off.
     """
     try:
         records = Chain(repository.records.read(workspace)).records

@@ -1,4 +1,4 @@
-"""What everything in the supervisor stands on: tables, clocks, options, engine, secrets, environment."""
+"""What all parts of the runner share: tables, clocks, options, engine, secrets, environment."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SECOND = 1_000_000_000
 
 
 class Seals(Protocol):
-    """Whoever can seal a named value and open it again."""
+    """Seals a named value and opens it again: the port; `StoreSeals` does it with the store's keys."""
 
     def seal_value(self, name: str, value: bytes) -> str: ...
 
     def open_value(self, name: str, text: str) -> bytes: ...
 
 
-class Ground:
-    """All of it in one place; made by the front end, which knows the environment and the clock."""
+class Runtime:
+    """The tables, clocks, options and keys of unattended tasks. A front end makes it, with its environment and clock."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Ground:
         folders: Sequence[str] = (),
         follow: Callable[[], tuple[Options, str]] | None = None,
     ) -> None:
-        """`follow` gives the options as they are now, and why newer ones are not in force: for whoever stays."""
+        """A process that goes on running passes `follow`: it returns the current options, and why newer ones are not in force."""
         self.folder, self.options, self.now, self.variables = folder, options, clock, variables
         self.build, self.folders, self._follow = build, folders, follow
         self.tables = Tables(options.database or folder + "/tasks.db")
@@ -52,13 +52,13 @@ class Ground:
         self.boot = boot_id()
         self.host = os.uname().nodename
         self.trouble = ""
-        """Why a step could not even say what stopped it."""
+        """An error that could not be written to the task's log."""
         self.unread = ""
-        """Why the settings that are there now are not in force."""
+        """Why the current settings files are not in force."""
         self.noise: Callable[[], float] = random.random
 
     def follow_settings(self) -> None:
-        """Go by the settings as they are now. The database stays the one that was opened."""
+        """Take over the current settings, except for the address of the database that is open."""
         if self._follow is not None:
             options, self.unread = self._follow()
             self.options = options.but(database=self.options.database)
@@ -68,7 +68,7 @@ class Ground:
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """An engine of one's own: its ledger belongs to the thread that opened it."""
+        """Open an engine for the calling thread: a ledger belongs to the thread that opened it."""
         engine = self.build()
         try:
             yield engine
@@ -77,16 +77,16 @@ class Ground:
 
     @property
     def zone(self) -> tzinfo:
-        """The time zone of this machine, as TZ or the system say."""
+        """The time zone of this machine, by TZ or the system's configuration."""
         from keepfast.runner.domain.limits import zone_of
 
         named = zone_of(self.variables["TZ"]) if self.variables.get("TZ") else None
-        found = named or datetime.fromtimestamp(self.now() / SECOND).astimezone().tzinfo
-        assert found is not None
-        return found
+        zone = named or datetime.fromtimestamp(self.now() / SECOND).astimezone().tzinfo
+        assert zone is not None
+        return zone
 
     def since_boot(self) -> int:
-        """A clock that nobody can set: back-off goes by it. It goes on while the machine sleeps."""
+        """Nanoseconds since boot, sleep included. Nobody can set this clock, so back-off goes by it."""
         number = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         return time.clock_gettime_ns(number)
 
