@@ -82,6 +82,18 @@ def test_empty_folders_are_told_and_count_as_no_files(box: Box) -> None:
     assert "Files changed: 1, Lines added: 1" in box.call("clear-check", "-y").out
 
 
+def test_permissions_of_a_folder_are_told_as_that(box: Box) -> None:
+    box.put("folder/file.txt", "x\n")
+    box.save("-m", "all of it")
+    (box.project / "folder").chmod(0o700)
+
+    told = mode(box, "prompt").call("clear-check", "--json")
+    shown = box.call("clear-check")
+
+    assert (told.code, told.json()["action"], told.json()["files_changed"]) == (1, "ask", 0)
+    assert "1 folder with changed permissions" in shown.out and "made or removed" not in shown.out
+
+
 def test_automatic_with_verification_shows_the_difference_first(box: Box) -> None:
     answer = mode(box, "automatic", verify_before_clear=True).call("clear-check")
 

@@ -339,7 +339,7 @@ def test_a_store_that_went_with_its_list_is_missed_in_a_folder_below_and_by_doct
     assert "problem" in (checks.get("store"), checks.get("workspace"))
 
 
-def test_save_auto_is_not_silent_about_a_store_that_went_with_its_list(bereft: Box) -> None:
+def test_save_auto_is_silent_about_a_store_that_went_with_its_list(bereft: Box) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", str(SOURCE / "keepfast/hook/launch.py"), *written(bereft.home), "save"],
         cwd=bereft.project,
@@ -349,8 +349,9 @@ def test_save_auto_is_not_silent_about_a_store_that_went_with_its_list(bereft: B
 
     result = bereft.call("save", "--auto")
 
-    assert (done.returncode, len(done.stderr.splitlines())) == (0, 1)
-    assert (result.code, len(result.err.splitlines())) == (0, 1)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert bereft.call("status").code == 5
     assert not bereft.store.exists()
 
 

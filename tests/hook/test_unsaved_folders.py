@@ -8,18 +8,21 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from keepfast.agents.claude import hooks as claude_code
+from keepfast.agents.registry import agent
 from keepfast.app import checkpoint, checkpoint_save, scan
+from keepfast.app.hooks import HookCall
 from keepfast.model.errors import TooMany
 from keepfast.model.event import Event
 from keepfast.state.notices import unsaved
 
-from .background import attending
+from .background import Inline, attending
 from .ground import Ground
 
 FEW = 20
@@ -446,3 +449,34 @@ def test_the_first_end_of_a_turn_tells_whatever_the_save_is_at(ground: Ground) -
         os.close(held)
 
     assert "capture.max_files" in told(stop) and stop.returncode == 1
+
+
+class Slow(Inline):
+    """The background of a machine on which nothing is done in time."""
+
+    def detach(self, work: Callable[[], object]) -> None:
+        pass
+
+    def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None:
+        return None
+
+
+def test_what_takes_too_long_to_count_at_the_start_is_told_at_the_end_of_a_turn(ground: Ground) -> None:
+    ground.engine.init(os.fsencode(ground.project))
+    ground.configure(capture={"max_files": FEW})
+    grow(ground)
+
+    start, stop = [
+        event_with(ground, name, background).answer()
+        for name, background in (("SessionStart", Slow()), ("Stop", Inline()))
+    ]
+
+    assert (start.told_user, start.failed) == ("", "")
+    assert "capture.max_files" in stop.failed
+
+
+def event_with(ground: Ground, name: str, background: Inline) -> HookCall:
+    client, engine = agent("claude-code"), ground.engine
+    assert client is not None
+    event = client.read(json.dumps(ground.payload(name, source="startup")).encode(), {})
+    return HookCall(engine.place, engine.settings, lambda: engine, engine.clock, background, event)

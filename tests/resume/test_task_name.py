@@ -161,6 +161,8 @@ DEBUG = "<command-message>e2e-debug</command-message>\n<command-name>/e2e-debug<
         ([{"type": "text", "text": SKILL}], [], "Debug external agent failures"),
         ([{"type": "text", "text": SKILL}], ["recent"], "Debug external agent failures — recent"),
         ("Debug the failures of the kiro suite", [], "Debug the failures of the kiro suite"),
+        (f"---\ndescription: Fix it\nallowed-tools: Bash\n---\n\n{SKILL[66:]}", [], "Debug external agent failures"),
+        ("---\nname: fix\ndescription: 'Repair the broken payment tests'\n---\nDo it.\n", [], "Repair the broken payment tests"),
         (SKILL, ["Export the statistics as a spreadsheet"], "Export the statistics as a spreadsheet"),
         ("You are an expert code reviewer. Follow these steps:", [], "Looking at the kiro suite's failures. — /e2e-debug"),
     ],
@@ -177,6 +179,11 @@ def test_a_session_that_begins_with_a_command_is_called_by_what_the_command_says
         session.said("Done.")
 
     assert taken(session) == name
+
+
+def test_a_prompt_that_begins_with_a_path_is_no_command() -> None:
+    """Paths are named by their last part, as in the middle of a sentence."""
+    assert heading("/home/me/x.py fails with a decoding error") == "x.py fails with a decoding error"
 
 
 def test_a_command_is_no_name_for_work_that_has_one() -> None:

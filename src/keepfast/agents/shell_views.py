@@ -35,6 +35,8 @@ MOST_BEHIND = 8
 OPENING = frozenset(("if", "while", "until", "for", "case", "select"))
 CLOSING = frozenset(("fi", "done", "esac"))
 """Words between which a command may run never, or often, and whose exit code is that of the last one."""
+END_SIGNALS = frozenset(("EXIT", "0", "ERR"))
+"""What a trap names whose handler runs at the end of a shell, or when a command fails."""
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 
 
@@ -209,6 +211,8 @@ def _judged(
         depth = max(0, depth + opened - sum([word in CLOSING for word in leading]))
         if pipeline[0].name() == "set":
             strictness = strictness.after([word.text for word in pipeline[0].words[1:]])
+        if pipeline[0].name() == "trap" and not END_SIGNALS.isdisjoint([word.text for word in pipeline[0].words[2:]]):
+            is_told = False  # the handler may exit with 0
         is_seen = passed_over[at] or (strictness.errexit and pipeline[-1].after in (";", "\n"))
         is_seen = is_seen and is_told and is_plain and before != "||"
         for node, behind in zip(pipeline, _behind(pipeline, into), strict=True):

@@ -36,6 +36,8 @@ class Unsaved(NamedTuple):
     last: CheckpointRow | None
     folders: int
     """Folders created, deleted or changed; shown only if no file changed."""
+    changed_folders: int
+    """Those of them whose permissions changed."""
     talk: bool
     """Whether the conversation of another session continued since its last checkpoint."""
 
@@ -121,11 +123,15 @@ def _find_unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSe
     kinds = [{side.kind for side in (change.old, change.new) if side is not None} for change in changes]
     files = sum(not kind.isdisjoint((FILE, LINK)) for kind in kinds)
     folders = sum(FOLDER in kind for kind in kinds if kind.isdisjoint((FILE, LINK)))
+    changed_folders = sum(
+        change.old is not None and change.new is not None and change.old.kind == change.new.kind == FOLDER
+        for change in changes
+    )
     diffs = [diff for change in changes if (diff := count_lines(change)) is not None]
     folder, event = session.engine.place.folder(row.id), live.event("before_clear", os.fsdecode(root), 0)
     talk = not live.is_parent and moved_on(session.engine, root, folder, event)
     added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
-    return Unsaved(files, added, removed, last, folders, talk)
+    return Unsaved(files, added, removed, last, folders, changed_folders, talk)
 
 
 def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
@@ -153,8 +159,13 @@ def _show(session: Session, unsaved: Unsaved) -> None:
         session.print("Work changed since last checkpoint:")
         session.print(f"  - {plural(unsaved.files, 'file')} modified")
     session.print(f"  - {plural(unsaved.added, 'line')} added")
-    if unsaved.folders and not unsaved.files:
-        session.print(f"  - {plural(unsaved.folders, 'folder')} made or removed")
+    if not unsaved.files:
+        for count, words in (
+            (unsaved.folders - unsaved.changed_folders, "made or removed"),
+            (unsaved.changed_folders, "with changed permissions"),
+        ):
+            if count:
+                session.print(f"  - {plural(count, 'folder')} {words}")
     if unsaved.talk:
         session.print("  - the conversation has new messages")
     session.print(f"  - Last checkpoint: {last}")

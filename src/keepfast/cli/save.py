@@ -138,11 +138,7 @@ def _save_quietly(session: Session, event: Event) -> int:
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
-        is_kept = engine.note(event.cwd, "skipped", event.trigger, str(error))
-        # Otherwise the marker names a store of another home folder.
-        is_ours = engine.place.expected or engine.nearest(event.cwd) is not None
-        if not is_kept and is_ours and isinstance(error, Unreachable):
-            session.warn(f"keepfast: {error}")  # no notice could be stored for `status`
+        engine.note(event.cwd, "skipped", event.trigger, str(error))
         return _report_skipped(session, str(error))
     except Exception as error:
         engine.note(event.cwd, "failed", event.trigger, sentence(error), reported=True)

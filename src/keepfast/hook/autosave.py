@@ -55,9 +55,7 @@ def save(engine: Engine, cwd: bytes, environment: Environment, config: str | Non
 
             background.tidy(cwd, config, environment)
     except (NoWorkspace, Unreachable) as error:
-        # The agent can do nothing about a store out of reach: it is printed only if no notice can be written.
-        if not engine.note(cwd, "skipped", "auto", str(error)):
-            say(f"keepfast: {error}")
+        engine.note(cwd, "skipped", "auto", str(error))  # the agent can do nothing about a store out of reach
     except Exception as error:
         engine.note(cwd, "failed", "auto", sentence(error), reported=True)
         raise

@@ -70,6 +70,10 @@ TASK_TITLE = re.compile(r"#{1,6}\s+task\s*[:–—-]\s*(?P<title>\S.*)(?:\n+|\Z)
 """How our supervisor begins a task, and people do, too: behind it stands what the work is, however few words that takes."""
 ATTACHED = re.compile(r"\[(?:Image|Pasted text) #\d+[^\]\n]*\][ \t]*")
 """What the client puts for a picture or a long text that stands beside the words."""
+FRONT_MATTER = re.compile(r"\s*(?:Base directory for this skill:[^\n]*\s+)?---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
+DESCRIPTION = re.compile(r"^description:[ \t]*(?P<text>[^\s>|].*)", re.M)
+COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|\Z)")
+"""A slash command, which is no path."""
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 # Output of programs, patches, tables, frames: not written by a person.
 OUTPUT = re.compile(
@@ -146,7 +150,7 @@ class _Hints:
     def add(self, turn: Turn, words: str) -> None:
         """Note the words of a prompt or command that is older than those noted before."""
         if turn.kind == "command":
-            skill = _title_words(turn.body)[0]
+            skill = _skill_title(turn.body)
             if weight(skill) >= WEAK and not ROLE.match(skill):
                 self.skill = self.skill or skill
                 if " " not in turn.text.strip():
@@ -238,10 +242,22 @@ def heading(text: str) -> str:
     return _title_words(text)[0]
 
 
+def _skill_title(body: str) -> str:
+    """Return what a command or skill says that it does: its heading, or the description of its front matter."""
+    matter = FRONT_MATTER.match(body)
+    if matter is None:
+        return _title_words(body)[0]
+    words = _title_words(body[matter.end() :])[0]
+    description = DESCRIPTION.search(matter[1])
+    if description is None or (weight(words) >= WEAK and not ROLE.match(words)):
+        return words
+    return _title_words(description["text"].strip("\"' "))[0]
+
+
 def _title_words(text: str) -> tuple[str, bool]:
     """Return the words that name the work, and whether they are a title over the rest."""
     text = ATTACHED.sub("", head(text, LOOKED_AT)).strip()
-    if text.startswith("/"):
+    if COMMAND.match(text):
         return _spoken(text), False
     if _is_pasted(text):
         return _asked_below(text) or _pasted(text), False
