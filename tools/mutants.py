@@ -106,7 +106,7 @@ MUTANTS = (
            "if self.unpacked > MOST_UNPACKED + UNPACKED_FACTOR * self._whole:", "if False:", "tests/store/test_bundle.py"),
     Mutant("a manifest is bounded", "store/bundle.py", " or manifest > MOST_MANIFEST:", ":", "tests/store/test_bundle.py"),
     Mutant("attributes that give rights are asked for", "workspace/staged_files.py",
-           "if not self.privileged and not key.startswith(ANYBODY)", "if False and not key.startswith(ANYBODY)",
+           "if not self._may_set(key):", "if False:",
            "tests/store/test_bundle.py tests/app/restore/test_entry_kinds.py"),
     Mutant("a tree that is too large is told", "app/hooks.py",
            "self._broken_settings_warning() or self._failed_save_warning() or self._never_saved_warning()",

@@ -543,7 +543,7 @@ def test_a_page_does_not_restore_into_another_project_s_folder(saved_box: Box) -
     from keepfast.model.errors import Conflict
     from keepfast.present.environment import Environment
     from keepfast.settings import Settings
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
     other = saved_box.home / "other"
     other.mkdir()
@@ -553,20 +553,22 @@ def test_a_page_does_not_restore_into_another_project_s_folder(saved_box: Box) -
     saved_box.project.rename(saved_box.home / "away")
     other.rename(saved_box.project)
     environment = Environment({name.encode(): value.encode() for name, value in saved_box.variables.items()})
-    desk = Desk(build(Settings(), environment.data, environment.home, lambda: saved_box.now), lambda: saved_box.now)
+    backend = Backend(
+        build(Settings(), environment.data, environment.home, lambda: saved_box.now), lambda: saved_box.now
+    )
     try:
         with pytest.raises(Conflict):
-            desk.refuse_another(desk.row(workspace))
+            backend.refuse_another(backend.row(workspace))
         with pytest.raises(Conflict):
-            desk.bring.preview(workspace, "v1", [])
+            backend.restores.preview(workspace, "v1", [])
         with pytest.raises(Conflict):
-            desk.bring.restore(workspace, "v1", [], "overwrite", "")
-        assert desk.status(workspace)["changed"] == 0, "what lies there says nothing of this workspace"
+            backend.restores.restore(workspace, "v1", [], "overwrite", "")
+        assert backend.status(workspace).changed == 0, "what lies there says nothing of this workspace"
         assert saved_box.call("init", "--moved").code == 0
         with pytest.raises(Conflict):
-            desk.refuse_another(desk.row(workspace))
+            backend.refuse_another(backend.row(workspace))
     finally:
-        desk.close()
+        backend.close()
     assert sorted(path.name for path in saved_box.project.iterdir()) == [".keepfast", "theirs"]
 
 

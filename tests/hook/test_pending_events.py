@@ -39,8 +39,8 @@ def by_agents(ground: Ground) -> list[str]:
 
 
 def on_the_page(ground: Ground) -> list[str]:
-    with opened(lambda: ground.engine, now_ns) as desk:
-        return [row["trigger"] for row in desk.checkpoints(ground.workspace)]
+    with opened(lambda: ground.engine, now_ns) as backend:
+        return [row.trigger for row in backend.checkpoints(ground.workspace)]
 
 
 def by_command(ground: Ground) -> list[str]:
@@ -62,8 +62,8 @@ def test_what_cannot_be_saved_now_stays_pending(left: Ground) -> None:
     away = left.base / "away"
     shutil.move(left.project, away)
 
-    with opened(lambda: left.engine, now_ns) as desk:
-        assert desk.workspace(workspace)["checkpoints"] == 1
+    with opened(lambda: left.engine, now_ns) as backend:
+        assert backend.workspace(workspace).checkpoints == 1
 
     assert len(pending.names(folder)) == 1
     shutil.move(away, left.project)

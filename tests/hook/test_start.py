@@ -83,7 +83,7 @@ def test_a_source_that_was_changed_since_is_compiled_anew(copy: Path, size: str)
         os.utime(source, ns=(seen.st_atime_ns, int(compiled_at(copy) * 1e9)))
     else:
         source.write_text(
-            text.replace("MOST_MARKER = 65536", "PLANTED     = 1    ").replace("MOST_MARKER", "65536      ")
+            text.replace("MAX_MARKER_SIZE = 65536", "PLANTED     = 1    ").replace("MAX_MARKER_SIZE", "65536      ")
         )
         os.utime(source, (1, 1))
 

@@ -653,11 +653,11 @@ def test_what_stops_the_supervisor_is_noted_without_secrets(place: Place) -> Non
 
 
 def test_the_trail_of_the_page_has_no_secrets(tmp_path: Path) -> None:
-    from keepfast.web.sessions import Book
+    from keepfast.web.sessions import WebDatabase
 
-    key, book = made_up(), Book(str(tmp_path), lambda: 1)
+    key, book = made_up(), WebDatabase(str(tmp_path), lambda: 1)
     book.audit(None, "POST", f"/x?{key}", f"{'x' * 480} {key}")
-    [row] = book.audited(10)
+    [row] = book.audit_rows(10)
     book.close()
 
     assert key[:12] not in json.dumps(row)

@@ -78,11 +78,11 @@ def whole_as_cookie(path: str) -> Callable[[Served], Answer]:
 
 def mixed(served: Served) -> Answer:
     """The folder of one session with the cookie of another."""
-    other = served.book.enter("operator", "somebody else")
+    other = served.web_database.create_session("operator", "somebody else")
     answer = served.ask("GET", served.at("/", other), bare=True, headers={"Cookie": served.cookie()})
-    visitor = served.book.visitor(other)
+    visitor = served.web_database.visitor(other)
     assert visitor is not None
-    served.book.leave(visitor)
+    served.web_database.end_session(visitor)
     return answer
 
 
@@ -104,12 +104,12 @@ def method(name: str, **headers: str) -> Callable[[Served], Answer]:
 
 def as_role(role: str, verb: str, path: str, body: dict[str, Any]) -> Callable[[Served], Answer]:
     def send(served: Served) -> Answer:
-        session = served.book.enter(role, "somebody else")
+        session = served.web_database.create_session(role, "somebody else")
         answer = served.ask(verb, path.replace("WS", served.saver.workspace), body if verb != "GET" else None,
                             headers={"Authorization": f"Bearer {session}"})  # fmt: skip
-        visitor = served.book.visitor(session)
+        visitor = served.web_database.visitor(session)
         assert visitor is not None
-        served.book.leave(visitor)
+        served.web_database.end_session(visitor)
         return answer
 
     return send

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.scheduler.service import make_runtime
 from keepfast.web import access as gate
-from keepfast.web import app, server
-from keepfast.web import sessions as book
+from keepfast.web import app, server, sessions
 from tests.equipment.postgres import dump
 from tests.equipment.saver import Saver
 
@@ -32,7 +31,7 @@ HUNG_UP = 444
 """The server closed the connection without a word, which refuses as well as any other answer."""
 
 
-TRUE = SimpleNamespace(app=app, access=gate, server=server, sessions=book)
+TRUE = SimpleNamespace(app=app, access=gate, server=server, sessions=sessions)
 """The server's modules as they are; tests of tests serve others."""
 ELSEWHERE = "page.example"
 """A name that a proxy before us shows to browsers."""
@@ -56,9 +55,9 @@ class Served:
         self.root = base / "project"
         self.root.mkdir(parents=True)
         self.saver = Saver(self.root, base / "store", supervisor__database=database)
-        self.book = world.sessions.Book(str(base / "web"), time.time_ns)
+        self.web_database = world.sessions.WebDatabase(str(base / "web"), time.time_ns)
         self.site = world.app.Site(
-            self.book, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json"),
+            self.web_database, self.saver.engine, time.time_ns, self.ground, lambda: password, str(base / "config.json"),
             home=str(base),
         )  # fmt: skip
         listening = socket.socket()
@@ -75,7 +74,7 @@ class Served:
         end = time.monotonic() + PATIENCE
         while not self.server.started and time.monotonic() < end:
             time.sleep(0.01)
-        self.session = self.book.enter("operator", "a test")
+        self.session = self.web_database.create_session("operator", "a test")
 
     def ground(self) -> Runtime:
         return make_runtime(
@@ -87,12 +86,12 @@ class Served:
         self.server.should_exit = True
         self.thread.join(PATIENCE)
         self.site.stream.wait()
-        self.book.close()
+        self.web_database.close()
 
     def token(self, session: str = "") -> str:
-        visitor = self.book.visitor(session or self.session)
+        visitor = self.web_database.visitor(session or self.session)
         assert visitor is not None
-        return str(self.book.token(visitor))
+        return str(self.web_database.form_token(visitor))
 
     def ask(
         self, method: str, path: str, body: Any = None, *, bare: bool = False, headers: dict[str, str] | None = None
@@ -134,9 +133,9 @@ class Served:
                 total.update("\n".join(tables.iterdump()).encode())
         if self.database:
             total.update("\n".join(dump(self.database)).encode())
-        with closing(sqlite3.connect(f"file:{self.base}/web/book.db?mode=ro", uri=True)) as book:
+        with closing(sqlite3.connect(f"file:{self.base}/web/book.db?mode=ro", uri=True)) as connection:
             for wanted in ("hash, role FROM session", "hash FROM ticket"):
-                total.update(repr(book.execute(f"SELECT {wanted} ORDER BY hash").fetchall()).encode())
+                total.update(repr(connection.execute(f"SELECT {wanted} ORDER BY hash").fetchall()).encode())
         return total.hexdigest()
 
 

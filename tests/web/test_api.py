@@ -143,7 +143,7 @@ def test_fifty_listeners_hear_everything_in_order(served: Served) -> None:
 
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         headers = {"Host": served.host, "Authorization": f"Bearer {served.session}"}
-        connection.request("GET", f"/api/stream?since={served.book.last()}", headers=headers)
+        connection.request("GET", f"/api/stream?since={served.web_database.last_sequence()}", headers=headers)
         answer = connection.getresponse()
         ready.wait()
         while len(mine) < 20:
@@ -159,7 +159,7 @@ def test_fifty_listeners_hear_everything_in_order(served: Served) -> None:
     ready.wait(60)
     time.sleep(0.2)
     for number in range(20):
-        served.site.stream.tell("notice", served.saver.workspace, {"number": number})
+        served.site.stream.publish("notice", served.saver.workspace, {"number": number})
     for thread in threads:
         thread.join(60)
 
@@ -174,7 +174,7 @@ def test_a_silent_stream_beats(served: Served) -> None:
     served.site.stream.beat = 0.05
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
     headers = {"Host": served.host, "Authorization": f"Bearer {served.session}"}
-    connection.request("GET", f"/api/stream?since={served.book.last()}", headers=headers)
+    connection.request("GET", f"/api/stream?since={served.web_database.last_sequence()}", headers=headers)
     answer = connection.getresponse()
     lines = [answer.readline() for _ in range(6)]
     connection.close()
@@ -183,9 +183,9 @@ def test_a_silent_stream_beats(served: Served) -> None:
 
 
 def test_what_was_missed_is_told(served: Served) -> None:
-    before = served.book.last()
+    before = served.web_database.last_sequence()
     for number in range(3):
-        served.site.stream.tell("notice", "", {"number": number})
+        served.site.stream.publish("notice", "", {"number": number})
     missed: Any = served.ask("GET", f"/api/events?since={before}").json()
 
     assert [event["data"]["number"] for event in missed["data"]] == [0, 1, 2]
@@ -196,14 +196,14 @@ def test_what_happens_while_a_page_is_made_is_told_to_it(served: Served) -> None
     build = served.site.build
 
     def busy() -> Any:
-        served.site.stream.tell("checkpoint_created", "elsewhere", {})
+        served.site.stream.publish("checkpoint_created", "elsewhere", {})
         return build()
 
-    before = served.book.last()
+    before = served.web_database.last_sequence()
     served.site.build = busy
     page = served.ask("GET", "/").body.decode()
 
-    assert served.book.last() > before
+    assert served.web_database.last_sequence() > before
     assert f'data-last="{before}"' in page
 
 
@@ -218,24 +218,24 @@ def test_a_watch_that_fails_goes_on(served: Served) -> None:
     while not calls:
         time.sleep(0.05)
     stream.build = build
-    before = served.book.last()
+    before = served.web_database.last_sequence()
     (served.root / "x").write_text("x")
     served.saver.save("manual", message="after the trouble")
     end = time.monotonic() + 30
-    while served.book.last() == before and time.monotonic() < end:
+    while served.web_database.last_sequence() == before and time.monotonic() < end:
         time.sleep(0.05)
 
-    assert served.book.last() > before
+    assert served.web_database.last_sequence() > before
 
 
 def test_a_checkpoint_by_another_process_becomes_an_event(served: Served) -> None:
-    served.site.stream.look()
-    before = served.book.last()
+    served.site.stream.poll()
+    before = served.web_database.last_sequence()
     (served.root / "x").write_text("x")
     served.saver.save("manual", message="elsewhere")
-    served.site.stream.look()
+    served.site.stream.poll()
 
-    told = [event for event in served.book.since(before) if event.type == "checkpoint_created"]
+    told = [event for event in served.web_database.events_since(before) if event.type == "checkpoint_created"]
     assert [event.data["message"] for event in told] == ["elsewhere"]
 
 

@@ -70,7 +70,7 @@ def test_the_honest_twin_of_each_attack_succeeds(served: Served) -> None:
 
 
 def test_a_ticket_works_once(served: Served) -> None:
-    ticket = served.book.ticket("viewer")
+    ticket = served.web_database.create_ticket("viewer")
 
     first = served.ask("POST", "/session", {"ticket": ticket}, bare=True)
     second = served.ask("POST", "/session", {"ticket": ticket}, bare=True)
@@ -90,7 +90,7 @@ def test_wrong_tickets_are_counted(served: Served) -> None:
 
 def test_a_session_is_fresh_and_ends_when_it_is_left(served: Served) -> None:
     """W17: a session that the visitor brings along is not adopted, and leaving ends it everywhere."""
-    ticket = served.book.ticket("operator")
+    ticket = served.web_database.create_ticket("operator")
     answer = served.ask("POST", "/session", {"ticket": ticket}, bare=True, headers={"Cookie": "keepfast_session=mine"})
     fresh = answer.json()["data"]["session"]
     assert fresh != "mine"

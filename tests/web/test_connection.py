@@ -13,7 +13,7 @@ import pytest
 
 from keepfast.web import access as gate
 from keepfast.web import connection
-from keepfast.web import sessions as book
+from keepfast.web import sessions as database
 from tests.web.attacks import saves
 from tests.web.served import PATIENCE, Served
 
@@ -207,7 +207,7 @@ def test_strangers_who_crowd_the_door_keep_nobody_out(served: Served, monkeypatc
 
 def test_a_visitor_with_many_connections_keeps_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MOST_OF_VISITORS", 20)
-    greedy = served.book.enter("viewer", "somebody greedy")
+    greedy = served.web_database.create_session("viewer", "somebody greedy")
     with ExitStack() as crowd:
         other = crowd.enter_context(call(served))
         other.sendall(head(served, "/api/workspaces"))
@@ -226,7 +226,7 @@ def test_wrong_tickets_of_others_do_not_refuse_a_right_one(served: Served) -> No
     """Neither where it is exchanged nor where it only leads to the page's own name."""
     guesses = [served.ask("POST", "/session", {"ticket": f"guess {number}"}, bare=True) for number in range(15)]
     loopback = {"Host": f"localhost:{served.port}"}
-    ticket = served.book.ticket("viewer")
+    ticket = served.web_database.create_ticket("viewer")
     led = served.ask("GET", f"/?ticket={ticket}", bare=True, headers=loopback)
     entered = served.ask("POST", "/session", {"ticket": ticket}, bare=True)
 
@@ -240,7 +240,7 @@ def test_a_flood_of_strangers_does_not_keep_a_ticket_from_its_page(
     now = served.gate.clock()
     monkeypatch.setattr(served.gate, "clock", lambda: now)
     flood = [served.ask("GET", "/", bare=True).status for _ in range(int(gate.BURST) + 20)]
-    entered = served.ask("POST", "/session", {"ticket": served.book.ticket("viewer")}, bare=True)
+    entered = served.ask("POST", "/session", {"ticket": served.web_database.create_ticket("viewer")}, bare=True)
 
     assert set(flood) == {401}
     assert entered.status == 200
@@ -300,17 +300,17 @@ def test_wrong_tickets_do_not_push_what_was_opened_out_of_the_trail(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does what a viewer tries: everybody fills a share of their own."""
-    monkeypatch.setattr(book, "MOST_AUDITED", 20)
-    monkeypatch.setattr(book, "MOST_OF_STRANGERS", 10)
-    people = {role: book.Visitor(role, "somebody", role) for role in book.ROLES}
-    served.book.audit(people["operator"], "OPEN", "/x?path=.env", "done")
-    served.book.audit(people["operator"], "POST", "/restore", "done")
+    monkeypatch.setattr(database, "MOST_AUDITED", 20)
+    monkeypatch.setattr(database, "MOST_OF_STRANGERS", 10)
+    people = {role: database.Visitor(role, "somebody", role) for role in database.ROLES}
+    served.web_database.audit(people["operator"], "OPEN", "/x?path=.env", "done")
+    served.web_database.audit(people["operator"], "POST", "/restore", "done")
     for _ in range(30):
-        served.book.audit(None, "POST", "/session", "refused")
-        served.book.audit(people["viewer"], "POST", "/restore", "A viewer may not do this.")
+        served.web_database.audit(None, "POST", "/session", "refused")
+        served.web_database.audit(people["viewer"], "POST", "/restore", "A viewer may not do this.")
     for _ in range(19):
-        served.book.audit(people["operator"], "POST", "/save", "done")
-    rows = served.book.audited(1000)
+        served.web_database.audit(people["operator"], "POST", "/save", "done")
+    rows = served.web_database.audit_rows(1000)
     kept = Counter((row.role, row.action) for row in rows)
 
     assert kept == {("", "POST"): 10, ("viewer", "POST"): 20, ("operator", "OPEN"): 1, ("operator", "POST"): 20}
@@ -322,7 +322,7 @@ def test_passwords_are_counted_for_each_peer() -> None:
     scopes = [{"client": (address, 1)} for address in ("192.0.2.1", "2001:db8::1", "2001:db8::2", "192.0.2.2")]
     for scope in scopes[:2]:
         for _ in range(gate.WRONG_PER_MINUTE):
-            made.guessed_wrong(scope)
+            made.count_wrong_guess(scope)
 
     assert [made.may_guess(scope) for scope in scopes] == [False, False, False, True]
 
@@ -330,7 +330,7 @@ def test_passwords_are_counted_for_each_peer() -> None:
 def test_a_visitor_whose_bodies_never_come_keeps_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "MOST_AT_ONCE", 20)
     monkeypatch.setattr(gate, "MOST_OF_ONE", 10)
-    greedy = served.book.enter("viewer", "somebody greedy")
+    greedy = served.web_database.create_session("viewer", "somebody greedy")
     waiting = head(served, "/language", "POST", "Content-Type: application/json", "Content-Length: 50")
     with ExitStack() as crowd:
         callers = [crowd.enter_context(call(served)) for _ in range(26)]
@@ -340,7 +340,10 @@ def test_a_visitor_whose_bodies_never_come_keeps_nobody_out(served: Served, monk
 
         assert len(refused) == 16
         assert served.ask("GET", "/api/workspaces").status == 200
-        assert served.ask("POST", "/session", {"ticket": served.book.ticket("viewer")}, bare=True).status == 200
+        assert (
+            served.ask("POST", "/session", {"ticket": served.web_database.create_ticket("viewer")}, bare=True).status
+            == 200
+        )
 
 
 def test_strangers_whose_bodies_never_come_keep_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +354,10 @@ def test_strangers_whose_bodies_never_come_keep_nobody_out(served: Served, monke
             caller.sendall(waiting)
 
         assert served.ask("GET", "/api/workspaces").status == 200
-        assert served.ask("POST", "/session", {"ticket": served.book.ticket("viewer")}, bare=True).status == 200
+        assert (
+            served.ask("POST", "/session", {"ticket": served.web_database.create_ticket("viewer")}, bare=True).status
+            == 200
+        )
 
 
 MALFORMED = (

@@ -51,7 +51,9 @@ def test_a_viewer_sees_what_waits_and_an_approver_may_answer_it(served: Served) 
     scene = Scene(served)
     scene.prompt("question", options=["blue"])
     limited = scene.task(submit, begin, needs_someone)
-    viewer, approver = (inbox(served, served.book.enter(role, "a test")) for role in ("viewer", "approver"))
+    viewer, approver = (
+        inbox(served, served.web_database.create_session(role, "a test")) for role in ("viewer", "approver")
+    )
 
     assert "Which?" in viewer and "<button" not in viewer
     assert '<button name="answer" value="blue"' in approver
@@ -62,7 +64,7 @@ def test_no_page_offers_a_viewer_what_is_refused(served: Served) -> None:
     scene = Scene(served)
     scene.prompt("approval")
     task = scene.task(submit, begin)
-    headers = {"Authorization": f"Bearer {served.book.enter('viewer', 'a test')}"}
+    headers = {"Authorization": f"Bearer {served.web_database.create_session('viewer', 'a test')}"}
     at = f"/w/{served.saver.workspace}"
     for path in (
         "/",
@@ -163,7 +165,7 @@ def test_a_budget_that_is_used_up_can_be_raised_where_it_is_told(served: Served)
 
 def test_who_may_only_look_cannot_raise_a_budget(served: Served) -> None:
     task = Scene(served).task(submit, begin, used_up)
-    headers = {"Authorization": f"Bearer {served.book.enter('approver', 'a test')}"}
+    headers = {"Authorization": f"Bearer {served.web_database.create_session('approver', 'a test')}"}
 
     assert "/budget" not in served.ask("GET", f"/t/{task}", headers=headers).body.decode()
-    assert "/budget" not in inbox(served, served.book.enter("approver", "a test"))
+    assert "/budget" not in inbox(served, served.web_database.create_session("approver", "a test"))

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from keepfast.store.rows import CheckpointRow
-from keepfast.web import log_lines
-from keepfast.web import markup as drawing
+from keepfast.web import log_lines, markup
 
 
 def context(percent: float | None, **windows: float) -> dict[str, Any]:
@@ -19,7 +18,7 @@ def context(percent: float | None, **windows: float) -> dict[str, Any]:
 
 def test_context_and_windows_are_drawn_against_the_threshold_eighty_and_ninety() -> None:
     events = [context(10, five_hour=0.2), context(75, five_hour=0.4), context(92, seven_day=0.1)]
-    plot = drawing.filled(events, 70)
+    plot = markup.usage_plot(events, 70)
 
     assert plot.count("<polyline") == 3
     assert 'points="0.0,90.0 500.0,25.0 1000.0,8.0"' in plot
@@ -32,7 +31,7 @@ def test_context_and_windows_are_drawn_against_the_threshold_eighty_and_ninety()
 
 def test_the_configured_threshold_is_drawn_and_its_number_covers_no_other() -> None:
     events = [context(10), context(75)]
-    near, same = drawing.filled(events, 84), drawing.filled(events, 80)
+    near, same = markup.usage_plot(events, 84), markup.usage_plot(events, 80)
 
     assert '<line class="threshold" x1="0" x2="100%" y1="16%" y2="16%"/><text x="4" y="16%" dy="-3">84</text>' in near
     assert same.count("<line") == 2
@@ -44,13 +43,13 @@ def test_nothing_is_drawn_of_too_little_or_of_nonsense() -> None:
         {"type": "context", "percent": None, "account": {"a": 1}},
     ]
 
-    assert drawing.filled([context(5)], 70) == ""
-    assert drawing.filled([*odd, {"type": "log", "percent": 5}], 70) == ""
+    assert markup.usage_plot([context(5)], 70) == ""
+    assert markup.usage_plot([*odd, {"type": "log", "percent": 5}], 70) == ""
 
 
 def test_a_window_with_markup_for_a_name_is_text() -> None:
     events = [context(1, **{"<script>": 0.1}), context(2, **{"<script>": 0.2})]
-    plot = drawing.filled(events, 70, title='"><script>')
+    plot = markup.usage_plot(events, 70, title='"><script>')
 
     assert "<script>" not in plot
 
@@ -58,7 +57,7 @@ def test_a_window_with_markup_for_a_name_is_text() -> None:
 def test_an_event_is_told_in_words() -> None:
     event = {**context(49.5, five_hour=0.5), "output": "long", "sequence": 7, "tokens": 12_345, "step": None}
 
-    assert log_lines.told(event, str) == [
+    assert log_lines.facts(event, str) == [
         ("request", "1"), ("used", "1"), ("window", "2"), ("", "50 %"), ("five hour", "50 %"), ("", "12,345 tokens"),
     ]  # fmt: skip
 
@@ -83,7 +82,7 @@ def moved(before: str, after: str, state: str = "active", other: str = "active",
 )  # fmt: skip
 def test_the_log_speaks_to_people(facts: dict[str, Any], said: str) -> None:
     """Process ids, sessions and triggers are for programs; figures come with their units."""
-    told = log_lines.told({"sequence": 1, "timestamp": "x", "taskId": "t", **facts}, str)
+    told = log_lines.facts({"sequence": 1, "timestamp": "x", "taskId": "t", **facts}, str)
 
     assert ", ".join([" ".join([key, value]).strip() for key, value in told]) == said
 
@@ -100,8 +99,8 @@ def test_the_log_speaks_to_people(facts: dict[str, Any], said: str) -> None:
     ],
 )
 def test_the_home_folder_is_shown_as_a_tilde(text: str, said: str) -> None:
-    assert drawing.short(text, "/home/ann") == said
-    assert drawing.short(text, "/") == drawing.short(text, "") == text
+    assert markup.short(text, "/home/ann") == said
+    assert markup.short(text, "/") == markup.short(text, "") == text
 
 
 def row(version: int, trigger: str = "auto", pinned: int = 0) -> CheckpointRow:
@@ -113,7 +112,7 @@ def row(version: int, trigger: str = "auto", pinned: int = 0) -> CheckpointRow:
 def test_the_bars_stand_above_the_slider() -> None:
     """The first bar begins and the last one ends where the slider does, however few there are."""
     for count in (2, 3, 60, 1_000):
-        drawn = drawing.timeline([row(number) for number in range(1, count + 1)], 0, "")
+        drawn = markup.timeline([row(number) for number in range(1, count + 1)], 0, "")
         places = [
             (float(x), float(width)) for x, width in re.findall(r'x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn)
         ]
@@ -123,15 +122,15 @@ def test_the_bars_stand_above_the_slider() -> None:
 
 
 def test_only_colours_that_occur_are_explained() -> None:
-    assert drawing.kinds([row(1), row(2, "manual"), row(3, "crash", pinned=1)]) == ["turn", "manual", "alarm", "kept"]
+    assert markup.kinds([row(1), row(2, "manual"), row(3, "crash", pinned=1)]) == ["turn", "manual", "alarm", "kept"]
 
 
 def test_what_stands_between_backticks_is_code_and_the_rest_is_text() -> None:
-    assert drawing.coded("run `a < b` & go") == "run <code>a &lt; b</code> &amp; go"
+    assert markup.coded("run `a < b` & go") == "run <code>a &lt; b</code> &amp; go"
 
 
 def test_a_browser_has_a_name() -> None:
     agent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
 
-    assert drawing.browser(agent) == "Chrome, Linux"
-    assert drawing.browser("curl/8") == "curl/8"
+    assert markup.browser(agent) == "Chrome, Linux"
+    assert markup.browser("curl/8") == "curl/8"

@@ -68,7 +68,9 @@ def knock(
         if message["type"] != "http.response.body":
             sent.append(message.get("status", message["type"]))
 
-    made = module.Gate(passes, served.book, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy)
+    made = module.Gate(
+        passes, served.database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy
+    )
     raw = [(b"host", served.host.encode())] + [(name.encode(), value.encode()) for name, value in headers]
     scope = {"type": kind, "method": method, "path": path, "headers": raw, "client": (client, 1), "query_string": b"",
              "server": ("x", 1), "scheme": "http", "root_path": ""}  # fmt: skip
@@ -207,7 +209,7 @@ def crowd(served: Served) -> bool:
 
 def greedy(served: Served) -> bool:
     """Somebody who takes all connections loses their own; another's, though older, stays."""
-    session = served.book.enter("viewer", "somebody greedy")
+    session = served.web_database.create_session("viewer", "somebody greedy")
     with hurry(served, visitors=6), ExitStack() as open_ones:
         mine = open_ones.enter_context(socket.create_connection(("127.0.0.1", served.port)))
         greet(served, mine)
@@ -225,7 +227,7 @@ def greedy(served: Served) -> bool:
 def busy(served: Served) -> bool:
     """Somebody who has too much done at once is told so; others are not."""
     had, served.world.access.MOST_OF_ONE = served.world.access.MOST_OF_ONE, 1
-    other = {"Authorization": f"Bearer {served.book.enter('viewer', 'somebody else')}"}
+    other = {"Authorization": f"Bearer {served.web_database.create_session('viewer', 'somebody else')}"}
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
     try:
         connection.request(
@@ -332,7 +334,7 @@ def viewer_opens(served: Served) -> bool:
 def opening_recorded(served: Served) -> bool:
     paths = sealed(served)
     shown = [b"hunter2" in served.ask("GET", f"{path}&sealed=true").body for path in paths]
-    rows = [one.target for one in served.book.audited(20) if one.action == "OPEN"]
+    rows = [one.target for one in served.web_database.audit_rows(20) if one.action == "OPEN"]
     return shown == [True] * 5 and len(rows) >= 5 and {row.partition("?path=")[2] for row in rows} == {".env"}
 
 
@@ -349,7 +351,7 @@ def after_guesses(right: Callable[[Served], str], status: int) -> Probe:
 def other_guesses(served: Served) -> bool:
     scopes = [{"client": (address, 1)} for address in ("192.0.2.1", "192.0.2.2")]
     for _ in range(10):
-        served.gate.guessed_wrong(scopes[0])
+        served.gate.count_wrong_guess(scopes[0])
     return [served.gate.may_guess(scope) for scope in scopes] == [False, True]
 
 
@@ -375,7 +377,7 @@ def chunked(served: Served) -> bool:
 
 
 def another_token(served: Served) -> bool:
-    other = served.book.enter("operator", "somebody else")
+    other = served.web_database.create_session("operator", "somebody else")
     return answered(403, posts(X_Keepfast_Token=served.token(other)))(served)
 
 
@@ -384,7 +386,7 @@ def ticket(served: Served, value: str, **headers: str) -> Any:
 
 
 def twice(served: Served) -> bool:
-    value = served.book.ticket("viewer")
+    value = served.web_database.create_ticket("viewer")
     return [ticket(served, value).status for _ in range(2)] == [200, 401]
 
 
@@ -398,16 +400,16 @@ def no_password(served: Served) -> bool:
 
 @contextmanager
 def later(served: Served, by: int) -> Iterator[None]:
-    clock = served.book.clock
-    served.book.clock = lambda: clock() + by
+    clock = served.web_database.clock
+    served.web_database.clock = lambda: clock() + by
     try:
         yield
     finally:
-        served.book.clock = clock
+        served.web_database.clock = clock
 
 
 def old_ticket(served: Served) -> bool:
-    value = served.book.ticket("viewer")
+    value = served.web_database.create_ticket("viewer")
     with later(served, DAY):
         return bool(ticket(served, value).status == 401)
 
@@ -417,7 +419,7 @@ def by_loopback(served: Served, path: str) -> Any:
 
 
 def old_ticket_by_loopback(served: Served) -> bool:
-    value = served.book.ticket("viewer")
+    value = served.web_database.create_ticket("viewer")
     with later(served, DAY):
         return bool(by_loopback(served, f"/?ticket={value}").status == 401)
 
@@ -432,24 +434,24 @@ def old_session(served: Served) -> bool:
 
 
 def left(served: Served) -> bool:
-    session = {"Authorization": f"Bearer {served.book.enter('viewer', 'somebody')}"}
+    session = {"Authorization": f"Bearer {served.web_database.create_session('viewer', 'somebody')}"}
     before = served.ask("GET", "/api/workspaces", headers=session).status
     served.ask("POST", "/leave", {}, headers=session)
     return (before, served.ask("GET", "/api/workspaces", headers=session).status) == (200, 401)
 
 
 def brought(served: Served) -> bool:
-    answer = ticket(served, served.book.ticket("viewer"), Cookie=served.cookie())
+    answer = ticket(served, served.web_database.create_ticket("viewer"), Cookie=served.cookie())
     return bool(answer.json()["data"]["session"] not in (served.session, served.cookie().partition("=")[2]))
 
 
 def hashed(served: Served) -> bool:
-    value = served.book.ticket("viewer")
+    value = served.web_database.create_ticket("viewer")
     text = (served.base / "web/book.db").read_bytes()
     return served.session.encode() not in text and value.encode() not in text
 
 
-def dressed(served: Served, refused: bool = False) -> bool:
+def send_with_headers(served: Served, refused: bool = False) -> bool:
     answers = [served.ask("GET", "/", headers={"Host": "evil.example"})] if refused else [
         served.ask("GET", "/"), served.ask("GET", "/api/workspaces"), served.ask("GET", "/nothing")]  # fmt: skip
     for answer in answers:
@@ -461,14 +463,14 @@ def dressed(served: Served, refused: bool = False) -> bool:
 
 
 def cookie(served: Served) -> bool:
-    answer = ticket(served, served.book.ticket("viewer"))
+    answer = ticket(served, served.web_database.create_ticket("viewer"))
     said, folder = answer.headers["set-cookie"].lower(), answer.json()["data"]["folder"]
     return "httponly" in said and "samesite=lax" in said and f"path={folder};" in said and "domain" not in said
 
 
 def untold_cookie(served: Served) -> bool:
     """Neither half tells anything of the other."""
-    data = ticket(served, served.book.ticket("viewer"))
+    data = ticket(served, served.web_database.create_ticket("viewer"))
     value = data.headers["set-cookie"].partition("=")[2].partition(";")[0]
     folder = data.json()["data"]["folder"]
     return len(folder) == 34 and len(value) > 40 and folder[2:] not in value
@@ -503,7 +505,7 @@ def opened_file(served: Served) -> bool:
 
     webbrowser.open = starts
     try:
-        served.world.server._announce(served.book, served.origin, {"open": True})
+        served.world.server._announce(served.database, served.origin, {"open": True})
     finally:
         webbrowser.open = had
         os.umask(mask)
@@ -513,7 +515,7 @@ def opened_file(served: Served) -> bool:
 
 
 def secure_cookie(served: Served) -> bool:
-    said = ticket(served, served.book.ticket("viewer"), Host=ELSEWHERE).headers["set-cookie"]
+    said = ticket(served, served.web_database.create_ticket("viewer"), Host=ELSEWHERE).headers["set-cookie"]
     return said.startswith("__Host-") and "secure" in said.lower()
 
 
@@ -541,7 +543,7 @@ def _visitor(served: Served, client: str, headers: tuple[tuple[str, str], ...]) 
             seen.append(message["status"])
 
     gate = served.world.access
-    made = gate.Gate(looks, served.book, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy)
+    made = gate.Gate(looks, served.database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy)
     raw = [(b"host", served.host.encode()), *[(name.encode(), value.encode()) for name, value in headers]]
     scope = {"type": "http", "method": "GET", "path": "/api/workspaces", "headers": raw, "client": (client, 1), "query_string": b"",
              "server": ("x", 1), "scheme": "http", "root_path": ""}  # fmt: skip
@@ -574,7 +576,7 @@ def door(secure: bool, password: str = "", mode: int = 0o600) -> Probe:
         file.write_text(password)
         file.chmod(mode)
         call = settings_refused(
-            lambda server: server._refuse_open_door("0.0.0.0", secure, None, {"password_file": str(file)})
+            lambda server: server._refuse_unprotected("0.0.0.0", secure, None, {"password_file": str(file)})
         )
         return call(served)
 
@@ -584,7 +586,7 @@ def door(secure: bool, password: str = "", mode: int = 0o600) -> Probe:
 def ticket_file(served: Served) -> bool:
     mask = os.umask(0)
     try:
-        served.world.server._announce(served.book, served.origin, {})
+        served.world.server._announce(served.database, served.origin, {})
     finally:
         os.umask(mask)
     return stat.S_IMODE((served.base / "web/ticket").lstat().st_mode) == 0o600
@@ -593,7 +595,7 @@ def ticket_file(served: Served) -> bool:
 def book_modes(served: Served) -> bool:
     mask = os.umask(0)
     try:
-        served.world.sessions.Book(str(served.base / "another"), lambda: 0).close()
+        served.world.sessions.WebDatabase(str(served.base / "another"), lambda: 0).close()
     finally:
         os.umask(mask)
     modes = [stat.S_IMODE((served.base / "another" / name).lstat().st_mode) for name in (".", "book.db")]
@@ -615,7 +617,7 @@ def linked_folder(served: Served) -> bool:
 
 def _no_book(served: Served, folder: Path) -> bool:
     try:
-        served.world.sessions.Book(str(folder), lambda: 0).close()
+        served.world.sessions.WebDatabase(str(folder), lambda: 0).close()
     except Failed:
         return True
     return False
@@ -634,7 +636,7 @@ def quoted(content: str, sign: str, path: str) -> Probe:
 def audited(served: Served) -> bool:
     posts()(served)
     ticket(served, "wrong")
-    found = {(one.action, one.target.rpartition("/")[2], one.outcome) for one in served.book.audited(10)}
+    found = {(one.action, one.target.rpartition("/")[2], one.outcome) for one in served.web_database.audit_rows(10)}
     return found >= {("POST", "checkpoints", "done"), ("POST", "session", "refused")}
 
 
@@ -654,15 +656,15 @@ BEARER = ("authorization", "Bearer x")
 
 def by_another_user(served: Served) -> bool:
     """A session that was made for another user of this machine is none here, and one of our own is."""
-    theirs, ours = [served.book.enter("operator", "x", os.getuid() + more) for more in (1, 0)]
+    theirs, ours = [served.web_database.create_session("operator", "x", os.getuid() + more) for more in (1, 0)]
     asked = [reads("/api/workspaces", Authorization=f"Bearer {one}")(served).status for one in (theirs, ours)]
     return asked == [401, 200] or not Path("/proc/net/tcp").exists()
 
 
 def user_is_noted(served: Served) -> bool:
-    ticket = served.book.ticket("viewer")
+    ticket = served.web_database.create_ticket("viewer")
     answer = served.ask("POST", "/session", {"ticket": ticket}, bare=True)
-    visitor = served.book.visitor(json.loads(answer.body)["data"]["session"])
+    visitor = served.web_database.visitor(json.loads(answer.body)["data"]["session"])
     return visitor is not None and (visitor.user == os.getuid() or not Path("/proc/net/tcp").exists())
 
 
@@ -718,7 +720,7 @@ PROBES: dict[str, Probe] = {
     "an old session": old_session,
     "a session that was left": left,
     "a session brought along": brought,
-    "what the book holds": hashed,
+    "what the database holds": hashed,
     "the empty password": no_password,
     "a wrong password": lambda served: [ticket(served, text).status for text in (PASSWORD[:-1], PASSWORD)] == [401, 200],
     "a proxy that is none": lambda served: (by_proxy("ann", "192.0.2.10")(served), by_proxy("ann")(served)) == (401, 200),
@@ -739,8 +741,8 @@ PROBES: dict[str, Probe] = {
     "door: short password": door(True, "short"),
     "door: open password file": door(True, PASSWORD, 0o644),
     "the ticket's file": ticket_file,
-    "the book's folder": book_modes,
-    "a link for a book": linked_book,
+    "the database's folder": book_modes,
+    "a link for a database": linked_book,
     "a link for a folder": linked_folder,
     "a length that lies": lambda served: knock(served, method="POST", headers=(("content-length", "2000000"),)) == [413],
     "a body without length": chunked,
@@ -769,14 +771,14 @@ PROBES: dict[str, Probe] = {
     "a header in two lines": refuses_head("GET /api/workspaces HTTP/1.1\r\nHEADX-Other: a\r\n b\r\n\r\n"),
     "what follows a refusal": follows("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer SESSION\r\n\r\n"),
     "what follows a stranger": follows("GET /api/workspaces HTTP/1.1\r\nHost: HOST\r\n\r\n"),
-    "a right ticket after wrong ones": after_guesses(lambda served: served.book.ticket("viewer"), 200),
+    "a right ticket after wrong ones": after_guesses(lambda served: served.web_database.create_ticket("viewer"), 200),
     "a right password after wrong ones": after_guesses(lambda served: PASSWORD, 429),
     "another peer's guesses": other_guesses,
     "too many at once": crowded,
     "many wrong tickets": guesses,
     "too many streams": streams,
-    "answers carry our headers": dressed,
-    "refusals carry our headers": lambda served: dressed(served, refused=True),
+    "answers carry our headers": send_with_headers,
+    "refusals carry our headers": lambda served: send_with_headers(served, refused=True),
     "the cookie": cookie,
     "halves are strangers": untold_cookie,
     "both halves": by_halves,

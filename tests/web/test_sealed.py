@@ -13,7 +13,7 @@ import pytest
 
 from keepfast.app.worker import save
 from keepfast.state.pending_events import PendingEvent
-from keepfast.web.sessions import Audited
+from keepfast.web.sessions import AuditRow
 from tests.equipment.sessions import Session
 from tests.web.scene import Scene, begin, submit
 from tests.web.served import Answer, Served
@@ -56,12 +56,12 @@ def tells(answer: Answer) -> bool:
 
 
 def by(served: Served, role: str) -> Callable[[str], Answer]:
-    headers = {"Authorization": f"Bearer {served.book.enter(role, 'a test')}"}
+    headers = {"Authorization": f"Bearer {served.web_database.create_session(role, 'a test')}"}
     return lambda path: served.ask("GET", path, headers=headers)
 
 
-def opened(served: Served) -> list[Audited]:
-    return [one for one in served.book.audited(1_000) if one.action == "OPEN"]
+def opened(served: Served) -> list[AuditRow]:
+    return [one for one in served.web_database.audit_rows(1_000) if one.action == "OPEN"]
 
 
 @pytest.mark.parametrize("role", ["viewer", "approver", "operator"])

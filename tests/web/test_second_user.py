@@ -125,7 +125,7 @@ print(json.dumps(connection.getresponse().status))
 
 def test_a_ticket_that_somebody_else_got_hold_of_lets_them_in_nowhere(served: Served) -> None:
     """It is not used up by that, either."""
-    ticket = served.book.ticket("operator")
+    ticket = served.web_database.create_ticket("operator")
 
     assert as_nobody(SIGNS_IN, str(served.port), served.host, ticket) == [401]
     assert served.ask("POST", "/session", {"ticket": ticket}, bare=True).status == 200
@@ -133,7 +133,7 @@ def test_a_ticket_that_somebody_else_got_hold_of_lets_them_in_nowhere(served: Se
 
 def test_a_session_that_somebody_else_got_hold_of_lets_them_in_nowhere(served: Served) -> None:
     """They may have had our port while we were away, when a page that was still open asked there."""
-    ticket = served.book.ticket("operator")
+    ticket = served.web_database.create_ticket("operator")
     answer = served.ask("POST", "/session", {"ticket": ticket}, bare=True)
     session = json.loads(answer.body)["data"]["session"]
     paths = [path.replace("WS", served.saver.workspace) for path in READ]
@@ -146,7 +146,7 @@ def test_a_session_that_somebody_else_got_hold_of_lets_them_in_nowhere(served: S
 
     assert [(path, status) for (path, _), (status, _) in zip(asked, answers, strict=True) if status != 401] == []
     assert served.ask("GET", "/api/workspaces", bare=True, headers=asked[0][1]).status == 200
-    assert any("another user" in row.outcome for row in served.book.audited(200))
+    assert any("another user" in row.outcome for row in served.web_database.audit_rows(200))
 
 
 def test_nobody_else_is_told_the_name(served: Served) -> None:
@@ -165,7 +165,7 @@ def test_nobody_else_is_told_the_name(served: Served) -> None:
 
 def test_nobody_else_is_told_the_name_for_a_ticket_or_a_session_that_they_got_hold_of(served: Served) -> None:
     """Whoever runs the page is, with the same."""
-    ticket = served.book.ticket("operator")
+    ticket = served.web_database.create_ticket("operator")
     asked = [
         (path, {"Host": host + port, **more})
         for host in ("localhost", "127.0.0.1", "[::1]")

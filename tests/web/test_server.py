@@ -88,7 +88,7 @@ LOOPBACK = ("localhost", "LOCALHOST", "127.0.0.1", "[::1]")
 
 @pytest.mark.parametrize("name", LOOPBACK)
 def test_whoever_may_know_is_led_from_a_shared_name_to_the_pages_own(served: Served, name: str) -> None:
-    ticket, host = served.book.ticket("viewer"), {"Host": f"{name}:{served.port}"}
+    ticket, host = served.web_database.create_ticket("viewer"), {"Host": f"{name}:{served.port}"}
     by_ticket = served.ask("GET", f"/search?text=a%20b&ticket={ticket}", bare=True, headers=host)
     by_session = served.ask("GET", "/storage", bare=True, headers={**host, "Authorization": f"Bearer {served.session}"})
     by_cookie = served.ask("GET", served.at("/"), bare=True, headers={**host, "Cookie": served.cookie()})
@@ -97,7 +97,7 @@ def test_whoever_may_know_is_led_from_a_shared_name_to_the_pages_own(served: Ser
     assert by_ticket.headers["location"] == f"{served.origin}/search?text=a+b#{ticket}"
     assert by_session.headers["location"] == f"{served.origin}/storage"
     assert by_cookie.headers["location"] == served.origin + served.at("/")
-    assert served.book.exchange(ticket, "it was not used up") is not None
+    assert served.web_database.exchange_ticket(ticket, "it was not used up") is not None
 
 
 @pytest.mark.parametrize("name", [*LOOPBACK, "evil.example"])

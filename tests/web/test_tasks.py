@@ -202,7 +202,7 @@ def test_a_task_is_made_paused_resumed_and_cancelled(visit: Visit) -> None:
     page.click("text=Create task")
     page.wait_for_url(re.compile("/t/task_"))
     page.wait_for_selector("button:has-text('freeze')", timeout=90_000)
-    page.wait_for_function("document.querySelector('#log').innerText.includes('Run begun')", timeout=90_000)
+    page.wait_for_function("document.querySelector('#log').innerText.includes('Run started')", timeout=90_000)
     page.click("button:has-text('pause')")
     page.wait_for_selector("#head >> .badge:has-text('paused')", timeout=150_000)
     page.click("button:has-text('resume')")

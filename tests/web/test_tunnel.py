@@ -37,7 +37,7 @@ def tunnel(target: int) -> tuple[socket.socket, int]:
 def test_the_recipe_of_the_guide_works(served: Served) -> None:
     door, port = tunnel(served.port)
     try:
-        ticket = served.book.ticket("approver")
+        ticket = served.web_database.create_ticket("approver")
         headers = {"Host": served.host, "Content-Type": "application/json"}
         entered = request(port, "POST", "/session", f'{{"ticket": "{ticket}"}}'.encode(), headers)
         cookie = entered.headers["set-cookie"].split(";")[0]

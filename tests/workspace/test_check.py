@@ -271,7 +271,7 @@ def scanned(root: int, known: Cache, capture: Capture) -> dict[str, object] | No
         "candidates": sorted((path, seen.st_ino, seen.st_ctime_ns) for path, seen in scan.candidates),
         "changed folders": sorted((path, seen.st_mode, seen.st_uid) for path, seen in scan.folders),
         "left": sorted((path, kind, flags) for path, kind, flags, _ in scan.left),
-        "gone": sorted(scan.gone),
+        "gone": sorted(scan.removed),
         "seen": scan.seen,
         "places": set(scan.places),
     }

@@ -16,9 +16,9 @@ from keepfast.fsutil.descriptors import LONG
 from keepfast.model.entry import FOLDER, Entry
 from keepfast.model.errors import Damaged
 from keepfast.model.restore_plan import refuse_crafted
-from keepfast.workspace.apply_result import Applied
+from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.placement import Placing
+from keepfast.workspace.placement import Placement
 from keepfast.workspace.selection import Chooser
 from keepfast.workspace.system_calls import Folders, System
 from tests.app.restore.ground import Ground
@@ -158,9 +158,9 @@ def test_folders_without_rows_are_made_however_many_there_are(tmp_path: Path) ->
     (tmp_path / "tree").mkdir()
     root = os.open(tmp_path / "tree", os.O_RDONLY)
     system = System()
-    placing = Placing(root, None, Folders(root, system), system, None, Applied())  # type: ignore[arg-type]
+    placing = Placement(root, None, Folders(root, system), system, None, ApplyResult())  # type: ignore[arg-type]
 
-    parent, last = placing.parent_made(path)
+    parent, last = placing.open_parent(path)
 
     os.close(os.open(last, os.O_CREAT | os.O_WRONLY, dir_fd=parent))
     placing.folders.close()

@@ -21,7 +21,7 @@ from keepfast.store.rows import Query
 from keepfast.workspace.adoption import refuse_whole
 from keepfast.workspace.apply import Apply
 from keepfast.workspace.block_clone import Cloning
-from keepfast.workspace.capture import GIT, NEVER
+from keepfast.workspace.capture import GIT, NEVER_ENTERED
 from keepfast.workspace.git import facts
 from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, leads_out, targets
 from keepfast.workspace.marker import show
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.model.restore_plan import Plan
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
-    from keepfast.workspace.apply_result import Applied
+    from keepfast.workspace.apply_result import ApplyResult
     from keepfast.workspace.git import GitFacts
     from keepfast.workspace.git_clone import Git
 
@@ -47,9 +47,11 @@ ELSEWHERE_REASON = "points to the repository of another folder"
 
 
 class Forked:
-    """The result of a fork. `differs`: its first checkpoint is not the same tree; `applied.kept` and `left_out` say why."""
+    """The result of a fork. `differs`: its first checkpoint is not the same tree; `applied.untouched` and `left_out` say why."""
 
-    def __init__(self, workspace: str, checkpoint: CheckpointRow, applied: Applied, plan: Plan, branch: str) -> None:
+    def __init__(
+        self, workspace: str, checkpoint: CheckpointRow, applied: ApplyResult, plan: Plan, branch: str
+    ) -> None:
         self.workspace, self.checkpoint, self.applied, self.branch = workspace, checkpoint, applied, branch
         self.left_out = plan.untouched
         self.differs = False
@@ -127,7 +129,7 @@ class Forker:
             return
         inside = folder[len(self.root.rstrip(b"/")) + 1 :]
         parts = inside.split(b"/")
-        if not NEVER.isdisjoint(parts):
+        if not NEVER_ENTERED.isdisjoint(parts):
             raise Refused(f"{show(folder)} is in a folder reserved for git or keepfast.", "Give another folder.")
         if not self._is_left_out(parts):
             raise Refused(
@@ -240,7 +242,7 @@ class Forker:
 
         clone(git, source, commit, folder, branch)
 
-    def _write(self, folder: bytes, plan: Plan) -> Applied:
+    def _write(self, folder: bytes, plan: Plan) -> ApplyResult:
         root = open_fd(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         accelerated = self.engine.settings["capture.accelerator"]
         try:
@@ -262,7 +264,7 @@ class Forker:
             )
             unreadable = self.repository.contents.paths_without_key(step.new for step in plan.steps)
             applied = apply.run(plan.without(unreadable, CLOSED_REASON))
-            applied.kept += [(path, CLOSED_REASON) for path in sorted(unreadable)]
+            applied.untouched += [(path, CLOSED_REASON) for path in sorted(unreadable)]
             return applied
         finally:
             close(root)
@@ -277,7 +279,7 @@ class Forker:
         if self.engine.place.durable:
             sync_folder((folder.rpartition(b"/")[0] or b"/").decode("utf-8", "surrogateescape"))
 
-    def _adopt(self, folder: bytes, workspace: str, applied: Applied, plan: Plan, branch: str) -> Forked:
+    def _adopt(self, folder: bytes, workspace: str, applied: ApplyResult, plan: Plan, branch: str) -> Forked:
         """Register the folder and make its first checkpoint, which names its origin."""
         engine, origin = self.engine, self.checkpoint
         engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)

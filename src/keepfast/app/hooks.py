@@ -23,8 +23,8 @@ from keepfast.workspace.marker import marker, show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from keepfast.app.checkpoint import Engine
     from keepfast.app.checkpoint_save import ReadAhead
@@ -65,6 +65,44 @@ MAX_SCRIPT_BYTES = 64 << 10
 """A longer script is not searched for destructive commands."""
 LARGE_CACHE_BYTES, MAX_NAMED_PATHS = 2 << 20, 5000
 """With a larger stat cache (about 100 bytes a file) the paths that a command names are saved before the rest; at most so many."""
+
+
+class SaveResult:
+    """What became of a save that the client waits for. The saving process passes it on as JSON."""
+
+    def __init__(self, status: str, id: str = "", version: int = 0, why: str = "") -> None:
+        self.status, self.id, self.version, self.why = status, id, version, why
+        """`status`: that of the outcome, or `found` or `none`, `failed` for the reason `why`, or `late`."""
+        self.trigger = self.summary = ""
+        """Of the newest checkpoint, where that was asked for."""
+        self.is_covered = False
+        """If late: is everything saved but what the rules exclude?"""
+        self.is_torn = False
+        """If failed: because files of our own are missing?"""
+        self.unnamed = ""
+        """Why files that the command does not name could not be saved."""
+        self.unsaved: list[tuple[str, str]] = []
+        """Paths that the command may destroy for good, each with the reason."""
+        self.recreatable: list[tuple[str, str | None]] = []
+        """Paths that a tool can recreate, each with its command, as in `Losses.remade`."""
+
+    def add(self, losses: Losses) -> None:
+        """Take over what a command destroys; paths that are listed already stay as they are."""
+        listed = {path for path, _ in self.unsaved}
+        self.unsaved += [(show(path), why) for path, why in losses.unkept if show(path) not in listed]
+        self.recreatable += [(show(path), command) for path, command in losses.remade]
+
+    def to_json(self) -> dict[str, object]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, value: object) -> SaveResult:
+        """Return the result that another process passed on; a failure if it did not come to that."""
+        if not isinstance(value, dict):
+            return cls("failed", why="the saving process was terminated")
+        result = cls("")
+        vars(result).update(value)
+        return result
 
 
 class HookCall:
@@ -480,10 +518,10 @@ class HookCall:
         if decision.trigger == "before_command":
             return command_reply
         assert usage is not None
-        if result["status"] == "failed":
+        if result.status == "failed":
             if not self._claim_failure_report(decision.trigger):
                 return command_reply
-            self.engine.note(self.root, "failed", decision.trigger, str(result["why"]), reported=True)
+            self.engine.note(self.root, "failed", decision.trigger, result.why, reported=True)
         return self._budget_reply(usage, decision.trigger, result).beside(command_reply)
 
     def _note_session(self) -> None:
@@ -549,22 +587,21 @@ class HookCall:
         is_due = not isinstance(decision, Skip) and self._claim(decision)
         due = decision.trigger if is_due else ""
         result = self._run_in_time(lambda: self._newest_checkpoint(due), self._deadline(), due)
-        if result["status"] == "late":
+        if result.status == "late":
             # Name the previous checkpoint instead.
             result = self._run_in_time(lambda: self._newest_checkpoint(""), PENDING_WAIT_SECONDS, "")
-        if result.get("status") == "failed":
-            self.engine.note(self.root, "failed", self.trigger, str(result["why"]), reported=True)
-            return Reply(failed=str(result["why"]))
-        if not result.get("id"):
+        if result.status == "failed":
+            self.engine.note(self.root, "failed", self.trigger, result.why, reported=True)
+            return Reply(failed=result.why)
+        if not result.id:
             return Reply()
-        checkpoint = {key: result[key] for key in ("id", "version", "trigger", "summary")}
-        return Reply(told_agent=self._text("compact", **checkpoint))
+        text = self._text(
+            "compact", id=result.id, version=result.version, trigger=result.trigger, summary=result.summary
+        )
+        return Reply(told_agent=text)
 
-    def _save_now(self, trigger: str, threat: Threat | None) -> dict[str, Any]:
-        """Save within the deadline. `status` is that of the outcome, or `failed` with `why`, or `late`.
-
-        A late result has `saved` if all that the rules cover is safe: the saving process reports that through a pipe.
-        """
+    def _save_now(self, trigger: str, threat: Threat | None) -> SaveResult:
+        """Save within the deadline. The saving process reports `is_covered` through a pipe."""
         from posix import close, pipe, read, set_blocking
 
         reading, writing = pipe()
@@ -572,9 +609,9 @@ class HookCall:
         try:
             save = self._save if threat is None else self._save_before_command
             result = self._run_in_time(lambda: save(trigger, threat, writing), self._deadline(), trigger)
-            if result["status"] == "late":
+            if result.status == "late":
                 try:
-                    result["saved"] = bool(read(reading, 1))
+                    result.is_covered = bool(read(reading, 1))
                 except BlockingIOError:
                     pass
             return result
@@ -582,7 +619,7 @@ class HookCall:
             close(reading)
             close(writing)
 
-    def _run_in_time(self, work: Callable[[], dict[str, Any]], seconds: float, trigger: str) -> dict[str, Any]:
+    def _run_in_time(self, work: Callable[[], SaveResult], seconds: float, trigger: str) -> SaveResult:
         """Return the result of the work done by another process. If it fails, its trigger may be tried again soon.
 
         The caller reports a failure in time. One that nobody waits for any more, or missing files of ours, becomes a notice.
@@ -595,13 +632,14 @@ class HookCall:
 
         def work_to_json() -> bytes:
             try:
-                return dumps(work()).encode("ascii")
+                result = work()
             except Exception as error:
                 self._shorten_rest(trigger)
-                torn = isinstance(error, ImportError | SyntaxError)
-                if torn or monotonic() >= end:
-                    self.engine.note(self.root, "failed", trigger or self.trigger, sentence(error))
-                return dumps({"status": "failed", "why": sentence(error), "torn": torn}).encode("ascii")
+                result = SaveResult("failed", why=sentence(error))
+                result.is_torn = isinstance(error, ImportError | SyntaxError)
+                if result.is_torn or monotonic() >= end:
+                    self.engine.note(self.root, "failed", trigger or self.trigger, result.why)
+            return dumps(result.to_json()).encode("ascii")
 
         try:
             output = self.background.attempt(work_to_json, seconds)
@@ -609,19 +647,19 @@ class HookCall:
             self._shorten_rest(trigger)
             raise
         if output is None:
-            return {"status": "late"}
+            return SaveResult("late")
         try:
-            result = loads(output)
+            value = loads(output)
         except ValueError:
-            result = None
-        if not isinstance(result, dict):
+            value = None
+        if not isinstance(value, dict):
             self._shorten_rest(trigger)
-            return {"status": "failed", "why": "the saving process was terminated"}
-        if result.get("torn"):
-            raise ImportError(result["why"])  # files of our own are missing, for this process too
+        result = SaveResult.from_json(value)
+        if result.is_torn:
+            raise ImportError(result.why)  # files of our own are missing, for this process too
         return result
 
-    def _save_before_command(self, trigger: str, threat: Threat | None, report: int) -> dict[str, Any]:
+    def _save_before_command(self, trigger: str, threat: Threat | None, report: int) -> SaveResult:
         """Save before a destructive command, and keep retention from the version with everything in danger for a day."""
         from keepfast.state import rescues
 
@@ -636,7 +674,7 @@ class HookCall:
                 )
         return result
 
-    def _save(self, trigger: str, threat: Threat | None = None, report: int = -1) -> dict[str, Any]:
+    def _save(self, trigger: str, threat: Threat | None = None, report: int = -1) -> SaveResult:
         """Save all that the rules cover, then what a command may destroy beyond them.
 
         A byte goes to the descriptor `report` in between. If the tree has too many files, only what the command names is saved.
@@ -674,10 +712,10 @@ class HookCall:
             _signal(report)
         if outcome.untidy:
             self.background.tidy(self.root)
-        result = {"status": outcome.status, "id": outcome.id, "version": outcome.version}
-        if threat is None or not (paths or threat.is_vague):
-            return result
-        return {**result, **self._save_excluded(pending_event, paths, threat)}
+        result = SaveResult(outcome.status, outcome.id, outcome.version)
+        if threat is not None and (paths or threat.is_vague):
+            result.add(self._save_excluded(pending_event, paths, threat))
+        return result
 
     def _is_too_large(self) -> bool:
         """Return whether the tree may have too many files; then the command does not wait until they are counted.
@@ -693,7 +731,7 @@ class HookCall:
 
     def _save_named(
         self, pending_event: PendingEvent, paths: tuple[bytes, ...], threat: Threat, why: str = ""
-    ) -> dict[str, Any]:
+    ) -> SaveResult:
         """Save only what the command names. Raises `TooMany` if that alone is too much.
 
         `why`: the tree as a whole was tried just now and cannot be saved.
@@ -702,34 +740,33 @@ class HookCall:
         from keepfast.app.worker import save
 
         pending_event.partial = paths
-        result: dict[str, Any] = {"status": "unchanged", "id": "", "version": 0}
+        result = SaveResult("unchanged")
 
         def save_only(only: tuple[bytes, ...], forced: tuple[bytes, ...]) -> None:
             outcome = save(self.engine, self.root, self.folder, pending_event, only, forced)
-            result.update(status=outcome.status, id=outcome.id, version=outcome.version)
+            result.status, result.id, result.version = outcome.status, outcome.id, outcome.version
 
         losses = save_named(self.engine, self.root, self.workspace, paths, threat.spared, save_only)
-        result.update(_losses_to_json(losses))
+        result.add(losses)
         if threat.is_vague:  # the command may also destroy files that it does not name
-            result["unnamed"] = why
+            result.unnamed = why
             if not why:
                 pending_event.partial = ()
                 self._save_whole(pending_event, threat, result)
         return result
 
-    def _save_whole(self, pending_event: PendingEvent, threat: Threat, result: dict[str, Any]) -> None:
+    def _save_whole(self, pending_event: PendingEvent, threat: Threat, result: SaveResult) -> None:
         """Save the whole tree, which had too many files at the last attempt; if it still has, say so in `result`."""
         from keepfast.app.worker import save
 
         try:
             save(self.engine, self.root, self.folder, pending_event)
         except TooMany as error:
-            result["unnamed"] = sentence(error)
+            result.unnamed = sentence(error)
             return
-        reported = {path for path, _ in result["unkept"]}
-        result["unkept"] += [
-            loss for loss in self._save_excluded(pending_event, (), threat)["unkept"] if loss[0] not in reported
-        ]
+        losses = self._save_excluded(pending_event, (), threat)
+        losses.remade.clear()  # only what the command names is reported as recreatable
+        result.add(losses)
 
     def _read_ahead(self, named: tuple[bytes, ...]) -> ReadAhead | None:
         """Read what the command names while another process saves this folder: scanning a large tree takes long."""
@@ -744,7 +781,7 @@ class HookCall:
         except (KeepfastError, OSError):
             return None  # the save that follows reports what is wrong
 
-    def _save_excluded(self, pending_event: PendingEvent, paths: tuple[bytes, ...], threat: Threat) -> dict[str, Any]:
+    def _save_excluded(self, pending_event: PendingEvent, paths: tuple[bytes, ...], threat: Threat) -> Losses:
         """Save what the rules exclude of the paths that the command may destroy, after all else is safe."""
         from keepfast.app.threat import save_excluded
         from keepfast.app.worker import save
@@ -752,9 +789,9 @@ class HookCall:
         def save_more(only: tuple[bytes, ...], forced: tuple[bytes, ...]) -> None:
             save(self.engine, self.root, self.folder, pending_event, only, forced)
 
-        return _losses_to_json(save_excluded(self.engine, self.root, self.workspace, paths, threat, save_more))
+        return save_excluded(self.engine, self.root, self.workspace, paths, threat, save_more)
 
-    def _newest_checkpoint(self, trigger: str) -> dict[str, Any]:
+    def _newest_checkpoint(self, trigger: str) -> SaveResult:
         """Save if a trigger is given, and return the newest checkpoint: the session's, else the workspace's."""
         if trigger:
             self._save(trigger)
@@ -764,35 +801,31 @@ class HookCall:
         rows = repository.find(Query(workspace=self.workspace, session=session, limit=1)) if session else []
         rows = rows or repository.find(Query(workspace=self.workspace, limit=1))
         if not rows:
-            return {"status": "none"}
+            return SaveResult("none")
         row = rows[0]
         summary = row.message if row.message != row.trigger else repository.document(row)[0].summary
-        return {
-            "status": "found",
-            "id": row.id,
-            "version": row.version,
-            "trigger": row.trigger,
-            "summary": summary or f"v{row.version}",
-        }
+        result = SaveResult("found", row.id, row.version)
+        result.trigger, result.summary = row.trigger, summary or f"v{row.version}"
+        return result
 
-    def _command_reply(self, result: Mapping[str, Any], ask: bool, threat: Threat) -> Reply:
+    def _command_reply(self, result: SaveResult, ask: bool, threat: Threat) -> Reply:
         """Return the reply to a destructive command: nothing if all is safe, else what is not, and what can be recreated."""
-        if result["status"] == "late":
-            return self._unsaved_reply(self._late_message(threat, bool(result.get("saved"))), ask)
-        if result["status"] == "failed":
-            return self._unsaved_reply(str(result["why"]).rstrip("."), ask)
-        unsaved = [f"{path} ({why})" for path, why in result.get("unkept", ())]
-        if result.get("unnamed"):
-            unsaved.insert(0, str(result["unnamed"]).rstrip("."))
-        recreatable = self._recreatable_reply(result.get("remade", ()))
+        if result.status == "late":
+            return self._unsaved_reply(self._late_message(threat, result.is_covered), ask)
+        if result.status == "failed":
+            return self._unsaved_reply(result.why.rstrip("."), ask)
+        unsaved = [f"{path} ({why})" for path, why in result.unsaved]
+        if result.unnamed:
+            unsaved.insert(0, result.unnamed.rstrip("."))
+        recreatable = self._recreatable_reply(result.recreatable)
         return self._unsaved_reply(self._list_some(unsaved), ask).beside(recreatable) if unsaved else recreatable
 
-    def _note_unsaved_paths(self, result: Mapping[str, Any], threat: Threat) -> None:
+    def _note_unsaved_paths(self, result: SaveResult, threat: Threat) -> None:
         """Note for `status` which paths that a command only mentions are not safe; it may not touch them, so nobody is asked."""
-        why = str(result.get("why", "")).rstrip(".")
-        if result["status"] == "late":
-            why = self._late_message(threat, bool(result.get("saved")))
-        unsaved = why or self._list_some([f"{path} ({why})" for path, why in result.get("unkept", ())])
+        why = result.why.rstrip(".")
+        if result.status == "late":
+            why = self._late_message(threat, result.is_covered)
+        unsaved = why or self._list_some([f"{path} ({why})" for path, why in result.unsaved])
         if unsaved:
             self.engine.note(self.root, "not protected", "before_command", self._text("unkept_command", why=unsaved))
 
@@ -839,7 +872,7 @@ class HookCall:
         more = [self._text("and_more", count=len(texts) - MAX_LISTED)] if len(texts) > MAX_LISTED else []
         return ", ".join([*texts[:MAX_LISTED], *more])
 
-    def _budget_reply(self, usage: Usage, trigger: str, result: Mapping[str, Any]) -> Reply:
+    def _budget_reply(self, usage: Usage, trigger: str, result: SaveResult) -> Reply:
         """Return the messages about a crossed band of the token budget."""
         from keepfast.model.budget import Band
 
@@ -847,12 +880,12 @@ class HookCall:
         if crossed.is_quiet:
             crossed = self._unreported_band(usage) or crossed
         if crossed.is_quiet:
-            return Reply(failed=result["why"]) if result["status"] == "failed" else Reply()
-        text_name = {"late": "budget_saving", "failed": "budget_failed"}.get(result["status"], "budget")
+            return Reply(failed=result.why) if result.status == "failed" else Reply()
+        text_name = {"late": "budget_saving", "failed": "budget_failed"}.get(result.status, "budget")
         if crossed.is_warning and text_name == "budget":
             text_name = "budget_warning"
-        message = self._text(text_name, percent=usage.reached, why=str(result.get("why", "")).rstrip("."))
-        checkpoint = str(result.get("id", ""))
+        message = self._text(text_name, percent=usage.reached, why=result.why.rstrip("."))
+        checkpoint = result.id
         numbers = {"message": message, "used": usage.used, "budget": usage.budget, "checkpoint": checkpoint}
         for_agent = self._text("budget_agent" if checkpoint else "budget_agent_plain", **numbers)
         if crossed.is_warning:
@@ -945,15 +978,6 @@ class _TakenTimes:
 
     def get(self, trigger: str, otherwise: int) -> int:
         return sessions.trigger_times(self.folder, self.session).get(trigger, otherwise)
-
-
-def _losses_to_json(losses: Losses) -> dict[str, Any]:
-    from keepfast.workspace.marker import show
-
-    return {
-        "remade": [[show(path), command] for path, command in losses.remade],
-        "unkept": [[show(path), why] for path, why in losses.unkept],
-    }
 
 
 def _first_line(text: str) -> str:

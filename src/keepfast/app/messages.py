@@ -1,4 +1,4 @@
-"""What agents and their users are told; the English is here, other languages are data files."""
+"""Texts for agents and their users in English; other languages are in data files."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ TEXTS = {
 
 
 def text(name: str, language: str, **values: object) -> str:
-    """Return the text of that name in the language."""
+    """Return the text of that name in the language, filled in."""
     return _form("messages", name, TEXTS[name], language).format(**values)
 
 
 def change(kind: str, language: str) -> str:
-    """Return what became of a file: `added`, or `추가`."""
+    """Return the word for a kind of change: `added`, or `추가`."""
     return _form("changes", kind, kind, language)
 
 
@@ -100,7 +100,7 @@ def ago(nanoseconds: int, language: str) -> str:
 
 
 def language(setting: str, *locales: str) -> str:
-    """Return the language that is asked for: the setting's, else that of the first locale that names one."""
+    """Return the language to use: the setting's, else that of the first locale that is set, else English."""
     if setting in LANGUAGES:
         return setting
     for locale in locales:

@@ -23,7 +23,7 @@ from keepfast.resume.passages import (
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.rows import Query
-from keepfast.workspace.capture import NEVER
+from keepfast.workspace.capture import NEVER_ENTERED
 from keepfast.workspace.diff import is_binary
 from keepfast.workspace.marker import show
 from keepfast.workspace.secret_check import is_secret
@@ -320,7 +320,7 @@ class _Query:
         below = path[len(self.root.rstrip(b"/")) + 1 :]
         if not path.startswith(self.root.rstrip(b"/") + b"/") or not below:
             return None
-        return None if NEVER.intersection(below.split(b"/")) else below
+        return None if NEVER_ENTERED.intersection(below.split(b"/")) else below
 
 
 def _lines_that_fit(lines: list[str], room: int) -> int:

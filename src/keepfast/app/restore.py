@@ -13,7 +13,7 @@ from keepfast.model.event import Event
 from keepfast.model.restore_plan import KEPT_AS_IT_IS, Plan, Step
 from keepfast.model.steps import step
 from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
-from keepfast.workspace.apply_result import Applied
+from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ KEY_HINT = "Run `keepfast key import FILE` with the backup of the key."
 class Restored:
     """The result of a restore. `taken_back_by`: the command that reverses it; empty after an abort."""
 
-    def __init__(self, target: int, before: int, applied: Applied, plan: Plan, taken_back_by: str) -> None:
+    def __init__(self, target: int, before: int, applied: ApplyResult, plan: Plan, taken_back_by: str) -> None:
         self.target, self.before, self.applied, self.plan = target, before, applied, plan
         self.taken_back_by = taken_back_by
         self.missing: list[Missing] = []
@@ -58,7 +58,7 @@ class Restorer:
 
     @property
     def row(self) -> WorkspaceRow:
-        """The workspace's row as the planner last read it: concurrent saves change it."""
+        """Return the workspace's row as the planner last read it: concurrent saves change it."""
         return self.planner.row
 
     # Commands
@@ -309,7 +309,7 @@ class Restorer:
         )
         applied = self.execution.carry_out(journal, restore, plan, target, plan, staging)
         self._record(journal, restore)
-        applied.kept += [(path, "it changed after the confirmation") for path in sorted(late)]
+        applied.untouched += [(path, "it changed after the confirmation") for path in sorted(late)]
         done = Restored(target.version, before.version, applied, plan, _way_back(reversal))
         done.missing = self.planner.missing(target, scope.paths)
         return done
@@ -342,7 +342,7 @@ class Restorer:
         plan = self.planner.plan_between(now, goal, scope)
         foreign = {step.path for step in plan.steps if not _is_half_done(planned_steps.get(step.path), step)}
         applied = self.execution.carry_out(journal, cut, plan.without(foreign), goal, ours)
-        applied.kept += [(path, FOREIGN_REASON) for path in sorted(foreign - skipped)]
+        applied.untouched += [(path, FOREIGN_REASON) for path in sorted(foreign - skipped)]
         past = self._history().find(cut.before, cut.target)
         way_back = _way_back(cut.reversal)
         if past is None and not aborting:
@@ -432,7 +432,7 @@ def _is_half_done(planned: Step | None, current: Step) -> bool:
 
 
 def _with_unreadable(done: Restored, unreadable: set[bytes]) -> Restored:
-    done.applied.kept += [(path, CLOSED_REASON) for path in sorted(unreadable)]
+    done.applied.untouched += [(path, CLOSED_REASON) for path in sorted(unreadable)]
     return done
 
 

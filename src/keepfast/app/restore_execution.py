@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.restore_journal import Journal, RestoreInProgress
     from keepfast.store.rows import CheckpointRow
-    from keepfast.workspace.apply_result import Applied
+    from keepfast.workspace.apply_result import ApplyResult
     from keepfast.workspace.staged_files import Group
 
 
@@ -49,7 +49,7 @@ class EarlyStaging:
         apply, self.apply = self.apply, None
         if apply is None or (plan is self.plan and _identity(root) == _identity(self.root)):
             return apply
-        apply.give_up()
+        apply.clean_up()
         return None
 
     def __enter__(self) -> EarlyStaging:
@@ -57,7 +57,7 @@ class EarlyStaging:
 
     def __exit__(self, *_: object) -> None:
         if self.apply is not None:
-            self.apply.give_up()
+            self.apply.clean_up()
         if self.root >= 0:
             close(self.root)
         if self.repository is not None:
@@ -100,13 +100,13 @@ class Execution:
         goal: CheckpointRow,
         full_plan: Plan,
         staging: EarlyStaging | None = None,
-    ) -> Applied:
+    ) -> ApplyResult:
         """Write the journal, then change the tree. A failure before the first change leaves no journal.
 
         `full_plan` is the plan of the whole restore, also when a part of it is done: its links are known.
         """
         applied = self._apply_plan(journal, restore, plan, goal, full_plan, staging or EarlyStaging(plan))
-        applied.kept += [(path, why) for path, why in plan.untouched if why == UNREAD]
+        applied.untouched += [(path, why) for path, why in plan.untouched if why == UNREAD]
         return applied
 
     def _apply_plan(
@@ -117,7 +117,7 @@ class Execution:
         goal: CheckpointRow,
         full_plan: Plan,
         staging: EarlyStaging,
-    ) -> Applied:
+    ) -> ApplyResult:
         fresh, touched = journal.read() is None, False
         try:
             root = open_fd(self.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -180,7 +180,7 @@ class Execution:
             ),
             self.repository.contents.ids,
             self.repository.contents.has,
-            known_link=known_link,
+            is_saved_link=known_link,
             closed=closed_modes,
             mtimes=mtimes,
             durable=self.engine.place.durable,

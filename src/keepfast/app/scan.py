@@ -80,7 +80,9 @@ def _scan(folder: Folder, saving: CheckpointWriter, changes: Any) -> Scan:
     if changes is not None and folder.cache is not None and not saving.whole:
         crowded = CROWDED in folder.cache.marks()
         try:
-            result = recheck(folder.fd, folder.cache, rules.crowded() if crowded else rules, folder.now, *changes)
+            result = recheck(
+                folder.fd, folder.cache, rules.without_large_ignored() if crowded else rules, folder.now, *changes
+            )
             if result is not None:
                 return _mark_crowded(result, rules) if crowded else result
         except TooMany:
@@ -102,7 +104,7 @@ def _walk(root: int, cache: Cache | None, rules: Capture, now: int, is_known: Ca
     except TooMany:
         if rules.ignored != "all" or not rules.reads_rules:
             raise
-    return _mark_crowded(walk(root, cache, rules.crowded(), now, is_known), rules)
+    return _mark_crowded(walk(root, cache, rules.without_large_ignored(), now, is_known), rules)
 
 
 def _mark_crowded(scan: Scan, rules: Capture) -> Scan:
@@ -137,13 +139,13 @@ def list_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[lis
     from os import walk as walk_names
     from os.path import islink
 
-    from keepfast.workspace.capture import NEVER
+    from keepfast.workspace.capture import NEVER_ENTERED
     from keepfast.workspace.selection import Chooser
-    from keepfast.workspace.walk import too_many
+    from keepfast.workspace.walk import too_many_files
 
     exclude, paths_below, not_entered = Chooser(-1, rules).exclude, dict[bytes, None](), list[bytes]()
     for path in paths:
-        if path.rpartition(b"/")[2] in NEVER or exclude.match(path, True):
+        if path.rpartition(b"/")[2] in NEVER_ENTERED or exclude.match(path, True):
             not_entered.append(path)
             continue
         paths_below[path] = None
@@ -151,12 +153,12 @@ def list_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[lis
             continue  # `os.walk` would follow a link that it starts at
         for folder, folders, files in walk_names(root + b"/" + path):
             below = folder[len(root) + 1 :] + b"/"
-            skipped = {name for name in folders if name in NEVER or exclude.match(below + name, True)}
+            skipped = {name for name in folders if name in NEVER_ENTERED or exclude.match(below + name, True)}
             not_entered += [below + name for name in sorted(skipped)]
             folders[:] = [name for name in folders if name not in skipped]
             paths_below.update(dict.fromkeys([below + name for name in folders + files]))
             if len(paths_below) > rules.max_files:
-                raise too_many(rules.max_files)
+                raise too_many_files(rules.max_files)
     return list(paths_below), not_entered
 
 
@@ -206,7 +208,7 @@ def scan_only(
 def _add_path(scan: Scan, path: bytes, status: stat_result | None) -> None:
     """Add to the scan what is at a path that no setting excludes; None: nothing."""
     if status is None:
-        scan.gone.append(path)
+        scan.removed.append(path)
     elif S_ISDIR(status.st_mode) and path.rpartition(b"/")[2] == GIT:
         scan.left.append((path, EXCLUDED, BY_GIT, None))
     elif S_ISDIR(status.st_mode):
@@ -223,7 +225,7 @@ def _add_deleted_below(folder: Folder, scan: Scan, paths: tuple[bytes, ...], sav
     for path, row in repository.current(folder.workspace, [path for path in paths if path not in existing]).items():
         if row.kind == FOLDER:
             below = repository.state(folder.workspace, saving.row.version, path)
-            scan.gone.extend([entry.path for entry in below if entry.path != path])
+            scan.removed.extend([entry.path for entry in below if entry.path != path])
 
 
 def include_files(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:

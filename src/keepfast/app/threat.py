@@ -13,7 +13,7 @@ from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching
 from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.entry import UNREADABLE as NOT_READ
 from keepfast.workspace import stat_cache
-from keepfast.workspace.capture import GIT, NEVER, OWNS, SUPERVISED
+from keepfast.workspace.capture import GIT, NEVER_ENTERED, OWN_FOLDERS, SUPERVISOR_FOLDERS
 from keepfast.workspace.selection import Chooser
 from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
 
@@ -61,7 +61,7 @@ def unsaved_paths(engine: Engine, root: bytes, workspace: str, paths: tuple[byte
     cache = stat_cache.load(engine.place.folder(workspace) + "/cache")
     if cache is None:
         return paths
-    looked_at = {path: _files_at(root, path) for path in paths if NEVER.isdisjoint(path.split(b"/"))}
+    looked_at = {path: _files_at(root, path) for path in paths if NEVER_ENTERED.isdisjoint(path.split(b"/"))}
     folders = {file.rpartition(b"/")[0] for files in looked_at.values() for file in files}
     ctimes, sizes, inodes = cache.views()[:3]
     cached: dict[bytes, tuple[int, int, int]] = {}
@@ -95,7 +95,7 @@ def _files_at(root: bytes, path: bytes) -> list[bytes]:
             paths.append(real_path)
             continue
         for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if name not in NEVER]
+            folders[:] = [name for name in folders if name not in NEVER_ENTERED]
             paths += [folder[len(root) + 1 :] + b"/" + name for name in files]
             if len(paths) > MAX_FILES_COMPARED:
                 return [*paths[:MAX_FILES_COMPARED], TOO_MANY]
@@ -215,7 +215,7 @@ def save_named(
     try:
         chooser = Chooser(fd, rules)
         for path in excluded:
-            if path.rpartition(b"/")[2] in OWNS:
+            if path.rpartition(b"/")[2] in OWN_FOLDERS:
                 continue
             if path.rpartition(b"/")[2].lower() != GIT:
                 _save_unless_recreatable(engine, root, chooser, path, save, losses)
@@ -316,7 +316,9 @@ def _is_unchanged(root: bytes, entry: Entry, before: int) -> bool:
 
 
 def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
-    return path in SUPERVISED or path.rpartition(b"/")[2] in OWNS or _is_store(root + b"/" + path, chooser)
+    return (
+        path in SUPERVISOR_FOLDERS or path.rpartition(b"/")[2] in OWN_FOLDERS or _is_store(root + b"/" + path, chooser)
+    )
 
 
 def _recreating_command(root: bytes, chooser: Chooser, path: bytes) -> str | None:
@@ -325,14 +327,14 @@ def _recreating_command(root: bytes, chooser: Chooser, path: bytes) -> str | Non
     A folder's name alone is no evidence: the file from which its tool makes it must lie beside it.
     """
     if chooser.exclude.match(path, os.path.isdir(root + b"/" + path)):
-        command = chooser.remade_by(path)
+        command = chooser.command_to_rebuild(path)
         return NOT_RECREATABLE if command is None and is_always_excluded(path) else command
-    if chooser.is_made_again(path):
-        return chooser.remade_by(path)
+    if chooser.is_generated(path):
+        return chooser.command_to_rebuild(path)
     if _is_marked(root, chooser, path):
         if not _exists(root + b"/" + path + b"/pyvenv.cfg"):
             return ""
-        return matching_command(PYTHON_FOLDER, path, chooser.beside(path)) or NOT_RECREATABLE
+        return matching_command(PYTHON_FOLDER, path, chooser.sibling_names(path)) or NOT_RECREATABLE
     return NOT_RECREATABLE
 
 
@@ -358,7 +360,7 @@ def _paths_below(root: bytes, path: bytes, chooser: Chooser) -> tuple[list[bytes
         folders[:] = [
             name
             for name in folders
-            if name not in NEVER
+            if name not in NEVER_ENTERED
             and (
                 not chooser.exclude.match(below + b"/" + name, True)
                 or _recreating_command(root, chooser, below + b"/" + name) == NOT_RECREATABLE

@@ -13,7 +13,7 @@ from keepfast.model.errors import KeepfastError, NoWorkspace, sentence
 from keepfast.model.event import CREATED, OUTSIDE, Event, Outcome
 from keepfast.model.save_schedule import SaveSchedule
 from keepfast.state.workers import Worker
-from keepfast.workspace.capture import GIT, OWNS
+from keepfast.workspace.capture import GIT, OWN_FOLDERS
 from keepfast.workspace.ignore import parse
 from keepfast.workspace.marker import show
 
@@ -260,7 +260,7 @@ class KernelSource:
             is_folder = os.path.isdir(path) and not os.path.islink(path)
             inside = path[len(self.root) + 1 :]
             last = os.path.basename(path)
-            if inside in OWNS or (last == GIT and is_folder):
+            if inside in OWN_FOLDERS or (last == GIT and is_folder):
                 continue
             if self.exclude.match(inside, is_folder or not os.path.lexists(path)):
                 continue

@@ -95,7 +95,7 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
     _report(session, target, checkpoint, done)
     if outer is not None and outer[1] != row.id:
         session.remark(f"It is inside the workspace {show(outer[0])}, which may save its files too.")
-    return Conflict.exit_code if done.applied.kept else 0
+    return Conflict.exit_code if done.applied.untouched else 0
 
 
 def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, CheckpointRow]:
@@ -152,7 +152,7 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
                 "written": done.applied.written,
                 "same": not done.differs,
                 "left_out": [{**of_path(path), "why": why} for path, why in done.left_out],
-                "kept": [{**of_path(path), "why": why} for path, why in done.applied.kept],
+                "kept": [{**of_path(path), "why": why} for path, why in done.applied.untouched],
             }
         )
         return
@@ -164,9 +164,9 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
         session.remark(f"  skipped {show(path)}: it {why}")
     if len(done.left_out) > MOST_SHOWN:
         session.remark(f"  … and {len(done.left_out) - MOST_SHOWN} more skipped")
-    for path, why in done.applied.kept:
+    for path, why in done.applied.untouched:
         session.warn(f"  differs: {show(path)}: {why}")
-    if done.differs and not done.applied.kept:
+    if done.differs and not done.applied.untouched:
         session.warn(
             "The first checkpoint of the fork differs from the original: files changed meanwhile, or this file "
             "system cannot represent them."

@@ -387,13 +387,13 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
                 **(more or {}),
             }
         )
-        return Conflict.exit_code if applied.kept else 0
+        return Conflict.exit_code if applied.untouched else 0
     modes = "mode set" if applied.modes == 1 else "modes set"
     parts = [(applied.written, "written"), (applied.deleted, "deleted"), (applied.modes, modes)]
     counts = ", ".join(f"{number} {what}" for number, what in parts if number) or "nothing to do"
     session.say(f"{word} v{done.target}: {counts} ({session.milliseconds()}ms)")
     session.say(f"Previous state saved as v{done.before}." + (f" Run `keepfast {way}` to revert." if way else ""))
-    for path, why in applied.kept:
+    for path, why in applied.untouched:
         session.warn(f"  kept {show(path)}: {why}")
     _print_untouched(session, done)
     for path in applied.filled:
@@ -401,7 +401,7 @@ def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | 
     for path, where in applied.aside:
         session.warn(f"  {show(path)} was moved to {show(where)}")
     _print_missing(session, f"v{done.target}", done.missing)
-    return Conflict.exit_code if applied.kept else 0
+    return Conflict.exit_code if applied.untouched else 0
 
 
 def _plan(plan: Plan) -> dict[str, Any]:

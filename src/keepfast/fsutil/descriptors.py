@@ -1,4 +1,4 @@
-"""Opening what lies below a folder, by descriptor, also where the path is longer than the kernel takes at once."""
+"""Open paths below a folder by descriptor, also paths longer than the kernel accepts at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lstat_below(root: int, path: bytes) -> stat_result:
 
 
 def _nearest(root: int, path: bytes) -> tuple[int, bytes]:
-    """Walk in strides the kernel accepts; return a descriptor of a folder near the end and what is left of the path."""
+    """Open folders in steps that the kernel accepts; return a descriptor near the end, and the rest of the path."""
     fd = open_fd(b".", FOLDER, dir_fd=root)
     while len(path) >= LONG:
         cut = path.rfind(b"/", 0, LONG)

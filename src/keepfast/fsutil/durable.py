@@ -1,4 +1,4 @@
-"""Writes that survive a power cut, kernel locks on files, and what the system has against either in words."""
+"""Writes that survive a power cut, kernel locks on files, and messages for errors of either."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 FULL = (ENOSPC, EDQUOT)
 MOMENT, MOST_SHOWN = 1.0, 80
-"""Seconds before a wait is told, and how much of a command line names who is waited for."""
+"""Seconds before a wait is announced, and characters of the holder's command line that are shown."""
 TRY_AGAIN = "Run the command again when that process is done; if it hangs, end it."
 READ_ONLY = (
     "Remount it so that it can be written, or begin a new history elsewhere: `keepfast --store DIR init --new-store`."
 )
-"""What helps where the store cannot be written. The setting does not: a workspace stays in the store that has its history."""
+"""Hint for a read-only store. Changing the setting does not help: a workspace stays in the store that has its history."""
 
 
 class Lock:
-    """A kernel lock on a file: it ends with its holder, however that ends.
+    """A kernel lock on a file: released when its holder ends, even by a crash.
 
-    Entering it raises `Busy` where another process holds it for longer than `WAITING` says.
+    Entering it raises `Busy` if another process holds it for longer than `WAITING` allows.
     """
 
     def __init__(self, path: str, what: str = "the store") -> None:
@@ -67,12 +67,12 @@ class Lock:
         try:
             flock(self.fd, LOCK_UN)
         except OSError:
-            pass  # closing lets go of it as well; kept open, we would one day wait for ourselves
+            pass  # closing releases it as well; left open, we would wait for ourselves next time
         close(self.fd)
         self.fd = -1
 
     def try_now(self) -> bool:
-        """Take it if nobody has it."""
+        """Take the lock if it is free."""
         self.fd = open_fd(self.path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         try:
             flock(self.fd, LOCK_EX | LOCK_NB)
@@ -86,7 +86,7 @@ class Lock:
 
 
 def take_lock(fd: int, what: str) -> None:
-    """Wait for the lock on an open file, for as long as `WAITING` says. Raises `Busy` with who holds it.
+    """Wait for the lock on an open file, for as long as `WAITING` allows. Raises `Busy` that names the holder.
 
     `what` is locked by it. A wait of more than a moment is told once. The descriptor is to be closed after `Busy`: with
     it goes the wait.
@@ -106,7 +106,7 @@ def take_lock(fd: int, what: str) -> None:
 
     def wait() -> None:
         try:
-            flock(fd, LOCK_EX)  # in the kernel's queue: who asks again and again may never get it
+            flock(fd, LOCK_EX)  # waits in the kernel's queue: polling might never get it
         except OSError as error:
             troubles.append(error)
         finally:
@@ -127,7 +127,7 @@ def take_lock(fd: int, what: str) -> None:
 
 
 def holder_of(fd: int) -> str:
-    """Name the process that has the lock on an open file, as far as the system tells (Linux: /proc/locks)."""
+    """Return the name of the process that holds the lock on an open file, if the system tells (Linux: /proc/locks)."""
     inode = str(fstat(fd).st_ino)
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as file:
@@ -157,7 +157,7 @@ def sync_folder(path: str) -> None:
 
 
 def replace(path: str, data: bytes, durable: bool = True, growing: str = "") -> None:
-    """Put `data` in the place of `path` in one step. It grows in the folder `growing`, where a sweep finds leftovers."""
+    """Replace the file `path` atomically. `growing` is the folder for the temporary file, which a sweep cleans up."""
     temporary, fd = new_file(growing + "/" if growing else path + ".")
     try:
         try:
@@ -178,7 +178,7 @@ def replace(path: str, data: bytes, durable: bool = True, growing: str = "") -> 
 
 
 def replace_in(folder: int, name: str, data: bytes, durable: bool = True) -> None:
-    """The same in a folder that is open: no link on the way to it leads the writing elsewhere."""
+    """Replace a file in an open folder, so that no symbolic link can redirect the write."""
     temporary = f"{name}.{urandom(12).hex()}"
     fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600, dir_fd=folder)
     try:
@@ -196,12 +196,12 @@ def replace_in(folder: int, name: str, data: bytes, durable: bool = True) -> Non
 
 
 def new_file(prefix: str) -> tuple[str, int]:
-    """A new file, locked: that tells a sweep that its writer lives. Returns path and descriptor."""
+    """Create a locked file, so that a sweep sees that its writer is alive. Return path and descriptor."""
     while True:
         path = prefix + urandom(12).hex()
         fd = open_fd(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         flock(fd, LOCK_EX)
-        # Between open and flock a sweep may have taken the file for a dead writer's.
+        # Between open and flock, a sweep may have removed the file.
         if fstat(fd).st_nlink:
             return path, fd
         close(fd)
@@ -215,7 +215,7 @@ def make_folder(path: str) -> None:
 
 
 def make_folders(path: str) -> None:
-    """Make a folder and those above it, durably."""
+    """Create a folder and its missing parents, durably."""
     missing = []
     while not exists(path):
         missing.append(path)
@@ -234,7 +234,7 @@ def exists(path: str) -> bool:
 
 
 def explain(error: OSError, what: str, store: str = "") -> KeepfastError:
-    """Turn an error of the operating system into a sentence with a way out."""
+    """Turn an OSError into a message with a hint."""
     named = f"the store {store}".rstrip()
     short = shortage(error)
     if short is not None:

@@ -1,4 +1,4 @@
-"""Work that two threads share: each takes the next piece until none is left, or until one of them has failed."""
+"""Work shared by two threads: each takes the next piece until none is left or one of them fails."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) -> None:
-    """Call `act` with every piece that `following` gives, from two threads at once; both have ended when it returns.
+    """Call `act` with every piece that `following` returns, from two threads at once; both have ended when this returns.
 
-    Raises what one of them raised first; the other then stops after its piece.
+    Raises the first error; the other thread then stops after its piece.
     """
     failed: list[BaseException] = []
     helped = allocate_lock()
@@ -36,7 +36,7 @@ def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) 
 
     try:
         start_new_thread(help_out, ())  # `threading` costs 3 ms to load
-    except RuntimeError:  # no more threads: then alone
+    except RuntimeError:  # no more threads: this one does everything
         helped.release()
     go_on()
     helped.acquire()
@@ -44,20 +44,20 @@ def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) 
         raise failed[0]
 
 
-def share(left: list[Piece], act: Callable[[Piece], None]) -> None:
-    """The same for the pieces of a list, which is empty afterwards; the last piece comes first."""
+def share(pieces: list[Piece], act: Callable[[Piece], None]) -> None:
+    """Do the same for the pieces of a list, last first; the list is empty afterwards."""
 
     def following() -> Piece | None:
         try:
-            return left.pop()
-        except IndexError:  # asking first whether there is one would leave the other thread time to take it
+            return pieces.pop()
+        except IndexError:  # checking first would be a race with the other thread
             return None
 
     by_two(following, act)
 
 
 class Beside:
-    """Something that a thread of its own does meanwhile; where there is no thread for it, it is done when it is wanted."""
+    """A function call that runs in its own thread; without a thread, it runs when its result is asked for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work, self._done, self._is_done = work, allocate_lock(), False
@@ -79,7 +79,7 @@ class Beside:
             self._done.release()
 
     def result(self) -> Any:
-        """Wait for it; return what it returned, or raise what it raised."""
+        """Wait for the call; return its result, or raise its error."""
         with self._done:
             pass
         if not self._is_done:

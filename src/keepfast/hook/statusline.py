@@ -75,7 +75,7 @@ def render(payload: dict[str, Any], environment: Environment, now: int) -> str:
 
 
 def last_checkpoint(log: str, now: int) -> str:
-    """Version and age of the last checkpoint, from the end of the workspace's log."""
+    """Return version and age of the last checkpoint, from the end of the workspace's log."""
     try:
         fd = open_fd(log, O_RDONLY | O_CLOEXEC)
     except OSError:

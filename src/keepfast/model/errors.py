@@ -1,8 +1,8 @@
-"""Everything that can go wrong, with the exit code and the way out."""
+"""All errors, with their exit codes and hints."""
 
 
 def extra(name: str) -> str:
-    """How a missing extra is installed. Never by a name that a package index resolves: there it is somebody else's."""
+    """How to install a missing extra. Never by a name that a package index resolves: there it belongs to others."""
     return f"Run `pip install '.[{name}]'` in the repository of keepfast."
 
 
@@ -13,11 +13,11 @@ SHORT_OF_MEMORY = (
     "Cannot allocate memory",
     "failed to map segment",
 )
-"""What libraries, SQLite, threads and the loader of modules say instead of `MemoryError`."""
+"""Messages of libraries, SQLite, threads and the import system that mean `MemoryError`."""
 
 
 class KeepfastError(Exception):
-    """A sentence for a person: what happened, to what. `hint` says what to do next."""
+    """An error with a message for people: what happened, to what. `hint` says what to do next."""
 
     exit_code = 1
     kind = "failed"
@@ -34,14 +34,14 @@ class Failed(KeepfastError):
 
 
 class DiskFull(KeepfastError):
-    """No space left where the store lives."""
+    """No space left on the disk of the store."""
 
     kind = "disk_full"
     hint = "Free some space, or run `keepfast forget`, which works on a full disk."
 
 
 class OutOfMemory(KeepfastError):
-    """The system gives this process no more memory."""
+    """The process cannot get more memory."""
 
     kind = "out_of_memory"
     hint = "Close other programs, or raise the limit of this shell (`ulimit -v`), and run it again."
@@ -169,7 +169,7 @@ class Limited(KeepfastError):
 
 
 def shortage(error: BaseException) -> OutOfMemory | None:
-    """The error in our words if memory ran out, whoever noticed; else None."""
+    """Return our own error if memory ran out, whatever reported it; otherwise None."""
     if isinstance(error, OutOfMemory):
         return error
     text = str(error)
@@ -179,6 +179,6 @@ def shortage(error: BaseException) -> OutOfMemory | None:
 
 
 def sentence(error: BaseException) -> str:
-    """What went wrong, for a notice: our own words where there are some."""
+    """Return the text of an error for a notice: our own message if there is one."""
     ours = error if isinstance(error, KeepfastError) else shortage(error)
     return str(ours) if ours is not None else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""What happens and what comes of it: Event in, Outcome out. Plain classes, because a hook builds them in microseconds."""
+"""The input and output of a save: Event in, Outcome out. Plain classes, because a hook creates them in microseconds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ONLY_IF_CHANGED = frozenset(
         "subagent",
     )
 )
-"""Triggers that come often: they make no version of a tree that has not changed."""
+"""Frequent triggers: they create no version if the tree has not changed."""
 BY_THEMSELVES = frozenset(("auto", "watch"))
-"""Triggers of saves that nobody words: outside of a session, what they changed is all that can be said of the work."""
+"""Triggers of saves without a message: outside of a session, only the changed files describe the work."""
 CONVERSED = frozenset(("turn", "before_clear", "session_end"))
-"""Of these, the ones that make a version also if only the conversation went on."""
+"""Those of them that also create a version if only the conversation continued."""
 
 
 def takes(trigger: str, changed: bool, first: bool, moved_on: bool = False) -> bool:
@@ -37,7 +37,7 @@ def takes(trigger: str, changed: bool, first: bool, moved_on: bool = False) -> b
 
 
 class Event:
-    """Something that may deserve a checkpoint."""
+    """Something that may need a checkpoint."""
 
     __slots__ = (
         "active_files",
@@ -105,25 +105,25 @@ class Event:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
         self.pinned, self.session, self.task, self.created_by, self.adopt = pinned, session, task, created_by, adopt
         self.force, self.only, self.keep, self.command = force, only, keep, command
-        # `force`: files that are captured whatever their size and the ignore rules, because a restore is about to touch
-        # them. `keep`: the same for all that is left out at these paths and below them, because `command` is about to
-        # destroy it. `only`: nothing but these paths is looked at; everything else is taken to be as it was.
+        # `force`: files to capture whatever their size and the ignore rules, because a restore is about to touch them.
+        # `keep`: the same for everything left out at and below these paths, because `command` is about to destroy it.
+        # `only`: scan nothing but these paths; everything else counts as unchanged.
         self.agent, self.transcript, self.summary, self.notes = agent, transcript, summary, notes
         self.tokens_used, self.token_budget = tokens_used, token_budget
         self.active_files, self.key_points = active_files, key_points
-        # `agent`: the client, such as "claude-code". `transcript`: the file in which it keeps its conversation. `notes`:
-        # what is known of the work, redacted already; the texts beside it are redacted when the checkpoint is made.
+        # `agent`: the client, such as "claude-code". `transcript`: the file with its conversation. `notes`: facts about the
+        # work, already redacted; the other texts are redacted when the checkpoint is made.
         self.named, self.until, self.partial = named, until, partial
-        # `named`: paths that were there when `command` was about to run. `until`: when it runs, saved or not.
-        # `partial`: the tree has too many files, and the version is about these paths alone.
+        # `named`: paths that existed before `command`. `until`: when the command runs, saved or not.
+        # `partial`: the tree has too many files, so the version covers only these paths.
         self.guarded = guarded
-        """Are values of sealed files redacted in its texts? Hooks have no time for that."""
+        """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
-        """Did the conversation go on since the last checkpoint of its session?"""
+        """Has the conversation continued since the last checkpoint of its session?"""
 
 
 class Outcome:
-    """What came of an event. `version` is 0 where no checkpoint was made."""
+    """The result of an event. `version` is 0 if no checkpoint was made."""
 
     __slots__ = ("checkpoint", "counts", "id", "message", "notices", "root", "status", "untidy", "version")
 
@@ -133,4 +133,4 @@ class Outcome:
         self.notices: list[str] = []
         self.checkpoint: Any = None
         self.untidy = False
-        """So much has piled up that somebody should tidy up, at leisure."""
+        """Is it time for maintenance in the background?"""

@@ -20,7 +20,7 @@ PATH, PATHS, URL, HOURS = (
 
 LOWER, HIGHER, LOWER_NOT_ZERO = "lower", "higher", "lower, where 0 is no limit"
 MORE, FEWER = "more items", "fewer items"
-"""What makes a value tighter: files are kept no worse, and no more is done, told, sent or spent."""
+"""What makes a value tighter: files are saved no worse, and no more is done, reported, sent or spent."""
 
 
 class Setting:
@@ -69,7 +69,7 @@ TABLE: dict[str, Setting] = {
         from_environment=False,
     ),
     "language": Setting(CHOICE, "auto", "Language of messages; auto: from the locale.", ("auto", "en", "ko")),
-    # What the agent's client asks us to do by itself.
+    # What hooks of the agent's client do by themselves.
     "hooks.auto_checkpoint_on_clear": Setting(
         TRISTATE, "prompt", (
             "Save a checkpoint when the conversation is cleared; prompt: save it and ask whether to keep it."
@@ -117,7 +117,7 @@ TABLE: dict[str, Setting] = {
     "hooks.before_command_deadline": Setting(
         TIME, 5, "Maximum time that a destructive command waits for its checkpoint.", (1, 60), HIGHER
     ),
-    # The document that describes the state of the work. It bounds what is told, never what is kept.
+    # The document that describes the state of the work. These limit what it shows, never what is saved.
     "checkpoint.mode": Setting(
         CHOICE, "stateful", (
             "Describe the state of the work in each checkpoint, or only summarise it. Files are saved in both "
@@ -148,7 +148,7 @@ TABLE: dict[str, Setting] = {
     "checkpoint.cleanup_after_days": Setting(
         NUMBER, 30, "Days for which one automatic checkpoint a day is kept.", (1, 36500), HIGHER
     ),
-    # The snapshot: which files are kept.
+    # The snapshot: which files are saved.
     "capture.exclude": Setting(
         LIST, list(ALWAYS),
         "Patterns of dependency, build and cache folders that are excluded, in .gitignore syntax.", tighter=FEWER,
@@ -188,7 +188,7 @@ TABLE: dict[str, Setting] = {
         (1, None),
     ),
     "capture.accelerator": Setting(FLAG, True, "Use the compiled stat cache check if available."),
-    # How full the model's window is.
+    # How full the model's context window is.
     "budget.tokens": Setting(
         NUMBER, 0, "Token budget of a session; 0: as reported by client and model.", (0, 100_000_000), LOWER_NOT_ZERO
     ),
@@ -225,7 +225,7 @@ TABLE: dict[str, Setting] = {
             "Size limit of the store; the oldest automatic checkpoints are forgotten above it."
         ), (1 << 20, None)
     ),
-    # What a restore brings back.
+    # What a restore restores.
     "restore.privileged_attributes": Setting(
         FLAG, False, (
             "Restore attributes that grant rights or belong to the system: `security.*`, `trusted.*`, root's "

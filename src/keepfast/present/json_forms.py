@@ -119,7 +119,7 @@ def of_restored(done: Restored) -> dict[str, Any]:
         "written": applied.written,
         "deleted": applied.deleted,
         "modes": applied.modes,
-        "kept": [{**of_path(path), "why": why} for path, why in applied.kept],
+        "kept": [{**of_path(path), "why": why} for path, why in applied.untouched],
         "missing": of_missing(done.missing),
     }
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from keepfast.web.local_users import users
-from keepfast.web.sessions import Book, Visitor, joined
+from keepfast.web.sessions import Visitor, WebDatabase, join_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,32 +23,34 @@ READING, CHANGING = frozenset({"GET", "HEAD"}), frozenset({"POST", "PATCH", "DEL
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 MOST_BODY, BODY_SECONDS = 1 << 20, 15
 MOST_OF_STRANGERS = 16 << 10
-"""What somebody who is not signed in may send: a ticket or a password."""
+"""Body limit without a session: enough for a ticket or a password."""
 MOST_AT_ONCE, MOST_OF_ONE, PER_SECOND, BURST = 200, 100, 50.0, 300.0
 WRONG_PER_MINUTE = 10
 COOKIE = "keepfast_session"
 FOLDER, HEXADECIMAL = 33, frozenset("0123456789abcdef")
 TOKEN_HEADER, TOKEN_FIELD = "x-keepfast-token", "_token"
 ONCE = frozenset({"host", "origin", "authorization", "content-length", "content-type", TOKEN_HEADER})
-"""Headers that decide about access. A request that has one of them twice is refused."""
+"""Headers that decide about access. A request with a duplicate of one is refused."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; font-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with `no-referrer` a browser tells no origin with our own forms either
+    "referrer-policy": "same-origin",  # with `no-referrer` browsers send no origin with our own forms
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 
 
-WAY_IN = "The page has its own address. `keepfast serve` prints it at start; `keepfast serve --link` prints a new link."
+WHERE_THE_PAGE_IS = (
+    "The page has its own address. `keepfast serve` prints it at start; `keepfast serve --link` prints a new link."
+)
 
 
 class Refusal(Exception):
-    """A request that goes no further."""
+    """A refused request: status, text and headers of the answer."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
@@ -56,42 +58,42 @@ class Refusal(Exception):
 
 
 class Proxy(NamedTuple):
-    """Reverse proxies that sign people in: where they stand, the header in which they name somebody, and who may what."""
+    """Reverse proxies that sign people in: their addresses, the header with the user name, and the roles of users."""
 
     addresses: frozenset[str]
     header: str
     users: Mapping[str, str]
 
     def visitor(self, address: str, headers: Mapping[str, str]) -> Visitor | None:
-        if not self.is_one(address):
+        if not self.is_trusted(address):
             return None
         name = headers.get(self.header, "")
         role = self.users.get(name)
         key = hashlib.sha256(f"proxy {name}".encode("utf-8", "replace")).hexdigest()
         return Visitor(role, name, key) if role is not None else None
 
-    def is_one(self, address: str) -> bool:
+    def is_trusted(self, address: str) -> bool:
         return plain_address(address) in self.addresses
 
 
 class Gate:
-    """Wraps the application. `origins` are ours, by their `Host`; the first is where the page lives."""
+    """ASGI middleware that checks every request. `origins`: ours, by `Host`; the first is the page's own."""
 
     def __init__(
         self,
         app: ASGIApp,
-        book: Book,
+        database: WebDatabase,
         origins: dict[str, str],
         refuse: Callable[[Scope, Refusal], ASGIApp],
         clock: Callable[[], float],
         proxy: Proxy | None = None,
     ) -> None:
-        self.app, self.book, self.origins, self.refuse, self.clock, self.proxy = (
-            app, book, origins, refuse, clock, proxy,
+        self.app, self.database, self.origins, self.refuse, self.clock, self.proxy = (
+            app, database, origins, refuse, clock, proxy,
         )  # fmt: skip
-        self.at_once = 0
-        self.doing = Counter[str]()
-        """How many requests of each visitor there are, from the end of their head on."""
+        self.requests_at_once = 0
+        self.requests_of_visitor = Counter[str]()
+        """How many requests of each visitor are in work."""
         self.buckets: dict[str, tuple[float, float]] = {}
         self.wrong: dict[str, list[float]] = {}
 
@@ -106,70 +108,70 @@ class Gate:
         try:
             await self._pass(scope, receive, send)
         finally:
-            self._uncount(scope)
+            self._release(scope)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["keepfast.folder"], scope["path"] = _without_folder(scope["path"])
         static = scope["path"].startswith("/static/")
-        dressed = _dressed(scope, send, static)
+        send_with_headers = _with_our_headers(scope, send, static)
         try:
             headers = _headers(scope, ONCE | {self.proxy.header} if self.proxy is not None else ONCE)
             if _names_loopback(headers.get("host", "")) and scope["method"] in READING:
-                self._lead_home(scope, headers)
-            self._check_place(scope["method"], headers)
+                self._redirect_to_own_host(scope, headers)
+            self._check_origin(scope["method"], headers)
             scope["keepfast.secure"] = self.origins[headers["host"]].startswith("https:")
             self._check_lengths(scope["method"], headers)
             if not static or scope["method"] in CHANGING:
-                self._recognise(scope, headers)
+                self._authenticate(scope, headers)
             if scope["method"] in CHANGING:
                 receive = await self._body(scope, headers, receive)
                 self._check_form(scope, headers)
-            if self.at_once >= MOST_AT_ONCE:
+            if self.requests_at_once >= MOST_AT_ONCE:
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once.", {"retry-after": "1"})
         except Refusal as refusal:
-            # What else lies on the connection was sent by somebody who was refused: it is not even read.
+            # Further requests on the connection of a refused client are not read.
             refusal.headers["connection"] = "close"
-            await self.refuse(scope, refusal)(scope, receive, dressed)
+            await self.refuse(scope, refusal)(scope, receive, send_with_headers)
             return
-        await self._serve(scope, receive, dressed)
+        await self._serve(scope, receive, send_with_headers)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have it done. Requests that are still on their way cost next to nothing, and count for their visitor alone."""
-        self.at_once += 1
+        """Pass the request on, counted among those in work. Requests still arriving count for their visitor only."""
+        self.requests_at_once += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self.at_once -= 1
+            self.requests_at_once -= 1
 
-    def _uncount(self, scope: Scope) -> None:
+    def _release(self, scope: Scope) -> None:
         owner = scope.get("keepfast.counted")
         if owner is not None:
-            self.doing[owner] -= 1
-            self.doing += Counter()  # without those who have nothing done
+            self.requests_of_visitor[owner] -= 1
+            self.requests_of_visitor += Counter()  # drops zero counts
 
-    def _lead_home(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Send whoever came by a name that all of this machine shares to the page's own name, if they may know it.
+    def _redirect_to_own_host(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Redirect from a loopback name to the page's own host name, which only a session or a valid ticket may learn.
 
-        The name keeps others who use this machine out of what browsers tell our page: only a session or a ticket gets it, and
-        neither does for another user of this machine.
+        The secret name keeps other local servers from getting our cookies. Other local users never learn it, not even with a
+        session or a ticket.
         """
         if users.is_another(scope.get("client")):
-            raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
+            raise Refusal(HTTPStatus.UNAUTHORIZED, WHERE_THE_PAGE_IS)
         home = next(iter(self.origins.values()))
         fields = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         ticket = fields.pop("ticket", "")
-        if ticket and not self.book.knows(ticket):
-            self.guessed_wrong(scope)
+        if ticket and not self.database.has_ticket(ticket):
+            self.count_wrong_guess(scope)
             ticket = ""
         if ticket or self._visitor(scope, _session(scope, headers, home.startswith("https:"))) is not None:
             query = urlencode(fields)
             place = quote(scope["keepfast.folder"] + scope["path"], safe="/~") + (f"?{query}" if query else "")
             place += f"#{ticket}" if ticket else ""
             raise Refusal(HTTPStatus.TEMPORARY_REDIRECT, "This page has its own host name.", {"location": home + place})
-        raise Refusal(HTTPStatus.UNAUTHORIZED, WAY_IN)
+        raise Refusal(HTTPStatus.UNAUTHORIZED, WHERE_THE_PAGE_IS)
 
-    def _check_place(self, method: str, headers: Mapping[str, str]) -> None:
-        """Is it for us, and does our own page ask, or nobody's page at all?"""
+    def _check_origin(self, method: str, headers: Mapping[str, str]) -> None:
+        """Check method, `Host` and that no other site sent the request."""
         if method not in READING | CHANGING:
             raise Refusal(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"Method {method[:20]} is not allowed.", {"allow": "GET, POST"}
@@ -186,17 +188,17 @@ class Gate:
     def _check_lengths(self, method: str, headers: Mapping[str, str]) -> None:
         length = headers.get("content-length", "0")
         if method in READING and (length.strip("0") or "transfer-encoding" in headers):
-            # Nobody would read it, and the next request on the connection would be waited for behind it.
+            # Nothing reads the body, so the next request on the connection would wait behind it.
             raise Refusal(HTTPStatus.BAD_REQUEST, f"A {method} request cannot have a body.")
         if not length.isdecimal() or int(length) > MOST_BODY:
             raise _too_large(MOST_BODY)
 
     async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
-        """Read the body within its limits; it is small, and forms carry their token in it."""
+        """Read the body within its limits; forms carry their token in it."""
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _whole(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
+                body = await _read_body(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
         except TimeoutError:
             raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request body took too long to arrive.") from None
         if body and kind not in (FORM, JSON):
@@ -214,11 +216,11 @@ class Gate:
 
         return nothing_more
 
-    def _recognise(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Who asks? A stranger is told so before anything of the body is read.
+    def _authenticate(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Find the visitor of the request; refuse a stranger's change before its body is read.
 
-        Visitors are limited each for themselves. Strangers are not: what they get costs no more than a refusal, and
-        all who use this machine come from one address, so that one of them would keep the others from signing in.
+        Rate limits apply to each visitor. Strangers have none: refusing them costs little, and all local users share one
+        address, so one of them could keep the others from signing in.
         """
         visitor = self._visitor(scope, _session(scope, headers, scope["keepfast.secure"]))
         scope["keepfast.by_proxy"] = visitor is None
@@ -227,32 +229,32 @@ class Gate:
         scope["keepfast.visitor"] = visitor
         if visitor is not None:
             self._limit(visitor.hash)
-            if self.doing[visitor.hash] >= MOST_OF_ONE:
+            if self.requests_of_visitor[visitor.hash] >= MOST_OF_ONE:
                 raise Refusal(
                     HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests of this session at once.", {"retry-after": "1"}
                 )
-            self.doing[visitor.hash] += 1
+            self.requests_of_visitor[visitor.hash] += 1
             scope["keepfast.counted"] = visitor.hash
         elif scope["method"] in CHANGING and scope["path"] != "/session":
             raise Refusal(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.")
 
     def _check_form(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Was it sent by our own page? A program that sends its session in a header needs no such proof."""
+        """Check that our own page sent the request. A session in a header needs no such proof: browsers do not add it."""
         visitor = scope["keepfast.visitor"]
         if scope["path"] == "/session" or _bearer(headers):
             return
         if "origin" not in headers:
             raise Refusal(HTTPStatus.FORBIDDEN, "The Origin header is missing.")
         sent = headers.get(TOKEN_HEADER) or scope["keepfast.form"].get(TOKEN_FIELD, "")
-        if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.book.token(visitor).encode()):
+        if not hmac.compare_digest(sent.encode("utf-8", "replace"), self.database.form_token(visitor).encode()):
             raise Refusal(HTTPStatus.FORBIDDEN, "The form is not from this page, or is outdated. Reload the page.")
 
     def _visitor(self, scope: Scope, session: str) -> Visitor | None:
-        """Whose session it is. One that another user of this machine got hold of is worth nothing to them."""
-        visitor = self.book.visitor(session) if session else None
+        """Return the visitor of a session; None if another local user sends it than the one who signed in."""
+        visitor = self.database.visitor(session) if session else None
         if visitor is None or visitor.user is None or visitor.user == users.of(scope.get("client")):
             return visitor
-        self.book.audit(None, scope["method"], scope["path"], "refused: another user's session")
+        self.database.audit(None, scope["method"], scope["path"], "refused: another user's session")
         return None
 
     def _limit(self, key: str) -> None:
@@ -266,13 +268,15 @@ class Gate:
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many requests; wait a moment.", {"retry-after": "1"})
 
     def may_guess(self, scope: Scope) -> bool:
-        """May this peer be told whether a password is right? A ticket cannot be guessed, and is always looked at."""
+        """Return whether this peer may try a password. Tickets cannot be guessed and are always checked."""
         since = self.clock() - 60
-        self.wrong = {peer: kept for peer, times in self.wrong.items() if (kept := [at for at in times if at > since])}
+        self.wrong = {
+            peer: recent for peer, times in self.wrong.items() if (recent := [at for at in times if at > since])
+        }
         return len(self.wrong.get(peer_of(scope), ())) < WRONG_PER_MINUTE
 
-    def guessed_wrong(self, scope: Scope) -> None:
-        """Count a wrong ticket or password of this peer. Raises `Refusal` if there were too many."""
+    def count_wrong_guess(self, scope: Scope) -> None:
+        """Count a wrong ticket or password of this peer. Raises `Refusal` after too many."""
         if not self.may_guess(scope):
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tickets; wait a minute.", {"retry-after": "60"})
         self.wrong.setdefault(peer_of(scope), []).append(self.clock())
@@ -283,31 +287,31 @@ def address_of(scope: Scope) -> str:
 
 
 def peer_of(scope: Scope) -> str:
-    """Whom limits are for: an address, or the network of one that has as many as it likes."""
+    """Return the peer that limits apply to: an IPv4 address, an IPv6 network, or loopback."""
     return peer_at(address_of(scope))
 
 
 def peer_at(address: str) -> str:
     try:
-        found = ip_address(plain_address(address))
+        host = ip_address(plain_address(address))
     except ValueError:
         return address
-    if found.is_loopback:  # whoever is on this machine has millions of them
+    if host.is_loopback:  # a local user has millions of loopback addresses
         return "loopback"
-    return str(ip_network((found, 64), strict=False)) if isinstance(found, IPv6Address) else str(found)
+    return str(ip_network((host, 64), strict=False)) if isinstance(host, IPv6Address) else str(host)
 
 
 def plain_address(text: str) -> str:
-    """An address in its one form: an IPv4 address within IPv6 is the IPv4 address."""
+    """Return an address in canonical form, an IPv4-mapped IPv6 address as IPv4; empty if it is none."""
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return ""
-    return str(found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped is not None else found)
+    return str(address.ipv4_mapped if isinstance(address, IPv6Address) and address.ipv4_mapped is not None else address)
 
 
 def _names_loopback(host: str) -> bool:
-    """Is it a name by which everything on this machine is reached?"""
+    """Return whether a `Host` is a loopback name, which all local servers share."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     return name in ("localhost", "127.0.0.1", "[::1]")
 
@@ -317,30 +321,30 @@ def cookie_name(secure: bool) -> str:
 
 
 def cookie_path(secure: bool, folder: str) -> str:
-    """Where a browser sends it: to the session's own folder. The name that https gives it demands the whole host."""
+    """Return the cookie's path: the session's folder. With https its `__Host-` prefix demands `/`."""
     return "/" if secure else folder or "/"
 
 
 def _headers(scope: Scope, once: frozenset[str]) -> dict[str, str]:
-    """The headers by name; a browser may send its cookies in several."""
-    found: dict[str, str] = {}
+    """Return the headers by name; browsers may send several `Cookie` headers."""
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1"), value.decode("latin-1")
         if key == "host":
             text = text.lower()  # names of hosts are the same in any case
-        if key in found and key in once:
+        if key in headers and key in once:
             raise Refusal(HTTPStatus.BAD_REQUEST, f"Duplicate header {key}.")
-        found[key] = found[key] + "; " + text if key in found and key == "cookie" else text
-    if "transfer-encoding" in found and "content-length" in found:
+        headers[key] = headers[key] + "; " + text if key in headers and key == "cookie" else text
+    if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(HTTPStatus.BAD_REQUEST, "Both Content-Length and Transfer-Encoding are set.")
-    return found
+    return headers
 
 
 def _too_large(most: int) -> Refusal:
     return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The request body is larger than {most:,} bytes.")
 
 
-async def _whole(receive: Receive, most: int) -> bytes:
+async def _read_body(receive: Receive, most: int) -> bytes:
     body, more = b"", True
     while more:
         message = await receive()
@@ -359,12 +363,12 @@ def _bearer(headers: dict[str, str]) -> str:
 
 
 def _session(scope: Scope, headers: dict[str, str], secure: bool) -> str:
-    """What was sent as a session: whole in a header, or one half as a cookie and the other in the address."""
-    return _bearer(headers) or joined(scope["keepfast.folder"], _cookie(headers, secure))
+    """Return the session that was sent: whole in a header, or as a cookie and the folder of the address."""
+    return _bearer(headers) or join_session(scope["keepfast.folder"], _cookie(headers, secure))
 
 
 def _cookie(headers: dict[str, str], secure: bool) -> str:
-    """The first of that name: browsers send that of the longest path first, and any port may have set others."""
+    """Return the first cookie of our name: browsers send the one with the longest path first; other ports may set more."""
     for part in headers.get("cookie", "").split(";"):
         name, _, value = part.strip().partition("=")
         if name == cookie_name(secure):
@@ -373,25 +377,27 @@ def _cookie(headers: dict[str, str], secure: bool) -> str:
 
 
 def _without_folder(path: str) -> tuple[str, str]:
-    """The folder of a session, or nothing, and the path within it."""
+    """Split a path into the session's folder (or nothing) and the rest."""
     first, _, rest = path[1:].partition("/")
     if len(first) != FOLDER or first[0] != "~" or not set(first[1:]) <= HEXADECIMAL:
         return "", path
     return f"/{first}", f"/{rest}"
 
 
-def _dressed(scope: Scope, send: Send, static: bool) -> Send:
-    """The same `send`, with our headers on every answer; one that refuses a stranger is the last on its connection."""
+def _with_our_headers(scope: Scope, send: Send, static: bool) -> Send:
+    """Return a `send` that adds our headers, and closes the connection after refusing a stranger."""
     ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
     ours.append((b"cache-control", b"max-age=300" if static else b"no-store"))
 
-    async def dressed(message: Any) -> None:
+    async def send_with_headers(message: Any) -> None:
         if message["type"] == "http.response.start":
-            known = {name for name, _ in ours}
-            message["headers"] = [pair for pair in message.get("headers", []) if pair[0].lower() not in known] + ours
+            our_names = {name for name, _ in ours}
+            message["headers"] = [
+                pair for pair in message.get("headers", []) if pair[0].lower() not in our_names
+            ] + ours
             refused = message["status"] >= HTTPStatus.BAD_REQUEST and scope.get("keepfast.visitor") is None
             if refused and (b"connection", b"close") not in message["headers"]:
                 message["headers"].append((b"connection", b"close"))
         await send(message)
 
-    return dressed
+    return send_with_headers

@@ -1,4 +1,4 @@
-"""What an operation of the HTTP API is: how its input is checked, and how the OpenAPI document describes it."""
+"""Operations of the HTTP API: how their input is checked, and their OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keepfast import __version__
 from keepfast.model.errors import Usage
 
 if TYPE_CHECKING:
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
     Values = dict[str, Any]
 
@@ -22,23 +22,23 @@ REFERENCE = {"type": "string", "minLength": 1, "maxLength": 200, "description": 
 TASK = {"type": "string", "pattern": "^task_[0-9a-f]{10}$"}
 PROMPT = {"type": "string", "minLength": 1, "maxLength": 80, "pattern": "^[A-Za-z0-9_:.-]+$"}
 NAMED = (("workspace", WORKSPACE), ("reference", REFERENCE), ("task", TASK), ("prompt", PROMPT))
-"""What may stand between braces in a path."""
+"""The parameters of paths."""
 
 
 class Operation(NamedTuple):
-    """One thing that can be asked for. Names in `needed` must be given; all others have a default or none."""
+    """One operation. Parameters in `needed` are required."""
 
     method: str
     path: str
     id: str
     summary: str
     role: str
-    run: Callable[[Desk, Values], Any]
+    run: Callable[[Backend, Values], Any]
     query: Mapping[str, Any] = {}
     body: Mapping[str, Any] = {}
     needed: tuple[str, ...] = ()
     answers: str = "object"
-    """What `data` of the answer is: an object, or an array."""
+    """The type of the answer's `data`: object or array."""
 
     @property
     def changes(self) -> bool:
@@ -46,10 +46,10 @@ class Operation(NamedTuple):
 
 
 def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, body: bytes) -> Values:
-    """Everything the caller gave, checked. Raises `Usage` with the name of what is wrong."""
+    """Return all checked parameters of a request. Raises `Usage` that names the invalid one."""
     values: dict[str, Any] = dict(parts)
-    given = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
-    for name, text in given.items():
+    parameters = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape"))
+    for name, text in parameters.items():
         if name not in operation.query:
             raise Usage(f"Unknown parameter {name[:40]}.", f"Allowed: {', '.join(operation.query) or 'none'}.")
         values[name] = READ.get(operation.query[name]["type"], str)(text)
@@ -68,8 +68,8 @@ def read_values(operation: Operation, parts: Mapping[str, str], query: bytes, bo
 
 
 def checked(operation: Operation, values: Values) -> Values:
-    known = {**_of_path(operation.path), **operation.query, **operation.body}
-    for name, schema in known.items():
+    schemas = {**_of_path(operation.path), **operation.query, **operation.body}
+    for name, schema in schemas.items():
         if name in values:
             _check(name, values[name], schema)
         elif "default" in schema:
@@ -88,7 +88,7 @@ def _number(text: str) -> int | str:
 
 
 READ: dict[str, Callable[[str], Any]] = {"integer": _number, "boolean": _flag}
-"""How a value in an address is read by its type; all others are text."""
+"""How values in a query string are read, by type; all others are text."""
 
 TYPES: dict[str, Any] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
@@ -96,7 +96,7 @@ TYPES: dict[str, Any] = {
 
 
 def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
-    """The part of JSON Schema that the table uses."""
+    """Check a value against the part of JSON Schema that operations use."""
     kind = schema["type"]
     if not isinstance(value, TYPES[kind]) or (kind in ("integer", "number") and isinstance(value, bool)):
         raise Usage(f"{name} must be of type {kind}.")
@@ -143,11 +143,11 @@ def _check_object(name: str, value: dict[str, Any], schema: Mapping[str, Any]) -
 CHECKS: dict[str, Callable[[str, Any, Mapping[str, Any]], None]] = {
     "integer": _check_number, "number": _check_number, "string": _check_text, "array": _check_list, "object": _check_object,
 }  # fmt: skip
-"""What a value must be beyond its type; a flag is nothing more."""
+"""Further checks by type; booleans need none."""
 
 
 def as_path(text: str) -> bytes:
-    """The bytes of a path as the API writes it. Raises `Usage`."""
+    """Return the bytes of a path as the API writes it. Raises `Usage`."""
     if text.startswith("base64:"):
         try:
             path = base64.b64decode(text[7:], validate=True)
@@ -162,7 +162,7 @@ def as_path(text: str) -> bytes:
 
 
 def as_text(path: bytes) -> str:
-    """A path as the API takes it."""
+    """Return a path as the API writes it."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
@@ -189,7 +189,7 @@ ERRORS = {
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    """The OpenAPI document of exactly what is served."""
+    """Return the OpenAPI document of the operations."""
     paths: dict[str, Any] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)

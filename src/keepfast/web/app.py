@@ -31,14 +31,15 @@ from keepfast.model.errors import (
     shortage,
 )
 from keepfast.web import api, operations, pages
-from keepfast.web import request as asking
-from keepfast.web.access import WAY_IN, Gate, Proxy, Refusal, cookie_name, cookie_path
+from keepfast.web import request as page_types
+from keepfast.web.access import WHERE_THE_PAGE_IS, Gate, Proxy, Refusal, cookie_name, cookie_path
 from keepfast.web.local_users import users
-from keepfast.web.pages import at_home
+from keepfast.web.pages import in_session_folder
 from keepfast.web.queries import opened
-from keepfast.web.sessions import OPENED, OPERATOR, Book, Visitor, halves
+from keepfast.web.sessions import OPENED, OPERATOR, Visitor, WebDatabase, split_session
 from keepfast.web.stream import Stream, as_json
 from keepfast.web.translation import Words, chosen
+from keepfast.web.views import to_json
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.web.doctor import Check
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
 STATUS = (
     (NotFound, HTTPStatus.NOT_FOUND), (NoWorkspace, HTTPStatus.NOT_FOUND), (Usage, HTTPStatus.BAD_REQUEST),
@@ -63,11 +64,11 @@ MOST_STREAMS = 150
 
 
 class Site:
-    """Everything behind the gate. `build` gives a request its own engine."""
+    """The web application behind `Gate`. `build` returns a new engine for each request."""
 
     def __init__(
         self,
-        book: Book,
+        database: WebDatabase,
         build: Callable[[], Engine],
         now: Callable[[], int],
         ground: Callable[[], Runtime] | None = None,
@@ -76,9 +77,9 @@ class Site:
         doctor: Callable[[], list[Check]] = list,
         home: str = "",
     ) -> None:
-        self.book, self.build, self.now, self.ground, self.password = book, build, now, ground, password
+        self.database, self.build, self.now, self.ground, self.password = database, build, now, ground, password
         self.config, self.doctor, self.home = config, doctor, home
-        self.stream = Stream(book, build, ground)
+        self.stream = Stream(database, build, ground)
         self.templates = pages.environment(home)
         self.gate: Gate | None = None
 
@@ -88,16 +89,16 @@ class Site:
         routes += [
             Route("/api/openapi.json", self._document, methods=["GET"]),
             Route("/api/events", self._events, methods=["GET"]),
-            Route("/api/stream", self._listen, methods=["GET"]),
-            Route("/api/tasks/{task}/stream", self._listen, methods=["GET"]),
-            Route("/session", self._enter, methods=["POST"]),
-            Route("/leave", self._leave, methods=["POST"]),
+            Route("/api/stream", self._stream_events, methods=["GET"]),
+            Route("/api/tasks/{task}/stream", self._stream_events, methods=["GET"]),
+            Route("/session", self._sign_in, methods=["POST"]),
+            Route("/leave", self._sign_out, methods=["POST"]),
             Route("/language", self._language, methods=["POST"]),
             Route("/static/{name}", self._static, methods=["GET"]),
         ]
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=self._handlers())
-        app.router.redirect_slashes = False  # it would lead out of the session's folder, which it does not know
-        self.gate = gate(app, self.book, origins, self._refuse, monotonic, proxy)
+        app.router.redirect_slashes = False  # a redirect would leave the session's folder
+        self.gate = gate(app, self.database, origins, self._refuse, monotonic, proxy)
         return self.gate
 
     @asynccontextmanager
@@ -107,24 +108,24 @@ class Site:
         self.stream.stop()
 
     def _handlers(self) -> dict[Any, Any]:
-        return {404: self._lost, 405: self._lost, Exception: self._broken}
+        return {404: self._not_found, 405: self._not_found, Exception: self._internal_error}
 
     # Pages and operations
 
-    def _page(self, route: asking.Route) -> Callable[[Request], Any]:
+    def _page(self, route: page_types.Route) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             visitor = request.scope["keepfast.visitor"]
             if visitor is None:
                 return self._html(request, "hello.html", {}, HTTPStatus.UNAUTHORIZED)
             target = request.url.path
-            # Read before the page is: what happens while it is being made is told to it afterwards.
-            last = self.book.last()
+            # Read before the page is rendered: the stream then delivers what happened meanwhile.
+            last = self.database.last_sequence()
             try:
                 _check_role(visitor, OPERATOR if _asks_for_sealed(request) else route.role)
                 page = await run_in_threadpool(self._run_page, request, route, visitor)
             except KeepfastError as error:
                 self._audit(route.method, visitor, target, str(error))
-                return self._wrong(request, error)
+                return self._error_page(request, error)
             self._audit(route.method, visitor, target, "done")
             if page.goto:
                 return _goto(request, page.goto)
@@ -132,18 +133,20 @@ class Site:
 
         return answer
 
-    def _run_page(self, request: Request, route: asking.Route, visitor: Visitor) -> asking.Page:
+    def _run_page(self, request: Request, route: page_types.Route, visitor: Visitor) -> page_types.Page:
         fields = (
             request.scope["keepfast.form"]
             if route.method == "POST"
-            else asking.fields_of(request.scope["query_string"])
+            else page_types.fields_of(request.scope["query_string"])
         )
-        with opened(self.build, self.now, self.ground, self.config) as desk:
+        with opened(self.build, self.now, self.ground, self.config) as backend:
             words = self._words(request)
-            ask = asking.Ask(desk, self.book, request.path_params, fields, visitor, words, self.doctor, self.home)
-            desk.opens_sealed = _asks_for_sealed(request)
-            page = route.run(ask)
-            self._audit_sealed(request, desk)
+            page_request = page_types.PageRequest(
+                backend, self.database, request.path_params, fields, visitor, words, self.doctor, self.home
+            )
+            backend.opens_sealed = _asks_for_sealed(request)
+            page = route.run(page_request)
+            self._audit_sealed(request, backend)
             return page
 
     def _operation(self, operation: api.Operation) -> Callable[[Request], Any]:
@@ -159,29 +162,31 @@ class Site:
                 self._audit(method, visitor, request.url.path, str(error))
                 return _failure(_status(error), str(error), error.kind, error.hint)
             self._audit(method, visitor, request.url.path, "done")
-            return JSONResponse({"success": True, "data": result})
+            return JSONResponse({"success": True, "data": to_json(result)})
 
         return answer
 
     def _run_operation(self, request: Request, operation: api.Operation) -> Any:
         body = request.scope.get("keepfast.body", b"")
         values = api.read_values(operation, request.path_params, request.scope["query_string"], body)
-        with opened(self.build, self.now, self.ground, self.config) as desk:
+        with opened(self.build, self.now, self.ground, self.config) as backend:
             if operation.changes:
                 values["by"] = request.scope["keepfast.visitor"].role
-            desk.opens_sealed = _asks_for_sealed(request)
-            result = operation.run(desk, values)
-            self._audit_sealed(request, desk)
+            backend.opens_sealed = _asks_for_sealed(request)
+            result = operation.run(backend, values)
+            self._audit_sealed(request, backend)
             return result
 
-    def _audit_sealed(self, request: Request, desk: Desk) -> None:
-        """Written down before it is shown."""
-        for path in desk.shown_sealed:
-            self.book.audit(request.scope["keepfast.visitor"], OPENED, f"{request.url.path}?path={show(path)}", "done")
+    def _audit_sealed(self, request: Request, backend: Backend) -> None:
+        """Record in the audit trail which sealed contents are about to be shown."""
+        for path in backend.shown_sealed:
+            self.database.audit(
+                request.scope["keepfast.visitor"], OPENED, f"{request.url.path}?path={show(path)}", "done"
+            )
 
     def _audit(self, method: str, visitor: Visitor, target: str, outcome: str) -> None:
         if method != "GET":
-            self.book.audit(visitor, method, target, outcome)
+            self.database.audit(visitor, method, target, outcome)
 
     # The stream
 
@@ -189,10 +194,12 @@ class Site:
         if request.scope["keepfast.visitor"] is None:
             return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
         since = _since(request)
-        found = await run_in_threadpool(self.book.since, since)
-        return JSONResponse({"success": True, "data": [as_json(one) for one in found], "last": self.book.last()})
+        events = await run_in_threadpool(self.database.events_since, since)
+        return JSONResponse(
+            {"success": True, "data": [as_json(one) for one in events], "last": self.database.last_sequence()}
+        )
 
-    async def _listen(self, request: Request) -> Response:
+    async def _stream_events(self, request: Request) -> Response:
         if request.scope["keepfast.visitor"] is None:
             return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
         if len(self.stream.listeners) >= MOST_STREAMS:
@@ -202,13 +209,13 @@ class Site:
             _since(request),
             request.path_params.get("task", ""),
             visitor.hash,
-            lambda: by_proxy or self.book.holds(visitor),
+            lambda: by_proxy or self.database.is_current(visitor),
         )
         return StreamingResponse(lines, media_type="text/event-stream")
 
-    # Coming and going
+    # Signing in and out
 
-    async def _enter(self, request: Request) -> Response:
+    async def _sign_in(self, request: Request) -> Response:
         assert self.gate is not None
         form, plain = request.scope["keepfast.form"], bool(request.scope["keepfast.form"])
         try:
@@ -216,44 +223,44 @@ class Site:
         except (ValueError, AttributeError, RecursionError):
             return _failure(HTTPStatus.BAD_REQUEST, "The body is not a JSON object.", "usage")
         agent = request.headers.get("user-agent", "a program")
-        given = ticket if isinstance(ticket, str) else ""
+        credential = ticket if isinstance(ticket, str) else ""
         user = users.of(request.scope.get("client"))
-        # On this machine, whoever runs the page signs in: a ticket that somebody else got hold of is worth nothing to them.
+        # Of local users only the one who runs the page may sign in: a stolen ticket is useless to others.
         is_ours = not users.is_another(request.scope.get("client"))
-        session = self.book.exchange(given.strip(), agent, user) if is_ours else None
-        if session is None and is_ours and self.gate.may_guess(request.scope) and self._is_password(given):
-            session = self.book.enter(OPERATOR, agent, user)
+        session = self.database.exchange_ticket(credential.strip(), agent, user) if is_ours else None
+        if session is None and is_ours and self.gate.may_guess(request.scope) and self._is_password(credential):
+            session = self.database.create_session(OPERATOR, agent, user)
         if session is None:
             try:
-                self.gate.guessed_wrong(request.scope)
+                self.gate.count_wrong_guess(request.scope)
             except Refusal as refusal:
                 return _failure(refusal.status, refusal.text, "refused", headers=refusal.headers)
-            self.book.audit(None, "POST", "/session", "refused")
+            self.database.audit(None, "POST", "/session", "refused")
             text = "The ticket is invalid, expired or already used."
             if plain:
                 return self._html(request, "hello.html", {"wrong": text}, HTTPStatus.UNAUTHORIZED)
             return _failure(HTTPStatus.UNAUTHORIZED, text, "unauthorized", "Run `keepfast serve --link` for a new one.")
-        visitor = self.book.visitor(session)
+        visitor = self.database.visitor(session)
         assert visitor is not None
-        self.book.audit(visitor, "POST", "/session", "entered")
-        folder, cookie = halves(session)
+        self.database.audit(visitor, "POST", "/session", "entered")
+        folder, cookie = split_session(session)
         response: Response = RedirectResponse(f"{folder}/", HTTPStatus.SEE_OTHER)
         if not plain:
             answer = {"role": visitor.role, "session": session, "folder": folder}
             response = JSONResponse({"success": True, "data": answer})
         secure = request.scope["keepfast.secure"]
         response.set_cookie(
-            cookie_name(secure), cookie, max_age=self.book.session_days * 86_400, httponly=True, samesite="lax",
+            cookie_name(secure), cookie, max_age=self.database.session_days * 86_400, httponly=True, samesite="lax",
             secure=secure, path=cookie_path(secure, folder),
         )  # fmt: skip
         return response
 
-    def _is_password(self, given: str) -> bool:
+    def _is_password(self, text: str) -> bool:
         password = self.password()
-        return bool(password) and compare_digest(given.encode("utf-8", "replace"), password.encode())
+        return bool(password) and compare_digest(text.encode("utf-8", "replace"), password.encode())
 
-    async def _leave(self, request: Request) -> Response:
-        self.book.leave(request.scope["keepfast.visitor"])
+    async def _sign_out(self, request: Request) -> Response:
+        self.database.end_session(request.scope["keepfast.visitor"])
         self.stream.end_of(request.scope["keepfast.visitor"].hash)
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         secure = request.scope["keepfast.secure"]
@@ -263,11 +270,11 @@ class Site:
 
     async def _language(self, request: Request) -> Response:
         back = request.scope["keepfast.form"].get("back", "/")
-        # Only a path of ours: `//elsewhere` and `/\elsewhere` would lead a browser away.
+        # Only our own paths: `//elsewhere` and `/\elsewhere` would redirect to other hosts.
         safe = back if back.startswith("/") and back[1:2] not in ("/", "\\") else "/"
         response = _goto(request, safe)
-        wanted = chosen(request.scope["keepfast.form"].get("language", ""), "")
-        response.set_cookie(LANGUAGE, wanted, max_age=365 * 86_400, httponly=True, samesite="lax", path="/")
+        language = chosen(request.scope["keepfast.form"].get("language", ""), "")
+        response.set_cookie(LANGUAGE, language, max_age=365 * 86_400, httponly=True, samesite="lax", path="/")
         return response
 
     # Answers
@@ -279,7 +286,7 @@ class Site:
             _=words,
             language=words.language,
             visitor=visitor,
-            token=self.book.token(visitor) if visitor is not None else "",
+            token=self.database.form_token(visitor) if visitor is not None else "",
             now=self.now(),
             session_folder=request.scope["keepfast.folder"],
             here_path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
@@ -288,14 +295,14 @@ class Site:
                 "wrong": "",
                 "damaged": False,
                 "back": "/",
-                "last": self.book.last() if visitor is not None else 0,
+                "last": self.database.last_sequence() if visitor is not None else 0,
                 **values,
             },
         )
-        text = at_home(text, request.scope["keepfast.folder"])
+        text = in_session_folder(text, request.scope["keepfast.folder"])
         return Response(text.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 
-    def _wrong(self, request: Request, error: KeepfastError) -> Response:
+    def _error_page(self, request: Request, error: KeepfastError) -> Response:
         status = _status(error)
         values = {"text": str(error), "hint": error.hint, "status": status, "damaged": isinstance(error, Damaged)}
         return self._html(request, "wrong.html", {**values, "back": _back(request)}, status)
@@ -308,7 +315,7 @@ class Site:
         scope["keepfast.visitor"] = None
         if "location" in refusal.headers:
             answer = Response(b"", refusal.status)
-        elif refusal.text == WAY_IN and not scope["path"].startswith(("/api/", "/session")):
+        elif refusal.text == WHERE_THE_PAGE_IS and not scope["path"].startswith(("/api/", "/session")):
             answer = self._html(request, "outside.html", {}, refusal.status)
         elif scope["path"].startswith(("/api/", "/session")) or refusal.status == HTTPStatus.MISDIRECTED_REQUEST:
             answer = _failure(refusal.status, refusal.text, "refused")
@@ -321,14 +328,14 @@ class Site:
         answer.headers.update(refusal.headers)
         return answer
 
-    async def _lost(self, request: Request, error: Any) -> Response:
+    async def _not_found(self, request: Request, error: Any) -> Response:
         status = error.status_code
         text = "Page not found." if status == HTTPStatus.NOT_FOUND else "Method not allowed."
         if request.url.path.startswith("/api/"):
             return _failure(status, text, "not_found" if status == HTTPStatus.NOT_FOUND else "usage")
         return self._html(request, "wrong.html", {"text": text, "hint": "", "status": status}, status)
 
-    async def _broken(self, request: Request, error: Exception) -> Response:
+    async def _internal_error(self, request: Request, error: Exception) -> Response:
         short = shortage(error)
         text = f"Internal error: {type(error).__name__}. Nothing was lost; please report it."
         if short is not None:
@@ -352,27 +359,27 @@ class Site:
 
 
 def _back(request: Request) -> str:
-    """Where somebody came from, if that was a page of ours; else the workspace, the task or the first page."""
-    found = urlsplit(request.headers.get("referer", ""))
-    path = found.path.removeprefix(request.scope["keepfast.folder"])
+    """Return the page that the visitor came from, if it is ours; else the workspace, the task or the overview."""
+    referer = urlsplit(request.headers.get("referer", ""))
+    path = referer.path.removeprefix(request.scope["keepfast.folder"])
     if (
-        found.netloc.lower() == request.headers.get("host", "").lower()
+        referer.netloc.lower() == request.headers.get("host", "").lower()
         and path.startswith("/")
         and path != request.url.path
     ):
-        return f"{path}?{found.query}" if found.query else path
+        return f"{path}?{referer.query}" if referer.query else path
     parts = request.path_params
     return f"/w/{parts['workspace']}" if "workspace" in parts else f"/t/{parts['task']}" if "task" in parts else "/"
 
 
 def _goto(request: Request, path: str) -> Response:
-    """Lead to another page of the same session."""
+    """Redirect to another page of the same session."""
     return RedirectResponse(request.scope["keepfast.folder"] + path, HTTPStatus.SEE_OTHER)
 
 
 def _asks_for_sealed(request: Request) -> bool:
-    """Does somebody who only looks ask for what is sealed? Roles and contents both go by this."""
-    return request.method == "GET" and asking.fields_of(request.scope["query_string"]).get("sealed") == "true"
+    """Return whether a GET request asks for sealed contents; the role check and `Contents` both use this."""
+    return request.method == "GET" and page_types.fields_of(request.scope["query_string"]).get("sealed") == "true"
 
 
 class _Forbidden(KeepfastError):

@@ -1,4 +1,4 @@
-"""The audit trail in words: what each request did, and to what."""
+"""The audit trail as shown on the health page."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from keepfast.present.terminal import rfc3339
-from keepfast.web.sessions import OPENED, Audited
+from keepfast.web.sessions import OPENED, AuditRow
 
 DEEDS = {
     "session": "sign in", "leave": "sign out", "language": "change language", "restore": "restore", "save": "save",
     "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "control a task",
     "budget": "set limits", "secret": "provide a secret", "back": "go back to a checkpoint", "new": "new task",
 }  # fmt: skip
-"""By the last part of a page's address. What programs do through the API is shown as they asked for it."""
+"""Actions by the last part of a page's address. API requests are shown with method and path."""
 
 
 class Deed(NamedTuple):
-    """A row of the trail as a page shows it."""
+    """A row of the audit trail with its action and subject in words."""
 
     at: str
     who: str
@@ -29,19 +29,19 @@ class Deed(NamedTuple):
     subject: str
 
 
-def said(row: Audited, names: Mapping[str, str]) -> Deed:
-    """The row in words; `names` are those of workspaces and tasks, by their ids."""
+def describe(row: AuditRow, names: Mapping[str, str]) -> Deed:
+    """Return a row in words. `names`: of workspaces and tasks, by id."""
     return Deed(rfc3339(row.at), *row[1:], *_words(row, names))
 
 
-def _words(row: Audited, names: Mapping[str, str]) -> tuple[str, str]:
-    """What was done, and to what."""
+def _words(row: AuditRow, names: Mapping[str, str]) -> tuple[str, str]:
+    """Return the action and its subject."""
     if row.action == OPENED:
         return "open sealed contents", row.target.partition("?path=")[2]
     parts = row.target.strip("/").split("/")
     if parts[0] == "api":
         return f"{row.action} {row.target}", ""
     deed = "answer" if parts[0] == "p" else DEEDS.get(parts[-1], f"{row.action} {row.target}")
-    known = [names[part] for part in parts[1:2] if part in names]
+    subject_names = [names[part] for part in parts[1:2] if part in names]
     version = [parts[3]] if parts[0] == "w" and len(parts) > 4 and parts[2] == "v" else []
-    return deed, " ".join(known + version)
+    return deed, " ".join(subject_names + version)

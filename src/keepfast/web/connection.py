@@ -1,4 +1,4 @@
-"""One connection to the page: nobody is waited for without end, and nobody takes the room of all others."""
+"""One HTTP connection: deadlines for each step, and limits on how many connections a peer may hold."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     import asyncio
 
 HEAD_SECONDS = 10
-"""From the first byte of a request, or the beginning of the connection, to the end of the request's head."""
+"""From the start of the connection, or the first byte of a request, to the end of the request's head."""
 TAKE_SECONDS = 30
-"""How long a reader may take nothing at all of an answer."""
+"""How long a client may read nothing of an answer."""
 MOST_STRANGERS, MOST_NEWCOMERS, MOST_OF_VISITORS = 100, 400, 300
-"""Connections on which nobody has signed in, the same with those who have just come, and those of visitors.
+"""Limits on connections without a session, the same including new ones, and connections with a session.
 
-Together well below the 1,024 files that a process may have open. Strangers never take the room of visitors.
+Together well below the 1,024 files that a process may have open. Strangers never displace visitors.
 """
 SETTLE_SECONDS = 0.5
-"""Whoever signs in with a first request is a stranger until it is here: so long nobody has to make room for others."""
+"""A connection is a stranger's until its first request has arrived: it is not closed for others before that."""
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 as the library speaks it, which limits how long it waits between requests but not within one."""
+    """uvicorn's HTTP/1.1 with deadlines within a request; the library has one only between requests."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self.came = self.loop.time()
-        self._limit("head", HEAD_SECONDS)
+        self.connected_at = self.loop.time()
+        self._set_deadline("head", HEAD_SECONDS)
         self._last: Any = None
         self.peer = peer_at(self.client[0] if self.client else "?")
         if self.client and self.server and self.server[1] is not None:
@@ -46,10 +46,10 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.is_at_work:
-            self._unlimit("head")
+            self._clear_deadline("head")
         elif "head" not in self._deadlines:
-            # The first bytes of another request: the library has just stopped its own clock.
-            self._limit("head", HEAD_SECONDS)
+            # The first bytes of another request: the library has just stopped its keep-alive timer.
+            self._set_deadline("head", HEAD_SECONDS)
 
     def handle_events(self) -> None:
         if self.conn.their_state is h11.IDLE and (fault := fault_in(self.conn.trailing_data[0])):
@@ -58,7 +58,7 @@ class Connection(H11Protocol):
         super().handle_events()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, if nothing was answered yet. A request that came before it on the way is given up."""
+        """Answer invalid HTTP with 400, if nothing was answered yet. A request still in work on the connection is cancelled."""
         if self.cycle is not None and self.is_at_work:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -71,73 +71,73 @@ class Connection(H11Protocol):
         self._last = self.visitor
         super().on_response_complete()
         if self.transport.is_closing():
-            self._limit("take", TAKE_SECONDS)
+            self._set_deadline("take", TAKE_SECONDS)
         elif not self.is_at_work and self._has_begun():
-            self._limit("head", HEAD_SECONDS)
+            self._set_deadline("head", HEAD_SECONDS)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._limit("take", TAKE_SECONDS)
+        self._set_deadline("take", TAKE_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._limit("take", TAKE_SECONDS)
+        self._set_deadline("take", TAKE_SECONDS)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unlimit("take")
+        self._clear_deadline("take")
 
     def connection_lost(self, exc: Exception | None) -> None:
         for name in list(self._deadlines):
-            self._unlimit(name)
+            self._clear_deadline(name)
         if self.client:
             users.remove(self.client)
         super().connection_lost(exc)
 
     @property
     def is_at_work(self) -> bool:
-        """Is a request being answered? The gate sees to it that its body comes in time."""
+        """Whether a request is being answered. `Gate` limits how long its body may take."""
         return self.cycle is not None and not self.cycle.response_complete
 
     @property
     def owner(self) -> str:
-        """Who has this connection: the visitor of its last request, or else the peer."""
+        """The visitor of the last request, or else the peer."""
         visitor = self.visitor
         return visitor.hash if visitor is not None else self.peer
 
     @property
     def visitor(self) -> Any:
-        """Who asked last; for a file of the page's own nobody is asked who they are."""
+        """The visitor of the last request; requests for static files are not authenticated and do not change it."""
         return self.scope.get("keepfast.visitor", self._last) if self.scope is not None else None
 
     def end(self) -> None:
-        """Hang up, whatever is still to be sent."""
+        """Close the connection at once, whatever is still to be sent."""
         if self.transport is not None:
             self.transport.abort()
 
     def _make_room(self) -> None:
-        known = [one for one in self.connections if isinstance(one, Connection)]
-        while gone := crowded_out([one for one in known if not one.transport.is_closing()], self.loop.time()):
-            gone.end()
+        ours = [one for one in self.connections if isinstance(one, Connection)]
+        while surplus := connection_to_close([one for one in ours if not one.transport.is_closing()], self.loop.time()):
+            surplus.end()
 
     def _has_begun(self) -> bool:
-        """Did something of the next request come along with the last one?"""
+        """Return whether the start of the next request arrived with the last one."""
         return bool(self.conn.trailing_data[0])
 
-    def _limit(self, name: str, seconds: float) -> None:
-        self._unlimit(name)
+    def _set_deadline(self, name: str, seconds: float) -> None:
+        self._clear_deadline(name)
         self._deadlines[name] = self.loop.call_later(seconds, self.end)
 
-    def _unlimit(self, name: str) -> None:
+    def _clear_deadline(self, name: str) -> None:
         deadline = self._deadlines.pop(name, None)
         if deadline is not None:
             deadline.cancel()
 
 
 def fault_in(data: bytes) -> str:
-    """What is wrong with a request's head, as far as it is here; empty if nothing is.
+    """Return what is wrong with a request's head, as far as it has arrived; empty if nothing is.
 
-    The library reads these heads, but programs before us may read them otherwise, and cut requests in another place.
+    The library accepts these heads, but a proxy may parse them differently: that would allow request smuggling.
     """
     at, lengths, is_first = 0, 0, True
     while (end := data.find(b"\n", at)) >= 0:
@@ -160,14 +160,14 @@ def fault_in(data: bytes) -> str:
     return "Duplicate Content-Length." if lengths > 1 else ""
 
 
-def crowded_out(connections: Collection[Connection], now: float) -> Connection | None:
-    """The connection that must make room, if there are too many: the oldest of whoever has most of them."""
+def connection_to_close(connections: Collection[Connection], now: float) -> Connection | None:
+    """Return the connection to close if there are too many: the oldest of the owner who has most."""
     crowd = [one for one in connections if one.visitor is None]
     if len(crowd) <= MOST_NEWCOMERS:
-        crowd = [one for one in crowd if one.came <= now - SETTLE_SECONDS]
+        crowd = [one for one in crowd if one.connected_at <= now - SETTLE_SECONDS]
         if len(crowd) <= MOST_STRANGERS:
             crowd = [one for one in connections if one.visitor is not None]
             if len(crowd) <= MOST_OF_VISITORS:
                 return None
-    held = Counter(one.owner for one in crowd)
-    return min(crowd, key=lambda one: (-held[one.owner], one.came))
+    owned = Counter(one.owner for one in crowd)
+    return min(crowd, key=lambda one: (-owned[one.owner], one.connected_at))

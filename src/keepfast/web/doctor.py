@@ -1,4 +1,4 @@
-"""What `keepfast doctor` finds, for the health page: the program is asked, and its answer serves for a minute."""
+"""The results of `keepfast doctor` for the health page, cached for a minute."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-KEPT = 60.0
-PATIENCE = 60
+CACHE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60
 ELSEWHERE = frozenset(("workspace", "git"))
-"""Checks of the folder that somebody stands in; a page stands in none."""
+"""Checks of the current folder, which a server does not have."""
 
 
 class Check(NamedTuple):
-    """What was looked at, and what was found. `level`: fine, note or problem."""
+    """The result of one check. `level`: fine, note or problem."""
 
     name: str
     level: str
@@ -29,16 +29,16 @@ class Doctor:
 
     def __init__(self, variables: Mapping[bytes, bytes], home: bytes, clock: Callable[[], float]) -> None:
         self.variables, self.home, self.clock = dict(variables), home, clock
-        self._lock, self._found, self._at = threading.Lock(), list[Check](), -KEPT
+        self._lock, self._checks, self._at = threading.Lock(), list[Check](), -CACHE_SECONDS
 
     def find(self) -> list[Check]:
-        """All checks, as they came out not longer than a minute ago."""
+        """Return all checks, at most a minute old."""
         with self._lock:
-            if self.clock() - self._at >= KEPT:
-                self._found, self._at = self._ask(), self.clock()
-            return self._found
+            if self.clock() - self._at >= CACHE_SECONDS:
+                self._checks, self._at = self._run_doctor(), self.clock()
+            return self._checks
 
-    def _ask(self) -> list[Check]:
+    def _run_doctor(self) -> list[Check]:
         words = [sys.executable, "-m", "keepfast", "doctor", "--json"]
         try:
             done = subprocess.run(
@@ -47,10 +47,10 @@ class Doctor:
                 env=self.variables,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=PATIENCE,
+                timeout=TIMEOUT_SECONDS,
             )
             checks = json.loads(done.stdout)["checks"]
-            found = [Check(one["name"], one["level"], one["text"], one["advice"]) for one in checks]
-            return [one for one in found if one.name not in ELSEWHERE]
+            rows = [Check(one["name"], one["level"], one["text"], one["advice"]) for one in checks]
+            return [one for one in rows if one.name not in ELSEWHERE]
         except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
             return [Check("doctor", "problem", f"`keepfast doctor` failed: {type(error).__name__}.", "")]

@@ -1,4 +1,4 @@
-"""Which user of this machine has the other end of a connection, where the kernel tells."""
+"""Finds the local user at the other end of a connection, on Linux."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ ESTABLISHED = "01"
 LOCAL, REMOTE, STATE, USER = 1, 2, 3, 7
 """Columns of these tables."""
 NOBODY = -1
-"""Of a connection whose user the kernel hides."""
+"""The user id of a local connection whose user is hidden."""
 
 
 class LocalUsers:
-    """The users of the connections that are open, by the address of the other end."""
+    """The local users of open connections, by the address of the other end."""
 
     def __init__(self) -> None:
-        self._known: dict[Address, int] = {}
+        self._user_of: dict[Address, int] = {}
 
     def add(self, client: Address, server: Address) -> None:
         user = user_of(client, server)
         if user is not None:
-            self._known[client] = user
+            self._user_of[client] = user
 
     def remove(self, client: Address) -> None:
-        self._known.pop(client, None)
+        self._user_of.pop(client, None)
 
     def of(self, client: Address | None) -> int | None:
-        return self._known.get(client) if client is not None else None
+        return self._user_of.get(client) if client is not None else None
 
     def is_another(self, client: Address | None) -> bool:
-        """Is it somebody else on this machine than the user who runs the page?"""
+        """Return whether the connection belongs to another local user than the one who runs the page."""
         user = self.of(client)
         return user is not None and user != os.geteuid()
 
 
 def user_of(client: Address, server: Address) -> int | None:
-    """Return the id of the user whose socket `client` is; None for another machine, or where nobody tells.
+    """Return the id of the user who owns the socket `client`; None for other machines and other systems than Linux.
 
-    NOBODY is a connection of this machine of which the kernel lists our end and not the other: it is not trusted.
+    NOBODY: a local connection of which the kernel lists only our end. It is not trusted.
     """
     theirs, ours = _forms(client, server), _forms(server, client)
     is_listed = False
@@ -54,7 +54,7 @@ def user_of(client: Address, server: Address) -> int | None:
                 for line in table:
                     words = line.split()
                     ends = tuple(words[LOCAL : REMOTE + 1])
-                    # A socket that its owner has closed belongs to nobody, and shows as root's.
+                    # A socket that its owner has closed is listed as root's.
                     if ends in theirs and words[STATE] == ESTABLISHED:
                         return int(words[USER])
                     is_listed = is_listed or ends in ours
@@ -73,7 +73,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _forms(local: Address, remote: Address) -> set[tuple[str, str]]:
-    """Two ends as a table may name them: a socket for IPv6 may be connected to an address of IPv4."""
+    """Return both ends as the tables may write them: an IPv6 socket may be connected to an IPv4 address."""
     try:
         plain = [ip_address(host) for host, _ in (local, remote)]
     except ValueError:
@@ -87,10 +87,10 @@ def _forms(local: Address, remote: Address) -> set[tuple[str, str]]:
 
 
 def _form(packed: bytes, port: int) -> str:
-    """An address as the kernel writes it: words of 32 bits in the machine's own order."""
+    """Return an address as the kernel writes it: 32-bit words in native byte order."""
     words = [int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)]
     return "".join([f"{word:08X}" for word in words]) + f":{port:04X}"
 
 
 users = LocalUsers()
-"""Of this process."""
+"""The registry of this process."""

@@ -1,4 +1,4 @@
-"""What the events of a task say to people: pairs of a word and a value, without what stands elsewhere on the page."""
+"""Events of a task as pairs of a label and a value, without what the page shows elsewhere."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from keepfast.present.terminal import size
 from keepfast.web.markup import account_windows
 
 Words = Callable[[str], str]
-UNSAID = frozenset(
+HIDDEN = frozenset(
     ("sequence", "timestamp", "taskId", "run", "type", "metadata", "output", "checkpointId", "pid", "session", "id",
      "trigger", "taskType", "from", "to", "fromState", "toState", "flagged")
 )  # fmt: skip
-"""Numbers that only programs ask for, and what is shown elsewhere; all of it is in the API's log."""
+"""Keys that are shown elsewhere or are of use to programs only; the API's log has all."""
 ENUMS = frozenset(("reason", "outcome", "gate", "kind", "what", "hold", "as", "recovery"))
 PLAIN = frozenset(("text", "title", "why", "error", "message", "answer", "name", *ENUMS))
-"""Values that need no word before them."""
+"""Values that need no label."""
 LONGEST = 160
 
 
-def told(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
-    """What an event says, in order."""
+def facts(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
+    """Return the facts of an event as pairs of label and value, in order."""
     if event.get("type") == "state_transition":
-        return [("", text) for text in _moved(event, words)]
+        return [("", text) for text in _transition(event, words)]
     pairs = []
     for key, value in event.items():
-        if key in UNSAID or (value in (None, "", [], {}, 0, False) and key != "fraction"):
+        if key in HIDDEN or (value in (None, "", [], {}, 0, False) and key != "fraction"):
             continue
         if key == "account" and isinstance(value, dict):
             pairs += [(words(name.replace("_", " ")), f"{part:.0f} %") for name, part in account_windows(value).items()]
             continue
-        pairs.append(("" if key in PLAIN or key in SHAPES else words(_word(key)), _said(key, value, words)))
+        pairs.append(("" if key in PLAIN or key in FORMATTERS else words(_label(key)), _formatted(key, value, words)))
     if event.get("passed") is False:
         pairs.append(("", words("failed")))
     return pairs
 
 
-def _moved(event: dict[str, Any], words: Words) -> list[str]:
-    """From which state to which; where only a hold came or went, which one."""
+def _transition(event: dict[str, Any], words: Words) -> list[str]:
+    """Return the state transition; if only a hold began or ended, the hold."""
     about = event.get("metadata") or {}
     if event.get("fromState") != event.get("toState"):
         before, after = [str(event.get(key)).replace("_", " ") for key in ("from", "to")]
         return [f"{words(before)} → {words(after)}"]
-    held = str(about.get("hold") or "").replace("_", " ")
-    return [f"{words('On hold')}: {words(held)}"] if held else [words("continues")]
+    hold = str(about.get("hold") or "").replace("_", " ")
+    return [f"{words('On hold')}: {words(hold)}"] if hold else [words("continues")]
 
 
-def _said(key: str, value: Any, words: Words) -> str:
-    shape = SHAPES.get(key)
+def _formatted(key: str, value: Any, words: Words) -> str:
+    shape = FORMATTERS.get(key)
     if shape is not None and isinstance(value, int | float):
         return shape(value, words)
     if key in ENUMS and isinstance(value, str):
@@ -58,12 +58,12 @@ def _said(key: str, value: Any, words: Words) -> str:
     return f"{value:,}" if type(value) is int else str(value)[:LONGEST]
 
 
-def _word(key: str) -> str:
-    """`resetsAt` and `messages_restored` as people write them."""
+def _label(key: str) -> str:
+    """Return a key such as `resetsAt` or `messages_restored` as words."""
     return "".join([f" {char.lower()}" if char.isupper() else char for char in key]).replace("_", " ")
 
 
-SHAPES: dict[str, Callable[[Any, Words], str]] = {
+FORMATTERS: dict[str, Callable[[Any, Words], str]] = {
     "size": lambda value, words: size(value),
     "durationMs": lambda value, words: f"{value:,} ms",
     "duration_ms": lambda value, words: f"{value:,} ms",
@@ -76,4 +76,4 @@ SHAPES: dict[str, Callable[[Any, Words], str]] = {
     "phase": lambda value, words: f"{words('phase')} {value}",
     "attempt": lambda value, words: f"{words('attempt')} {value}",
 }
-"""Figures that say with their unit what they are."""
+"""How values with a unit are written; they need no label."""

@@ -1,4 +1,4 @@
-"""Contents as a browser may show them: coloured lines, visible control characters, and plots as SVG."""
+"""Markup for templates: coloured lines, visible control characters, and plots as SVG."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
     from keepfast.store.rows import CheckpointRow
+    from keepfast.web.views import HunkView
 
 LONGEST = 2_000
-"""A line is shown up to here: minified files have lines of megabytes."""
+"""Characters shown of a line: minified files have lines of megabytes."""
 BARS, WIDEST = 240, 24
 GROUPS = {
     "manual": "manual", "before_restore": "restore", "patch": "restore", "fork": "restore", "before_command": "guard",
     "before_compact": "guard", "before_clear": "guard", "rate_limit": "alarm", "error": "alarm", "crash": "alarm",
 }  # fmt: skip
-"""Triggers by the colour of their bar; all others are the agent's everyday ones."""
+"""The colour of a bar by trigger; other triggers are `turn`."""
 MEANINGS = {
     "turn": "automatic", "manual": "by hand", "guard": "before a risky step", "restore": "before or after a restore",
     "alarm": "limit or error", "kept": "pinned or named",
 }  # fmt: skip
-"""What the colours of the bars say."""
+"""The legend of the colours."""
 CONTEXT, MOMENTS, SERIES = "context", 200, 5
 ROOM = 9
-"""Percent between two numbers at the end of a plot, so that neither covers the other."""
+"""Minimum distance, in percent, between two labels at the end of a plot."""
 BROWSERS = (
     ("Firefox/", "Firefox"),
     ("Edg/", "Edge"),
@@ -52,14 +53,14 @@ _FORMAT = HtmlFormatter(nowrap=True)
 
 
 def visible(text: str) -> str:
-    """The same text with nothing in it that moves a cursor or turns the direction of reading."""
+    """Return the text with control and direction characters made visible."""
     if text.isprintable():
         return text
     return "".join([_sign(char) for char in text])
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines, which stay lines."""
+    """Return the same for a text of several lines."""
     return "\n".join([visible(line) for line in text.replace("\r\n", "\n").split("\n")])
 
 
@@ -75,32 +76,32 @@ def _sign(char: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """The same, beginning as a sentence does."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def short(text: str, home: str) -> str:
-    """The same with the home folder as `~`, wherever a path in it leads there."""
+    """Return the text with the home folder written as `~` in paths."""
     if len(home) < 2 or home not in text:
         return text
     return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?![\w.-])", "~", text)
 
 
 def coded(text: str) -> Markup:
-    """A sentence of ours with what stands between backticks as code."""
+    """Return a text with what is between backticks as `<code>`."""
     parts = [escape(part) for part in text.split("`")]
     return Markup("".join([f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts)]))
 
 
 def browser(who: str) -> str:
-    """What a user agent calls itself, in words that somebody recognises."""
-    name = next((shown for sign, shown in BROWSERS if sign in who), "")
-    system = next((shown for sign, shown in SYSTEMS if sign in who), "")
+    """Return browser and system of a user agent."""
+    name = next((label for sign, label in BROWSERS if sign in who), "")
+    system = next((label for sign, label in SYSTEMS if sign in who), "")
     return f"{name}, {system}" if name and system else who[:40]
 
 
 def amount(value: float, of: str) -> str:
-    """What was used of a budget, or may be: tokens, dollars or seconds, each as people write them."""
+    """Return an amount of a budget as text: tokens, dollars or seconds."""
     if of == "money":
         return f"${value:,.2f}"
     if of == "seconds":
@@ -110,13 +111,13 @@ def amount(value: float, of: str) -> str:
 
 
 def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
-    """Each line as markup with the colours of its language, guessed from the file's name."""
-    shown = [visible(line if len(line) <= LONGEST else line[:LONGEST] + " …") for line in lines]
+    """Return each line with syntax colours, by the file's name."""
+    shown_lines = [visible(line if len(line) <= LONGEST else line[:LONGEST] + " …") for line in lines]
     try:
-        html = highlight("\n".join(shown), _lexer(name), _FORMAT)
+        html = highlight("\n".join(shown_lines), _lexer(name), _FORMAT)
     except Exception:
-        # A lexer that stumbles over somebody's file must not cost the page.
-        html = "\n".join([escape(line) for line in shown])
+        # A lexer that fails on a file must not break the page.
+        html = "\n".join([escape(line) for line in shown_lines])
     parts = html.split("\n")
     parts += [""] * (len(lines) - len(parts))
     return [Markup(part) for part in parts[: len(lines)]]
@@ -130,24 +131,24 @@ def _lexer(name: str) -> Lexer:
         return TextLexer(stripnl=False, ensurenl=False)
 
 
-def raised(budget: dict[str, Any], used: dict[str, Any]) -> dict[str, str]:
-    """What to offer for limits that are used up, as a form takes them: twice as much; nothing for all others."""
-    found = {"tokens": "", "money": "", "minutes": ""}
+def suggested_limits(budget: dict[str, Any], used: dict[str, Any]) -> dict[str, str]:
+    """Return doubled limits for those that are used up, as form values; empty for the others."""
+    offers = {"tokens": "", "money": "", "minutes": ""}
     for name, field, unit in (("tokens", "tokens", 1), ("money", "money", 1), ("seconds", "minutes", 60)):
         limit, spent = budget.get(name, 0), used.get(name, 0)
         if limit and spent >= limit:
-            found[field] = f"{2 * max(limit, spent) / unit:.2f}".rstrip("0").rstrip(".")
-    return found
+            offers[field] = f"{2 * max(limit, spent) / unit:.2f}".rstrip("0").rstrip(".")
+    return offers
 
 
-def sides(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a hunk: number and markup of the old and the new line, what was replaced side by side."""
-    lines = [line for line in hunk["lines"] if line["kind"] in " +-"]
-    old = iter(coloured(name, [line["text"] for line in lines if line["kind"] in " -"]))
-    new = iter(coloured(name, [line["text"] for line in lines if line["kind"] in " +"]))
+def hunk_rows(name: str, hunk: HunkView) -> list[dict[str, Any]]:
+    """Return the rows of a hunk: number and markup of old and new line, replaced lines side by side."""
+    lines = [line for line in hunk.lines if line.kind in " +-"]
+    old = iter(coloured(name, [line.text for line in lines if line.kind in " -"]))
+    new = iter(coloured(name, [line.text for line in lines if line.kind in " +"]))
     rows: list[dict[str, Any]] = []
     left, right = list[Any](), list[Any]()
-    at_old, at_new = hunk["old_start"], hunk["new_start"]
+    at_old, at_new = hunk.old_start, hunk.new_start
 
     def flush() -> None:
         for index in range(max(len(left), len(right))):
@@ -158,11 +159,11 @@ def sides(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
         right.clear()
 
     for line in lines:
-        if line["kind"] == " ":
+        if line.kind == " ":
             flush()
             rows.append({"old": (at_old, next(old)), "new": (at_new, next(new)), "same": True})
             at_old, at_new = at_old + 1, at_new + 1
-        elif line["kind"] == "-":
+        elif line.kind == "-":
             left.append((at_old, next(old)))
             at_old += 1
         else:
@@ -173,26 +174,26 @@ def sides(name: str, hunk: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
-    """All checkpoints as bars, oldest left: the higher, the more changed; the colour tells why it was made."""
+    """Return all checkpoints as bars, oldest left. Height: how much changed; colour: the trigger."""
     size = max(1, math.ceil(len(rows) / BARS))
     bins = [rows[start : start + size] for start in range(0, len(rows), size)]
     step = 1000 / max(len(bins), 1)
     width = min(max(step - 1, 1), WIDEST)
     most = max((math.log2(row.changed + 2) for row in rows), default=1.0)
     # The first bar begins where the slider below it does, and the last one ends there.
-    apart = (1000 - width) / max(len(bins) - 1, 1)
+    spacing = (1000 - width) / max(len(bins) - 1, 1)
     bars = []
     for number, group in enumerate(bins):
         top = max(group, key=lambda row: row.changed)
-        odd = next((row for row in group if GROUPS.get(row.trigger)), top)
+        notable = next((row for row in group if GROUPS.get(row.trigger)), top)
         height = max(6.0, 84 * math.log2(top.changed + 2) / most)
-        names = [GROUPS.get(odd.trigger, "turn")]
+        names = [GROUPS.get(notable.trigger, "turn")]
         if any(row.pinned or row.name for row in group):
             names.append("kept")
         if any(row.version == chosen for row in group):
             names.append("chosen")
         bars.append(
-            f'<rect class="{" ".join(names)}" x="{number * apart:.1f}" y="{96 - height:.1f}"'
+            f'<rect class="{" ".join(names)}" x="{number * spacing:.1f}" y="{96 - height:.1f}"'
             f' width="{width:.1f}" height="{height:.1f}" rx="1"/>'
         )
     return Markup(
@@ -202,34 +203,36 @@ def timeline(rows: Sequence[CheckpointRow], chosen: int, title: str) -> Markup:
 
 
 def kinds(rows: Sequence[CheckpointRow]) -> list[str]:
-    """The colours that occur among the bars, in the order in which they are explained."""
-    found = {GROUPS.get(row.trigger, "turn") for row in rows}
+    """Return the colours that occur among the bars, in the order of the legend."""
+    names = {GROUPS.get(row.trigger, "turn") for row in rows}
     if any(row.pinned or row.name for row in rows):
-        found.add("kept")
-    return [name for name in MEANINGS if name in found]
+        names.add("kept")
+    return [name for name in MEANINGS if name in names]
 
 
-def filled(
+def usage_plot(
     events: Sequence[dict[str, Any]], threshold: int, words: Callable[[str], str] = str, title: str = ""
 ) -> Markup:
-    """How full the conversation was, and the account's windows, in percent over time.
+    """Plot the use of the context and of the account's limits, in percent over time.
 
-    Against the threshold at which a checkpoint is taken, and 80 and 90. Drawn from the events of type `context`
+    Lines mark the threshold at which a checkpoint is saved, 80 and 90. Drawn from events of type `context`
     (docs/format/task.md).
     """
-    told = [found for found in map(figures, events) if found][-MOMENTS:]
-    names = sorted({name for found in told for name in found}, key=lambda name: (name != CONTEXT, name))[:SERIES]
-    if len(told) < 2:
+    moments = [moment for moment in map(figures, events) if moment][-MOMENTS:]
+    names = sorted({name for moment in moments for name in moment}, key=lambda name: (name != CONTEXT, name))[:SERIES]
+    if len(moments) < 2:
         return Markup("")
-    step = 1000 / (len(told) - 1)
+    step = 1000 / (len(moments) - 1)
     lines, legend = [], []
     for number, name in enumerate(names):
-        points = [(index * step, 100 - min(100.0, found[name])) for index, found in enumerate(told) if name in found]
+        points = [
+            (index * step, 100 - min(100.0, moment[name])) for index, moment in enumerate(moments) if name in moment
+        ]
         drawn = " ".join([f"{x:.1f},{y:.1f}" for x, y in points])
         lines.append(f'<polyline class="series{number}" points="{drawn}"/>')
-        last = next(found[name] for found in reversed(told) if name in found)
-        said = words(visible(name).replace("_", " "))
-        legend.append(f'<li class="series{number}">{escape(said)} {last:.0f} %</li>')
+        last = next(moment[name] for moment in reversed(moments) if name in moment)
+        label = words(visible(name).replace("_", " "))
+        legend.append(f'<li class="series{number}">{escape(label)} {last:.0f} %</li>')
     return Markup(
         f'<svg class="plot" role="img" aria-label="{escape(title)}">{"".join(_levels(threshold))}'
         f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none">{"".join(lines)}</svg></svg>'
@@ -238,7 +241,7 @@ def filled(
 
 
 def _levels(threshold: int) -> list[str]:
-    """The lines that a conversation should not cross, with their numbers at the right end, or left if there is no room."""
+    """Return the threshold lines with their numbers at the right end, or left if there is no room."""
     drawn = []
     for part in sorted({threshold, 80, 90}):
         crowded = part == threshold and any(0 < abs(part - other) < ROOM for other in (80, 90))
@@ -251,17 +254,17 @@ def _levels(threshold: int) -> list[str]:
 
 
 def figures(event: dict[str, Any]) -> dict[str, float]:
-    """The percentages that an event tells, by name."""
+    """Return the percentages of an event, by name."""
     if event.get("type") != CONTEXT:
         return {}
-    found, percent, account = dict[str, float](), event.get("percent"), event.get("account")
+    percentages, percent, account = dict[str, float](), event.get("percent"), event.get("account")
     if isinstance(percent, int | float):
-        found[CONTEXT] = float(percent)
-    return {**found, **account_windows(account if isinstance(account, dict) else {})}
+        percentages[CONTEXT] = float(percent)
+    return {**percentages, **account_windows(account if isinstance(account, dict) else {})}
 
 
 def account_windows(windows: dict[str, Any]) -> dict[str, float]:
-    """Name and percentage of each of the account's windows."""
+    """Return the used percentage of each of the account's windows, by name."""
     return {
         str(name)[:40]: 100 * float(window["used"])
         for name, window in windows.items()

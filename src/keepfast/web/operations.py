@@ -10,11 +10,12 @@ from keepfast.runner.domain.reviews import Remark
 from keepfast.web import preferences
 from keepfast.web.api import REFERENCE, TASK, WORKSPACE, Operation, as_path
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
+from keepfast.web.views import to_json
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.web.api import Values
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
 PATH = {
     "type": "string",
@@ -52,19 +53,21 @@ UNSEAL = {
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53, "default": 0}
 
 
-def _restore(desk: Desk, values: Values) -> Any:
+def _restore(backend: Backend, values: Values) -> Any:
     paths = [as_path(path) for path in values.get("paths", [])]
-    return desk.bring.restore(values["workspace"], values["reference"], paths, values["conflicts"], values["agreed"])
+    return backend.restores.restore(
+        values["workspace"], values["reference"], paths, values["conflicts"], values["agreed"]
+    )
 
 
-def _preview(desk: Desk, values: Values) -> Any:
-    return desk.bring.preview(
+def _preview(backend: Backend, values: Values) -> Any:
+    return backend.restores.preview(
         values["workspace"], values["reference"], [as_path(path) for path in values.get("paths", [])]
     )
 
 
-def _said(values: Values) -> tuple[str, str, str, list[Remark]]:
-    """A review, the words about it, who says them, and the remarks on its lines."""
+def _review(values: Values) -> tuple[str, str, str, list[Remark]]:
+    """Return a review's prompt, the comments on it, their author, and the remarks on its lines."""
     remarks = [
         Remark(show(as_path(one["path"])), one.get("line", 0), one["text"].strip())
         for one in values["remarks"]
@@ -73,82 +76,90 @@ def _said(values: Values) -> tuple[str, str, str, list[Remark]]:
     return values["prompt"], values["comments"], values["by"], remarks
 
 
-def _action(action: str) -> Callable[[Desk, Values], Any]:
-    return lambda desk, values: desk.tasks.act(values["task"], action)
+def _diff(backend: Backend, values: Values) -> Any:
+    workspace, old, new = values["workspace"], values.get("old", ""), values.get("new", "now")
+    if values.get("path"):
+        return backend.contents.diff_path(workspace, old, new, as_path(values["path"]))
+    return backend.contents.diff(workspace, old, new)
 
 
-def _file(desk: Desk, values: Values) -> Any:
-    facts, content = desk.contents.file(values["workspace"], values["reference"], as_path(values["path"]))
+def _action(action: str) -> Callable[[Backend, Values], Any]:
+    return lambda backend, values: backend.tasks.act(values["task"], action)
+
+
+def _file(backend: Backend, values: Values) -> Any:
+    facts, content = backend.contents.file(values["workspace"], values["reference"], as_path(values["path"]))
     if content is None:
         return facts
     try:
-        return {**facts, "text": content.decode("utf-8")}
+        return {**to_json(facts), "text": content.decode("utf-8")}
     except UnicodeDecodeError:
-        return {**facts, "base64": base64.b64encode(content).decode("ascii")}
+        return {**to_json(facts), "base64": base64.b64encode(content).decode("ascii")}
 
 
 ONE = "/api/workspaces/{workspace}"
 OPERATIONS = (
     Operation("GET", "/api/workspaces", "listWorkspaces", "List all workspaces of the store.", VIEWER,
-              lambda desk, _: desk.workspaces(), answers="array"),
-    Operation("GET", ONE, "showWorkspace", "Show one workspace.", VIEWER, lambda desk, values: desk.workspace(values["workspace"])),
+              lambda backend, _: backend.workspaces(), answers="array"),
+    Operation("GET", ONE, "showWorkspace", "Show one workspace.", VIEWER,
+              lambda backend, values: backend.workspace(values["workspace"])),
     Operation("GET", ONE + "/status", "showStatus", "Show unsaved changes and recent problems.", VIEWER,
-              lambda desk, values: desk.status(values["workspace"])),
+              lambda backend, values: backend.status(values["workspace"])),
     Operation("GET", ONE + "/checkpoints", "listCheckpoints", "List checkpoints, newest first.", VIEWER,
-              lambda desk, values: desk.checkpoints(values.pop("workspace"), **values),
+              lambda backend, values: backend.checkpoints(values.pop("workspace"), **values),
               query={"limit": LIMIT, "before": COUNT, "trigger": TEXT, "session": TEXT, "tag": TEXT}, answers="array"),
     Operation("POST", ONE + "/checkpoints", "save", "Save a checkpoint now.", OPERATOR,
-              lambda desk, values: desk.save(values["workspace"], values.get("message", ""), values.get("name", ""),
+              lambda backend, values: backend.save(values["workspace"], values.get("message", ""), values.get("name", ""),
                                              values.get("tags", []), values.get("pinned", False)),
               body={"message": TEXT, "name": {"type": "string", "maxLength": 100}, "pinned": {"type": "boolean"},
                     "tags": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 100}, "maxItems": 50}}),
     Operation("GET", ONE + "/checkpoints/{reference}", "showCheckpoint", "Show one checkpoint and its changes.", VIEWER,
-              lambda desk, values: desk.checkpoint(values["workspace"], values["reference"])),
+              lambda backend, values: backend.checkpoint(values["workspace"], values["reference"])),
     Operation("PATCH", ONE + "/checkpoints/{reference}", "labelCheckpoint", "Pin, unpin or name a checkpoint.", OPERATOR,
-              lambda desk, values: desk.label(values["workspace"], values["reference"], values.get("pinned"), values.get("name")),
+              lambda backend, values: backend.label(values["workspace"], values["reference"], values.get("pinned"),
+                                                    values.get("name")),
               body={"pinned": {"type": "boolean"}, "name": {"type": "string", "maxLength": 100}}),
     Operation("POST", ONE + "/forget", "forget", "Forget checkpoints permanently.", OPERATOR,
-              lambda desk, values: desk.forget(values["workspace"], values["references"]),
+              lambda backend, values: backend.forget(values["workspace"], values["references"]),
               body={"references": {"type": "array", "items": REFERENCE, "minItems": 1, "maxItems": 1_000}}, needed=("references",)),
     Operation("GET", ONE + "/diff", "diff", "Compare two states; `now` is the disk.", VIEWER,
-              lambda desk, values: desk.contents.diff(values["workspace"], values.get("old", ""), values.get("new", "now"),
-                                             as_path(values["path"]) if values.get("path") else None),
+              _diff,
               query={"old": REFERENCE, "new": REFERENCE, "path": PATH, "sealed": UNSEAL}),
     Operation("GET", ONE + "/checkpoints/{reference}/file", "showFile", "Show a file of a checkpoint.", VIEWER, _file,
               query={"path": PATH, "sealed": UNSEAL}, needed=("path",)),
     Operation("GET", ONE + "/checkpoints/{reference}/brief", "showBrief", "Show the resume brief of a checkpoint.", VIEWER,
-              lambda desk, values: desk.brief(values["workspace"], values["reference"], values["tokens"]),
+              lambda backend, values: backend.brief(values["workspace"], values["reference"], values["tokens"]),
               query={"tokens": {"type": "integer", "minimum": 200, "maximum": 20_000, "default": 5_000}}),
     Operation("GET", ONE + "/history", "fileHistory", "List every state of one path.", VIEWER,
-              lambda desk, values: desk.contents.history(values["workspace"], as_path(values["path"])),
+              lambda backend, values: backend.contents.history(values["workspace"], as_path(values["path"])),
               query={"path": PATH}, needed=("path",), answers="array"),
     Operation("POST", ONE + "/preview", "previewRestore", "Show what a restore would do.", VIEWER, _preview,
               body={"reference": REFERENCE, "paths": PATHS}, needed=("reference",)),
     Operation("POST", ONE + "/restore", "restore", "Restore files. `agreed` is the digest of the preview.", OPERATOR, _restore,
               body={"reference": REFERENCE, "paths": PATHS, "conflicts": CONFLICTS, "agreed": DIGEST}, needed=("reference",)),
     Operation("POST", ONE + "/undo", "undo", "Undo the last restore.", OPERATOR,
-              lambda desk, values: desk.bring.undo(values["workspace"], values["agreed"], values["conflicts"]),
+              lambda backend, values: backend.restores.undo(values["workspace"], values["agreed"], values["conflicts"]),
               body={"conflicts": CONFLICTS, "agreed": DIGEST}),
     Operation("POST", ONE + "/redo", "redo", "Redo the last undone restore.", OPERATOR,
-              lambda desk, values: desk.bring.undo(values["workspace"], values["agreed"], values["conflicts"], again=True),
+              lambda backend, values: backend.restores.undo(values["workspace"], values["agreed"], values["conflicts"], again=True),
               body={"conflicts": CONFLICTS, "agreed": DIGEST}),
     Operation("POST", ONE + "/finish", "finishRestore", "Continue or abort an interrupted restore.", OPERATOR,
-              lambda desk, values: desk.bring.finish(values["workspace"], values["abort"]),
+              lambda backend, values: backend.restores.finish(values["workspace"], values["abort"]),
               body={"abort": {"type": "boolean", "default": False}}),
     Operation("POST", ONE + "/fork", "fork", "Create a new folder with the files of a checkpoint.", OPERATOR,
-              lambda desk, values: desk.bring.fork(values["workspace"], values["reference"], values["folder"]),
+              lambda backend, values: backend.restores.fork(values["workspace"], values["reference"], values["folder"]),
               body={"reference": REFERENCE, "folder": {"type": "string", "minLength": 1, "maxLength": 4096}},
               needed=("reference", "folder")),
     Operation("GET", "/api/search", "search", "Search checkpoints and paths.", VIEWER,
-              lambda desk, values: desk.search(values["text"], values.get("workspace", ""), values["limit"]),
+              lambda backend, values: backend.search(values["text"], values.get("workspace", ""), values["limit"]),
               query={"text": {"type": "string", "minLength": 1, "maxLength": 500}, "workspace": WORKSPACE, "limit": LIMIT},
               needed=("text",), answers="array"),
     Operation("GET", "/api/tasks", "listTasks", "List unattended tasks and why each waits.", VIEWER,
-              lambda desk, values: desk.tasks.all(values.get("status", ""), values["archived"]),
+              lambda backend, values: backend.tasks.all(values.get("status", ""), values["archived"]),
               query={"status": {"type": "string", "maxLength": 40}, "archived": {"type": "boolean", "default": False}},
               answers="array"),
     Operation("POST", "/api/tasks", "newTask", "Create a task and start it, unless `start` is false.", OPERATOR,
-              lambda desk, values: desk.tasks.new({key: value for key, value in values.items() if key != "by"}),
+              lambda backend, values: backend.tasks.new({key: value for key, value in values.items() if key != "by"}),
               body={"title": {"type": "string", "maxLength": 200}, "brief": {"type": "string", "maxLength": 100_000},
                     "type": {"type": "string", "enum": ["create_app", "modify_app", "custom"]},
                     "workspace": {"type": "string", "minLength": 1, "maxLength": 4096},
@@ -158,13 +169,13 @@ OPERATIONS = (
                     "secrets": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 50},
                     "start": {"type": "boolean"}}, needed=("brief", "workspace")),
     Operation("GET", "/api/tasks/{task}", "showTask", "Show a task in full.", VIEWER,
-              lambda desk, values: desk.tasks.show(values["task"])),
+              lambda backend, values: backend.tasks.show(values["task"])),
     Operation("PATCH", "/api/tasks/{task}", "setBudget", "Change the budget of a task.", OPERATOR,
-              lambda desk, values: desk.tasks.budget(values["task"], values.get("tokens"), values.get("money"),
+              lambda backend, values: backend.tasks.budget(values["task"], values.get("tokens"), values.get("money"),
                                                      values.get("minutes")),
               body={"tokens": {"type": "integer", "minimum": 0, "maximum": 10**12}, "money": AMOUNT, "minutes": AMOUNT}),
     Operation("DELETE", "/api/tasks/{task}", "deleteTask", "Cancel a task if it is not over, and archive it.", OPERATOR,
-              lambda desk, values: desk.tasks.delete(values["task"])),
+              lambda backend, values: backend.tasks.delete(values["task"])),
     *[Operation("POST", f"/api/tasks/{{task}}/{path}", f"{action.replace('-n', 'N')}Task", summary, OPERATOR,
                 _action(action))
       for path, action, summary in (
@@ -174,49 +185,50 @@ OPERATIONS = (
           ("cancel", "cancel", "Cancel a task."), ("retry", "retry", "Retry a failed task."),
           ("try-now", "try-now", "Stop waiting for a rate limit and try now."), ("archive", "archive", "Archive a task."))],
     Operation("GET", "/api/tasks/{task}/status", "taskStatus", "Show state, phase and hold of a task.", VIEWER,
-              lambda desk, values: desk.tasks.status(values["task"])),
+              lambda backend, values: backend.tasks.status(values["task"])),
     Operation("GET", "/api/tasks/{task}/phases", "taskPhases", "List the phases of a task and their checks.", VIEWER,
-              lambda desk, values: desk.tasks.phases(values["task"]), answers="array"),
+              lambda backend, values: backend.tasks.phases(values["task"]), answers="array"),
     Operation("GET", "/api/tasks/{task}/reviews", "taskReviews", "List the reviews of a task.", VIEWER,
-              lambda desk, values: desk.tasks.prompts(values["task"], "approval"), answers="array"),
+              lambda backend, values: backend.tasks.prompts(values["task"], "approval"), answers="array"),
     Operation("GET", "/api/tasks/{task}/questions", "taskQuestions", "List the questions of a task.", VIEWER,
-              lambda desk, values: desk.tasks.prompts(values["task"], "question"), answers="array"),
+              lambda backend, values: backend.tasks.prompts(values["task"], "question"), answers="array"),
     Operation("GET", "/api/tasks/{task}/verifications", "taskVerifications", "List the verification results of a task.", VIEWER,
-              lambda desk, values: desk.tasks.verifications(values["task"]), answers="array"),
+              lambda backend, values: backend.tasks.verifications(values["task"]), answers="array"),
     Operation("GET", "/api/tasks/{task}/log", "taskLog", "List events of a task after an event number.", VIEWER,
-              lambda desk, values: desk.tasks.log(values["task"], values["since"], values["limit"]),
+              lambda backend, values: backend.tasks.log(values["task"], values["since"], values["limit"]),
               query={"since": COUNT, "limit": LIMIT}, answers="array"),
     Operation("POST", "/api/tasks/{task}/restore", "restoreTask", "Restore a task to one of its checkpoints.", OPERATOR,
-              lambda desk, values: desk.tasks.restore(values["task"], values["checkpointId"]),
+              lambda backend, values: backend.tasks.restore(values["task"], values["checkpointId"]),
               body={"checkpointId": REFERENCE}, needed=("checkpointId",)),
     Operation("POST", "/api/tasks/{task}/rate-limit-override", "overrideLimit", "Correct the state of a rate limit.", OPERATOR,
-              lambda desk, values: desk.tasks.override(values["task"], values["action"]),
+              lambda backend, values: backend.tasks.override(values["task"], values["action"]),
               body={"action": {"type": "string", "enum": ["mark_as_rate_limited", "clear_rate_limit", "reset_token_counter"]}},
               needed=("action",)),
     Operation("POST", "/api/tasks/{task}/secret", "provideSecret", "Provide a secret that the agent needs.", APPROVER,
-              lambda desk, values: desk.tasks.secret(values["task"], values["name"], values["value"]),
+              lambda backend, values: backend.tasks.secret(values["task"], values["name"], values["value"]),
               body={"name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,199}$"},
                     "value": {"type": "string", "minLength": 1, "maxLength": 65536}}, needed=("name", "value")),
     Operation("PATCH", "/api/reviews/{prompt}/approve", "approve", "Approve a phase.", APPROVER,
-              lambda desk, values: desk.tasks.approve(values["prompt"], values["by"], values["anyway"]),
+              lambda backend, values: backend.tasks.approve(values["prompt"], values["by"], values["anyway"]),
               body={"comments": TEXT, "anyway": ANYWAY}),
     Operation("PATCH", "/api/reviews/{prompt}/request-changes", "requestChanges", "Request changes to a phase.", APPROVER,
-              lambda desk, values: desk.tasks.reject(*_said(values)), body=COMMENTS),
+              lambda backend, values: backend.tasks.reject(*_review(values)), body=COMMENTS),
     Operation("POST", "/api/reviews/{prompt}/feedback", "commentReview", "Add comments to a review.", APPROVER,
-              lambda desk, values: desk.tasks.comment(*_said(values)), body=COMMENTS),
+              lambda backend, values: backend.tasks.comment(*_review(values)), body=COMMENTS),
     Operation("POST", "/api/questions/{prompt}/answer", "answer", "Answer a question.", APPROVER,
-              lambda desk, values: desk.tasks.answer(values["prompt"], values["answer"], values["by"], values["exactly"]),
+              lambda backend, values: backend.tasks.answer(values["prompt"], values["answer"], values["by"], values["exactly"]),
               body={"answer": {"type": "string", "minLength": 1, "maxLength": 10_000},
                     "exactly": {"type": "boolean", "default": False}}, needed=("answer",)),
     Operation("GET", "/api/questions/pending", "pendingQuestions", "List open questions.", VIEWER,
-              lambda desk, _: desk.tasks.questions(), answers="array"),
-    Operation("GET", "/api/inbox", "inbox", "List everything that waits for a person.", VIEWER, lambda desk, _: desk.tasks.inbox(),
+              lambda backend, _: backend.tasks.questions(), answers="array"),
+    Operation("GET", "/api/inbox", "inbox", "List everything that waits for a person.", VIEWER,
+              lambda backend, _: backend.tasks.inbox(),
               answers="array"),
     Operation("GET", "/api/settings", "showSettings", "List settings with their values and origins.", OPERATOR,
-              lambda desk, _: preferences.shown(desk.engine.settings)),
+              lambda backend, _: preferences.list_settings(backend.engine.settings)),
     Operation("PATCH", "/api/settings", "changeSettings", "Change settings (only amounts, times and choices).", OPERATOR,
-              lambda desk, values: preferences.change(desk, values["values"]),
+              lambda backend, values: preferences.change(backend, values["values"]),
               body={"values": {"type": "object"}}, needed=("values",)),
     Operation("GET", "/api/storage", "showStorage", "Show the size of the store and its retention.", VIEWER,
-              lambda desk, _: desk.storage()),
+              lambda backend, _: backend.storage()),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The pages that look, the table of all of them, and their templates."""
+"""The read-only pages, the table of all pages, and the template environment."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from keepfast.model.errors import Usage
 from keepfast.present.terminal import plural, rfc3339, size
-from keepfast.web import action_pages as deeds
-from keepfast.web import audit_trail as trail
-from keepfast.web import log_lines, task_pages
-from keepfast.web import markup as drawing
+from keepfast.web import action_pages, audit_trail, log_lines, markup, task_pages
 from keepfast.web.api import as_text
 from keepfast.web.contents import NOW
-from keepfast.web.request import Ask, Page, Route, link, number, path_of
+from keepfast.web.request import Page, PageRequest, Route, link, number, path_of
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
+from keepfast.web.views import Comparison, HunkView
 
 ROWS, HITS = 50, 100
 BOARD = {
@@ -26,101 +24,108 @@ BOARD = {
     "Drafts": (("draft",), None),
     "Done": (("done", "failed", "cancelled"), None),
 }
-"""The columns of the board: states, and whether something holds the task, where that tells two columns apart."""
+"""The columns of the board: task states, and whether the task is held, where that separates two columns."""
 LANE = 25
-"""Tasks of a lane that the board shows; the others are counted."""
+"""Tasks shown per column; the others are counted."""
 KEPT_UNITS = {"retention.hourly_hours": "hours", "checkpoint.cleanup_after_days": "days"}
 LEVELS = ("problem", "note", "fine")
 
 
-# Looking
+# Pages
 
 
-def home(ask: Ask) -> Page:
-    groups, verified = ask.desk.tasks.board(BOARD, LANE), ask.desk.verified()
+def home(request: PageRequest) -> Page:
+    groups, verified = request.backend.tasks.board(BOARD, LANE), request.backend.verified()
     return Page(
         "home.html",
         {
-            "workspaces": ask.desk.workspaces(),
-            "inbox": ask.desk.tasks.inbox(),
+            "workspaces": request.backend.workspaces(),
+            "inbox": request.backend.tasks.inbox(),
             "groups": groups,
             "damaged_parts": verified.problems if verified else 0,
         },
     )
 
 
-def workspace(ask: Ask) -> Page:
-    desk, here = ask.desk, ask.desk.workspace(ask.workspace)
-    before = number(ask.fields.get("before", ""))
-    marks = desk.marks(ask.workspace)
+def workspace(request: PageRequest) -> Page:
+    backend, here = request.backend, request.backend.workspace(request.workspace)
+    before = number(request.fields.get("before", ""))
+    marks = backend.marks(request.workspace)
     return Page(
         "workspace.html",
         {
             "here": here,
-            "status": desk.status(ask.workspace),
-            "rows": desk.checkpoints(ask.workspace, limit=ROWS, before=before),
+            "status": backend.status(request.workspace),
+            "rows": backend.checkpoints(request.workspace, limit=ROWS, before=before),
             "before": before,
-            "ways": desk.bring.ways_back(ask.workspace),
+            "ways": backend.restores.ways_back(request.workspace),
             "versions": [row.version for row in marks],
             "ends": [rfc3339(marks[0].created_at), rfc3339(marks[-1].created_at)] if marks else [],
-            "timeline": drawing.timeline(marks, 0, ask.words("Timeline")),
-            "kinds": drawing.kinds(marks),
-            "meanings": drawing.MEANINGS,
+            "timeline": markup.timeline(marks, 0, request.words("Timeline")),
+            "kinds": markup.kinds(marks),
+            "meanings": markup.MEANINGS,
         },
     )
 
 
-def checkpoint(ask: Ask) -> Page:
-    desk = ask.desk
-    found = desk.checkpoint(ask.workspace, ask.parts["reference"])
-    return Page("checkpoint.html", {"here": desk.workspace(ask.workspace), "it": found})
+def checkpoint(request: PageRequest) -> Page:
+    backend = request.backend
+    it = backend.checkpoint(request.workspace, request.parts["reference"])
+    return Page("checkpoint.html", {"here": backend.workspace(request.workspace), "it": it})
 
 
-def peek(ask: Ask) -> Page:
-    """The part of a checkpoint's page that moving through time shows."""
+def peek(request: PageRequest) -> Page:
+    """The summary of a checkpoint that the timeline's slider shows."""
     return Page(
-        "peek.html", {"here": {"id": ask.workspace}, "it": ask.desk.checkpoint(ask.workspace, ask.parts["reference"])}
+        "peek.html",
+        {
+            "here": {"id": request.workspace},
+            "it": request.backend.checkpoint(request.workspace, request.parts["reference"]),
+        },
     )
 
 
-def difference(ask: Ask) -> Page:
-    old, new = ask.fields.get("old", ""), ask.fields.get("new", "") or NOW
-    path = ask.path()
-    found = ask.desk.contents.diff(ask.workspace, old, new, path or None)
-    side = ask.fields.get("view") == "side"
+def difference(request: PageRequest) -> Page:
+    old, new = request.fields.get("old", ""), request.fields.get("new", "") or NOW
+    path = request.path()
+    comparison: Comparison
+    hunks: list[HunkView] = []
+    if path:
+        comparison = request.backend.contents.diff_path(request.workspace, old, new, path)
+        hunks = comparison.file.hunks if comparison.file is not None else []
+    else:
+        comparison = request.backend.contents.diff(request.workspace, old, new)
+    side = request.fields.get("view") == "side"
     return Page(
         "diff.html",
         {
-            "here": ask.desk.workspace(ask.workspace),
-            "found": found,
+            "here": request.backend.workspace(request.workspace),
+            "found": comparison,
             "old": old,
             "new": new,
             "path": as_text(path) if path else "",
             "side": side,
-            "hunks": [
-                drawing.sides(path.decode("utf-8", "replace"), hunk)
-                for hunk in (found.get("file") or {}).get("hunks", [])
-            ],
+            "hunks": [markup.hunk_rows(path.decode("utf-8", "replace"), hunk) for hunk in hunks],
         },
     )
 
 
-def view(ask: Ask) -> Page:
-    path = ask.path()
+def view(request: PageRequest) -> Page:
+    path = request.path()
     if not path:
         raise Usage("The address names no file path.")
-    facts, content = ask.desk.contents.file(ask.workspace, ask.parts["reference"], path)
+    facts, content = request.backend.contents.file(request.workspace, request.parts["reference"], path)
     from keepfast.workspace.diff import is_binary
 
     lines: list[Any] = []
     plain = content is not None and not is_binary(content) and len(content) <= (1 << 20)
     if content is not None and plain:
         text = content.decode("utf-8", "replace").removesuffix("\n")
-        lines = drawing.coloured(path.decode("utf-8", "replace"), text.split("\n")) if content else []
+        lines = markup.coloured(path.decode("utf-8", "replace"), text.split("\n")) if content else []
     return Page(
         "file.html",
         {
-            "here": ask.desk.workspace(ask.workspace),
+            "here": request.backend.workspace(request.workspace),
             "facts": facts,
             "lines": lines,
             "plain": plain,
@@ -130,26 +135,26 @@ def view(ask: Ask) -> Page:
     )
 
 
-def brief(ask: Ask) -> Page:
-    tokens = min(max(number(ask.fields.get("tokens", "")) or 5_000, 200), 20_000)
-    found = ask.desk.brief(ask.workspace, ask.parts["reference"], tokens)
+def brief(request: PageRequest) -> Page:
+    tokens = min(max(number(request.fields.get("tokens", "")) or 5_000, 200), 20_000)
+    resume_brief = request.backend.brief(request.workspace, request.parts["reference"], tokens)
     values = {
-        "here": ask.desk.workspace(ask.workspace),
-        "reference": ask.parts["reference"],
-        "found": found,
+        "here": request.backend.workspace(request.workspace),
+        "reference": request.parts["reference"],
+        "found": resume_brief,
         "most": tokens,
     }
     return Page("brief.html", values)
 
 
-def tree(ask: Ask) -> Page:
-    path = ask.path()
-    entries = ask.desk.contents.folder(ask.workspace, ask.parts["reference"], path)
+def tree(request: PageRequest) -> Page:
+    path = request.path()
+    entries = request.backend.contents.folder(request.workspace, request.parts["reference"], path)
     return Page(
         "tree.html",
         {
-            "here": ask.desk.workspace(ask.workspace),
-            "reference": ask.parts["reference"],
+            "here": request.backend.workspace(request.workspace),
+            "reference": request.parts["reference"],
             "entries": entries[:5_000],
             "count": len(entries),
             "path": as_text(path) if path else "",
@@ -158,37 +163,39 @@ def tree(ask: Ask) -> Page:
     )
 
 
-def history(ask: Ask) -> Page:
-    path = ask.path()
+def history(request: PageRequest) -> Page:
+    path = request.path()
     if not path:
         raise Usage("The address names no file path.")
-    states = ask.desk.contents.history(ask.workspace, path)
-    return Page("history.html", {"here": ask.desk.workspace(ask.workspace), "states": states, "path": as_text(path)})
+    states = request.backend.contents.history(request.workspace, path)
+    return Page(
+        "history.html", {"here": request.backend.workspace(request.workspace), "states": states, "path": as_text(path)}
+    )
 
 
-def search(ask: Ask) -> Page:
-    text, where = ask.fields.get("text", "")[:500], ask.fields.get("workspace", "")
-    hits = ask.desk.search(text, where, HITS) if text.strip() else None
+def search(request: PageRequest) -> Page:
+    text, where = request.fields.get("text", "")[:500], request.fields.get("workspace", "")
+    hits = request.backend.search(text, where, HITS) if text.strip() else None
     return Page("search.html", {"text": text, "hits": hits, "most": HITS})
 
 
-def storage(ask: Ask) -> Page:
-    return Page("storage.html", {"it": ask.desk.storage(), "kept_units": KEPT_UNITS})
+def storage(request: PageRequest) -> Page:
+    return Page("storage.html", {"it": request.backend.storage(), "kept_units": KEPT_UNITS})
 
 
-def health(ask: Ask) -> Page:
-    workspaces = ask.desk.workspaces()
-    notices = [(here, notice) for here in workspaces for notice in ask.desk.notices(here["id"])]
-    names = ask.desk.tasks.titles() | {here["id"]: here["name"] for here in workspaces}
-    checks = sorted(ask.doctor(), key=lambda check: LEVELS.index(check.level))
+def health(request: PageRequest) -> Page:
+    workspaces = request.backend.workspaces()
+    notices = [(here, notice) for here in workspaces for notice in request.backend.notices(here.id)]
+    names = request.backend.tasks.titles() | {here.id: here.name for here in workspaces}
+    checks = sorted(request.doctor(), key=lambda check: LEVELS.index(check.level))
     return Page(
         "health.html",
         {
             "checks": checks,
-            "verified": ask.desk.verified(),
+            "verified": request.backend.verified(),
             "failed": [(here, notice) for here, notice in notices if notice["kind"] == "failed"],
             "skipped": [(here, notice) for here, notice in notices if notice["kind"] != "failed"],
-            "audited": [trail.said(row, names) for row in ask.book.audited(50)],
+            "audited": [audit_trail.describe(row, names) for row in request.database.audit_rows(50)],
         },
     )
 
@@ -199,21 +206,21 @@ ROUTES = (
     Route("GET", ONE, VIEWER, workspace),
     Route("GET", ONE + "/diff", VIEWER, difference),
     Route("GET", ONE + "/history", VIEWER, history),
-    Route("GET", ONE + "/restore", VIEWER, deeds.preview),
-    Route("GET", ONE + "/back", VIEWER, deeds.preview_back),
-    Route("POST", ONE + "/restore", OPERATOR, deeds.restore),
-    Route("POST", ONE + "/finish", OPERATOR, deeds.finish),
-    Route("POST", ONE + "/save", OPERATOR, deeds.save),
+    Route("GET", ONE + "/restore", VIEWER, action_pages.preview),
+    Route("GET", ONE + "/back", VIEWER, action_pages.preview_back),
+    Route("POST", ONE + "/restore", OPERATOR, action_pages.restore),
+    Route("POST", ONE + "/finish", OPERATOR, action_pages.finish),
+    Route("POST", ONE + "/save", OPERATOR, action_pages.save),
     Route("GET", AT, VIEWER, checkpoint),
     Route("GET", AT + "/peek", VIEWER, peek),
     Route("GET", AT + "/file", VIEWER, view),
     Route("GET", AT + "/brief", VIEWER, brief),
     Route("GET", AT + "/tree", VIEWER, tree),
-    Route("POST", AT + "/label", OPERATOR, deeds.label),
-    Route("GET", AT + "/fork", VIEWER, deeds.ask_fork),
-    Route("POST", AT + "/fork", OPERATOR, deeds.fork),
-    Route("GET", AT + "/forget", VIEWER, deeds.ask_forget),
-    Route("POST", AT + "/forget", OPERATOR, deeds.forget),
+    Route("POST", AT + "/label", OPERATOR, action_pages.label),
+    Route("GET", AT + "/fork", VIEWER, action_pages.ask_fork),
+    Route("POST", AT + "/fork", OPERATOR, action_pages.fork),
+    Route("GET", AT + "/forget", VIEWER, action_pages.ask_forget),
+    Route("POST", AT + "/forget", OPERATOR, action_pages.forget),
     Route("GET", "/tasks/new", OPERATOR, task_pages.new_task),
     Route("POST", "/tasks/new", OPERATOR, task_pages.make_task),
     Route("GET", "/t/{task}", VIEWER, task_pages.task),
@@ -231,36 +238,36 @@ ROUTES = (
 
 
 def _size(count: int) -> str:
-    """The size as commands write it, with the space that a page has room for."""
+    """Return a size as commands write it, with a space before the unit."""
     text = size(count)
     unit = text.lstrip("0123456789.")
     return f"{text.removesuffix(unit)}\u00a0{unit}"
 
 
 ADDRESS = re.compile(r'( (?:href|action)=")/(?!static/)')
-"""An address of ours in a page. What is text there has no quotes: they are escaped."""
+"""Our own addresses in a page. Text cannot match: its quotes are escaped."""
 
 
-def at_home(page: str, folder: str) -> str:
-    """The page with all its links and forms within the folder of its session; templates name places without it."""
+def in_session_folder(page: str, folder: str) -> str:
+    """Return the page with all links and forms inside the session's folder; templates write addresses without it."""
     return ADDRESS.sub(rf"\g<1>{folder}/", page) if folder else page
 
 
 def environment(home: str = "") -> Environment:
-    """The templates. Everything is escaped, and a value that is missing is an error, not a blank.
+    """Return the template environment. Everything is escaped; a missing value is an error.
 
     Paths below `home` are shown with `~`.
     """
-    found = Environment(
+    templates = Environment(
         loader=PackageLoader("keepfast.web"),
         autoescape=select_autoescape(default_for_string=True, default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(size=_size, visible=drawing.visible, visible_lines=drawing.visible_lines)
-    found.filters.update(coded=drawing.coded, browser=drawing.browser, told=log_lines.told, amount=drawing.amount)
-    found.filters.update(raised=drawing.raised)
-    found.filters.update(short=lambda text: drawing.short(text, home), sentence=drawing.sentence)
-    found.globals.update(plural=plural, link=link, path_of=path_of)
-    return found
+    templates.filters.update(size=_size, visible=markup.visible, visible_lines=markup.visible_lines)
+    templates.filters.update(coded=markup.coded, browser=markup.browser, facts=log_lines.facts, amount=markup.amount)
+    templates.filters.update(suggested_limits=markup.suggested_limits)
+    templates.filters.update(short=lambda text: markup.short(text, home), sentence=markup.sentence)
+    templates.globals.update(plural=plural, link=link, path_of=path_of)
+    return templates

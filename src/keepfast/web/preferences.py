@@ -1,4 +1,4 @@
-"""Settings as the API shows and changes them: a visitor may choose amounts and times, never a program or a place."""
+"""Settings over the API. Only amounts, times and choices can be changed, never programs or paths."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from keepfast.model.schema import CHOICE, FLAG, HOURS, NUMBER, SIZE, TABLE, TIME
 
 if TYPE_CHECKING:
     from keepfast.settings import Settings
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
 CHOSEN = frozenset((CHOICE, FLAG, HOURS, NUMBER, SIZE, TIME))
 OURS = ("store.", "web.")
-"""Who may come in here, and where things lie, is decided in the file on this machine alone."""
+"""Settings of access and of the store can be changed on this machine only."""
 
 
-def shown(settings: Settings) -> dict[str, Any]:
+def list_settings(settings: Settings) -> dict[str, Any]:
     return {
         key: {
             "value": settings[key],
@@ -33,8 +33,8 @@ def may_change(key: str) -> bool:
     return TABLE[key].kind in CHOSEN and not key.startswith(OURS)
 
 
-def change(desk: Desk, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Put values into the user's file; all of them, or none."""
+def change(backend: Backend, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Write values to the user's settings file; all of them, or none."""
     from keepfast.settings.file import change as write
     from keepfast.settings.file import proposed
 
@@ -43,8 +43,8 @@ def change(desk: Desk, values: Mapping[str, Any]) -> dict[str, Any]:
             raise Usage(f"There is no setting {key[:80]!r}.")
         if not may_change(key):
             raise Refused(f"{key} cannot be changed over the API.", "Run `keepfast config set` on this machine.")
-    if not desk.config:
+    if not backend.config:
         raise Refused("There is no settings file to change.")
     checked = {key: proposed(key, value, "the page") for key, value in values.items()}
-    write(desk.config, checked)
+    write(backend.config, checked)
     return {"changed": sorted(checked)}

@@ -1,4 +1,4 @@
-"""What pages and API ask for: workspaces, checkpoints, the store. Plain values in and out, nothing about HTTP."""
+"""The backend of pages and API: workspaces, checkpoints and the store, without HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from keepfast.present.json_forms import (
     of_checkpoint,
     of_coverage,
     of_notice,
-    of_path,
     of_unfinished,
     of_worker,
 )
@@ -26,23 +25,43 @@ from keepfast.present.terminal import rfc3339
 from keepfast.store.bases import previous_version
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from keepfast.web.contents import MOST_CHANGES, Contents
+from keepfast.web.views import (
+    BriefView,
+    CheckpointDetails,
+    CheckpointView,
+    ForgottenView,
+    ListedCheckpoint,
+    SearchHit,
+    StatusView,
+    StorageView,
+    StoredWorkspaceView,
+    WorkspaceView,
+    checkpoint_view,
+    path_fields,
+)
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
+    from keepfast.app.inspect import Change
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.store.maintenance.last_verify import Finding
     from keepfast.store.repository import Repository
-    from keepfast.web.restores import Bringing
+    from keepfast.web.restores import Restores
     from keepfast.web.task_timeline import Mark
-    from keepfast.web.tasks import Work
+    from keepfast.web.tasks import WebTasks
 
-KEPT_BY = ("retention.keep_last", "retention.hourly_hours", "retention.max_size", "checkpoint.cleanup_after_days")
+RETENTION_KEYS = (
+    "retention.keep_last",
+    "retention.hourly_hours",
+    "retention.max_size",
+    "checkpoint.cleanup_after_days",
+)
 DAY = 86_400_000_000_000
 
 
 class Verified(NamedTuple):
-    """What the last verify found (`store/maintenance/last_verify.py`), its time as pages show it."""
+    """The last verify (`store/maintenance/last_verify.py`), its time as text."""
 
     at: str
     quick: bool
@@ -51,8 +70,8 @@ class Verified(NamedTuple):
     findings: list[Finding]
 
 
-class Desk:
-    """One visitor's request. `engine` is this request's own."""
+class Backend:
+    """Answers one request with an engine of its own; tasks and contents are opened when first used."""
 
     def __init__(
         self, engine: Engine, now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
@@ -60,29 +79,29 @@ class Desk:
         self.engine, self.now, self._make_ground, self.config = engine, now, ground, config
         self._ground: Runtime | None = None
         self.opens_sealed = False
-        """May sealed contents be shown? Only to an operator who asked for exactly that."""
+        """Whether sealed contents may be shown: an operator asked for them."""
         self.shown_sealed: list[bytes] = []
-        """Paths whose sealed contents were shown."""
+        """Paths whose sealed contents are shown, for the audit trail."""
 
     @cached_property
     def repository(self) -> Repository:
         return self.engine.repository()
 
     @cached_property
-    def tasks(self) -> Work:
-        """Unattended tasks, on tables that are opened when first asked for."""
-        from keepfast.web.tasks import Work
+    def tasks(self) -> WebTasks:
+        """Unattended tasks."""
+        from keepfast.web.tasks import WebTasks
 
         if self._make_ground is None:
             raise NotFound("Tasks are not available.")
         self._ground = self._make_ground()
-        return Work(self._ground, self)
+        return WebTasks(self._ground, self)
 
     @cached_property
-    def bring(self) -> Bringing:
-        from keepfast.web.restores import Bringing
+    def restores(self) -> Restores:
+        from keepfast.web.restores import Restores
 
-        return Bringing(self)
+        return Restores(self)
 
     @cached_property
     def contents(self) -> Contents:
@@ -94,9 +113,9 @@ class Desk:
         self.engine.close()
 
     def refuse_another(self, row: WorkspaceRow) -> None:
-        """Raise `Conflict` if another workspace's folder lies at the path by now: that is not for this history to touch."""
-        found = self.engine.find_workspace(row.path, adopting=True)
-        if found != (row.path, row.id):
+        """Raise `Conflict` if the folder at the path no longer belongs to this workspace."""
+        owner = self.engine.find_workspace(row.path, adopting=True)
+        if owner != (row.path, row.id):
             raise Conflict(
                 f"{show(row.path)} is no longer the folder of this workspace.",
                 "Check that the folder exists and was not replaced.",
@@ -104,19 +123,19 @@ class Desk:
 
     # Workspaces
 
-    def workspaces(self) -> list[dict[str, Any]]:
-        """All workspaces, the one with the newest checkpoint first."""
+    def workspaces(self) -> list[WorkspaceView]:
+        """List all workspaces, the one with the newest checkpoint first."""
         rows = [self._summary(row) for row in self._rows()]
-        return sorted(rows, key=lambda row: row["last"]["created_at"] if row["last"] else "", reverse=True)
+        return sorted(rows, key=lambda row: row.last.created_at if row.last else "", reverse=True)
 
     def _rows(self) -> list[WorkspaceRow]:
-        """None before anything was ever protected: then there is no store yet, which is no error to look at."""
+        """Return the rows of all workspaces; none before there is a store."""
         try:
             return self.repository.workspaces()
         except NoWorkspace:
             return []
 
-    def workspace(self, workspace: str) -> dict[str, Any]:
+    def workspace(self, workspace: str) -> WorkspaceView:
         return self._summary(self.row(workspace))
 
     def row(self, workspace: str) -> WorkspaceRow:
@@ -125,26 +144,26 @@ class Desk:
             raise NotFound(f"There is no workspace {workspace[:40]}.", "The overview page lists them all.")
         return row_after_pending(self.engine, row)
 
-    def _summary(self, row: WorkspaceRow) -> dict[str, Any]:
+    def _summary(self, row: WorkspaceRow) -> WorkspaceView:
         newest = self.repository.find(Query(workspace=row.id, limit=1))
-        return {
-            "id": row.id,
-            "root": show(row.path),
-            "name": show(row.path.rpartition(b"/")[2] or b"/"),
-            "created_at": rfc3339(row.created_at),
-            "parent": row.parent or None,
-            "there": os.path.isdir(row.path),
-            "checkpoints": self.repository.count(row.id),
-            "last": of_checkpoint(newest[0]) if newest else None,
-            "coverage": of_coverage(coverage(row)),
-        }
+        return WorkspaceView(
+            id=row.id,
+            root=show(row.path),
+            name=show(row.path.rpartition(b"/")[2] or b"/"),
+            created_at=rfc3339(row.created_at),
+            parent=row.parent or None,
+            exists=os.path.isdir(row.path),
+            checkpoints=self.repository.count(row.id),
+            last=checkpoint_view(newest[0]) if newest else None,
+            coverage=of_coverage(coverage(row)),
+        )
 
-    def status(self, workspace: str) -> dict[str, Any]:
-        """What changed since the newest checkpoint, and what went wrong."""
+    def status(self, workspace: str) -> StatusView:
+        """Return what changed since the newest checkpoint, and what went wrong."""
         from keepfast.state.workers import running_worker
 
         row = self.row(workspace)
-        changes: list[Any] = []
+        changes: list[Change] = []
         remarks: list[str] = []
         try:
             self.refuse_another(row)
@@ -152,82 +171,85 @@ class Desk:
         except KeepfastError as error:
             remarks = [f"Unsaved changes are unknown: {error}"]
         worker = running_worker(self.engine.place.folder(row.id))
-        return {
-            "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
-            "changed": len(changes),
-            "remarks": remarks,
-            "notices": self.notices(workspace),
-            "workers": [of_worker(worker)] if worker is not None else [],
-            "restore": self._cut_off(row),
-        }
+        return StatusView(
+            changes=[of_change(change) for change in changes[:MOST_CHANGES]],
+            changed=len(changes),
+            remarks=remarks,
+            notices=self.notices(workspace),
+            workers=[of_worker(worker)] if worker is not None else [],
+            restore=self._unfinished_restore(row),
+        )
 
     def notices(self, workspace: str) -> list[dict[str, Any]]:
-        """What went wrong in the last week while nobody looked, newest first."""
+        """List the notices of the last 7 days, newest first."""
         from keepfast.state.notices import read
 
         row, since = self.row(workspace), self.now() - 7 * DAY
-        found = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
-        return [of_notice(notice) for notice in reversed(found)]
+        recent = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
+        return [of_notice(notice) for notice in reversed(recent)]
 
-    def _cut_off(self, row: WorkspaceRow) -> dict[str, Any] | None:
+    def _unfinished_restore(self, row: WorkspaceRow) -> dict[str, Any] | None:
         from keepfast.app.restore import Restorer
 
-        found = Restorer(self.engine, row.path, row).unfinished()
-        if found is None:
+        unfinished = Restorer(self.engine, row.path, row).unfinished()
+        if unfinished is None:
             return None
-        return {**of_unfinished(found), **({"text": str(found.error)} if found.error is not None else {})}
+        return {
+            **of_unfinished(unfinished),
+            **({"text": str(unfinished.error)} if unfinished.error is not None else {}),
+        }
 
     # Checkpoints
 
     def checkpoints(
         self, workspace: str, *, limit: int = 50, before: int = 0, trigger: str = "", session: str = "", tag: str = ""
-    ) -> list[dict[str, Any]]:
-        """Newest first; `before` is a version to go on from."""
+    ) -> list[ListedCheckpoint]:
+        """List checkpoints, newest first; with `before`, those older than that version."""
         self.row(workspace)
         query = Query(workspace=workspace, limit=limit, before=before, trigger=trigger, session=session, tag=tag)
         return [
-            {**of_checkpoint(row), "added": row.added}
+            ListedCheckpoint(**of_checkpoint(row), added=row.added)
             for row in as_compared(self.repository, self.repository.find(query))
         ]
 
     def marks(self, workspace: str) -> list[CheckpointRow]:
-        """Every checkpoint, oldest first."""
+        """Return every checkpoint, oldest first."""
         return as_compared(self.repository, self.repository.find(Query(workspace=self.row(workspace).id)))[::-1]
 
-    def checkpoint(self, workspace: str, reference: str) -> dict[str, Any]:
+    def checkpoint(self, workspace: str, reference: str) -> CheckpointDetails:
         row = self.resolve(workspace, reference)
         header = self.repository.document(row)[0]
         compared = previous_version(self.repository, row)
         (row,) = as_compared(self.repository, [row])
         changes = self.contents.changes(workspace, compared, row)
         after = counted_from(row, compared, len(changes))
-        return {
+        return CheckpointDetails(
             **of_checkpoint(row),
-            "added": row.added,
-            "previous": f"v{compared.version}" if compared is not None else None,
-            "made_after": f"v{after}" if after else None,
-            "before": f"v{self._before_version(row)}" if self._before_version(row) else None,
-            "after": self._after(row),
-            "summary": header.summary or None,
-            "command": header.command or None,
-            "agent": header.agent or None,
-            "tokens_used": header.tokens_used or None,
-            "token_budget": header.token_budget or None,
-            "git": header.members.get("git"),
-            "notes": header.members.get("notes"),
-            "notices": header.notices,
-            "changes": [of_change(change) for change in changes[:MOST_CHANGES]],
-            "differing": len(changes),
-        }
+            added=row.added,
+            previous=f"v{compared.version}" if compared is not None else None,
+            made_after=f"v{after}" if after else None,
+            before=self._version_before(row),
+            after=self._version_after(row),
+            summary=header.summary or None,
+            command=header.command or None,
+            agent=header.agent or None,
+            tokens_used=header.tokens_used or None,
+            token_budget=header.token_budget or None,
+            git=header.members.get("git"),
+            notes=header.members.get("notes"),
+            notices=header.notices,
+            changes=[of_change(change) for change in changes[:MOST_CHANGES]],
+            differing=len(changes),
+        )
 
-    def brief(self, workspace: str, reference: str, tokens: int) -> dict[str, Any]:
-        """What an agent would be told if it went on from here."""
+    def brief(self, workspace: str, reference: str, tokens: int) -> BriefView:
+        """Return the resume brief of a checkpoint."""
         from keepfast.app.resume import Resumer
 
         row = self.row(workspace)
         resumer = Resumer(self.engine, row.path, row.id)
         built = resumer.moment_brief(resumer.work_at(self.resolve(workspace, reference)), tokens=tokens).brief
-        return {"text": built.text, "parts": built.parts, "tokens": built.tokens, "left_out": built.left_out}
+        return BriefView(text=built.text, parts=built.parts, tokens=built.tokens, left_out=built.left_out)
 
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:
         from keepfast.store.references import resolve
@@ -239,22 +261,18 @@ class Desk:
                 raise
             raise NotFound(str(error), "The page of the workspace lists all checkpoints.") from None
 
-    def _before(self, row: CheckpointRow) -> CheckpointRow | None:
-        found = self.repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
-        return found[0] if found else None
+    def _version_before(self, row: CheckpointRow) -> str | None:
+        rows = self.repository.find(Query(workspace=row.workspace, before=row.version, limit=1))
+        return f"v{rows[0].version}" if rows else None
 
-    def _before_version(self, row: CheckpointRow) -> int:
-        before = self._before(row)
-        return before.version if before is not None else 0
-
-    def _after(self, row: CheckpointRow) -> str | None:
+    def _version_after(self, row: CheckpointRow) -> str | None:
         for version in range(row.version + 1, min(row.version + 50, self.row(row.workspace).version) + 1):
-            found = self.repository.checkpoint(row.workspace, version)
-            if found is not None and not found.forgotten:
+            row_after = self.repository.checkpoint(row.workspace, version)
+            if row_after is not None and not row_after.forgotten:
                 return f"v{version}"
         return None
 
-    def save(self, workspace: str, message: str, name: str, tags: Sequence[str], pinned: bool) -> dict[str, Any]:
+    def save(self, workspace: str, message: str, name: str, tags: Sequence[str], pinned: bool) -> CheckpointView:
         from keepfast.store.references import checked_name
 
         row = self.row(workspace)
@@ -266,9 +284,9 @@ class Desk:
                 f"{show(row.path)} is no longer the folder of this workspace.",
                 "Check that the folder exists and was not replaced.",
             )
-        return of_checkpoint(outcome.checkpoint)
+        return checkpoint_view(outcome.checkpoint)
 
-    def label(self, workspace: str, reference: str, pinned: bool | None, name: str | None) -> dict[str, Any]:
+    def label(self, workspace: str, reference: str, pinned: bool | None, name: str | None) -> CheckpointView:
         from keepfast.store import labels
         from keepfast.store.references import checked_name
 
@@ -277,10 +295,10 @@ class Desk:
             labels.name(self.repository, row, checked_name(name) if name else "")
         if pinned is not None:
             labels.pin(self.repository, row, pinned)
-        return of_checkpoint(self.resolve(workspace, f"v{row.version}"))
+        return checkpoint_view(self.resolve(workspace, f"v{row.version}"))
 
-    def forget(self, workspace: str, references: Sequence[str]) -> dict[str, Any]:
-        """Forget these for good. Raises `Conflict` if one of them is pinned."""
+    def forget(self, workspace: str, references: Sequence[str]) -> ForgottenView:
+        """Forget checkpoints permanently. Raises `Conflict` if one of them is pinned."""
         from keepfast.store.maintenance.space import compact, forget
 
         rows = {row.version: row for row in [self.resolve(workspace, text) for text in references]}
@@ -292,29 +310,38 @@ class Desk:
         try:
             done = compact(self.repository, folder)
             given_back = done.given_back
-        except KeepfastError:  # they are forgotten, whatever became of their space; a later compaction gives it back
+        except KeepfastError:  # they are forgotten all the same; a later compaction gives their space back
             given_back = 0
-        return {"forgotten": [f"v{version}" for version in sorted(rows)], "rows": freed, "given_back": given_back}
+        return ForgottenView(forgotten=[f"v{version}" for version in sorted(rows)], rows=freed, given_back=given_back)
 
     # Elsewhere in the workspace
 
     def compactions(self, workspace: str, begin: int, end: int) -> list[Mark]:
-        """When a client compacted its conversation here: a checkpoint was made just before."""
+        """List when clients compacted a conversation in this workspace, by the checkpoints made before it."""
         from keepfast.web.task_timeline import Mark
 
         rows = self.repository.find(Query(workspace=workspace, trigger="before_compact", created_until=end))
         text = "v{} compaction"
         return [Mark(row.created_at, "compaction", text.format(row.version)) for row in rows if row.created_at >= begin]
 
-    def search(self, text: str, workspace: str = "", limit: int = 50) -> list[dict[str, Any]]:
+    def search(self, text: str, workspace: str = "", limit: int = 50) -> list[SearchHit]:
         from keepfast.store.search import search
 
         rows = [self.row(workspace)] if workspace else self._rows()
-        hits: list[dict[str, Any]] = []
+        hits: list[SearchHit] = []
         for row in rows:
             for hit in search(self.repository, self.engine.place.path, row.id, text, limit - len(hits)):
-                found = {"workspace": row.id, "root": show(row.path), "where": hit.where, "text": hit.text}
-                hits.append({**found, **of_checkpoint(hit.checkpoint), **(of_path(hit.path) if hit.path else {})})
+                view = SearchHit(
+                    **of_checkpoint(hit.checkpoint),
+                    workspace=row.id,
+                    root=show(row.path),
+                    where=hit.where,
+                    text=hit.text,
+                )
+                if hit.path:
+                    path = path_fields(hit.path)
+                    view.path, view.path_base64 = path["path"], path["path_base64"]
+                hits.append(view)
             if len(hits) >= limit:
                 break
         return hits
@@ -322,41 +349,41 @@ class Desk:
     # The store
 
     def verified(self) -> Verified | None:
-        """When everything was last read and compared, and what came of it."""
+        """Return the last verify; None if there is none on record."""
         from keepfast.store.maintenance.last_verify import read_last_verify
 
-        found = read_last_verify(self.engine.place.path)
-        if found is None:
+        verify = read_last_verify(self.engine.place.path)
+        if verify is None:
             return None
-        return Verified(rfc3339(found.at), found.quick, found.problems, found.checkpoints, found.findings)
+        return Verified(rfc3339(verify.at), verify.quick, verify.problems, verify.checkpoints, verify.findings)
 
-    def storage(self) -> dict[str, Any]:
+    def storage(self) -> StorageView:
         from keepfast.store.maintenance.space import store_size
 
         rows, path, settings = self._rows(), self.engine.place.path, self.engine.settings
-        there = os.path.isdir(path)
-        free = os.statvfs(path if there else _nearest(path))
-        return {
-            "path": path,
-            "bytes": store_size(self.repository) if there else 0,
-            "free": free.f_bavail * free.f_frsize,
-            "cap": settings["retention.max_size"],
-            "packs": len(self.repository.packs()) if there else 0,
-            "retention": {key: settings[key] for key in KEPT_BY},
-            "workspaces": [
-                {
-                    "id": row.id,
-                    "root": show(row.path),
-                    "checkpoints": self.repository.count(row.id),
-                    "coverage": of_coverage(coverage(row)),
-                }
+        exists = os.path.isdir(path)
+        free = os.statvfs(path if exists else _nearest(path))
+        return StorageView(
+            path=path,
+            bytes=store_size(self.repository) if exists else 0,
+            free=free.f_bavail * free.f_frsize,
+            cap=settings["retention.max_size"],
+            packs=len(self.repository.packs()) if exists else 0,
+            retention={key: settings[key] for key in RETENTION_KEYS},
+            workspaces=[
+                StoredWorkspaceView(
+                    id=row.id,
+                    root=show(row.path),
+                    checkpoints=self.repository.count(row.id),
+                    coverage=of_coverage(coverage(row)),
+                )
                 for row in rows
             ],
-        }
+        )
 
 
 def _nearest(path: str) -> str:
-    """The folder that is there already and in which the path would be made."""
+    """Return the path, or its nearest parent that exists."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
@@ -365,10 +392,10 @@ def _nearest(path: str) -> str:
 @contextmanager
 def opened(
     build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
-) -> Iterator[Desk]:
-    """A desk with an engine of its own, closed in the end."""
-    desk = Desk(build(), now, ground, config)
+) -> Iterator[Backend]:
+    """Open a backend with an engine of its own; close it afterwards."""
+    backend = Backend(build(), now, ground, config)
     try:
-        yield desk
+        yield backend
     finally:
-        desk.close()
+        backend.close()

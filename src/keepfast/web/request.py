@@ -1,4 +1,4 @@
-"""What a page is asked for, and what it becomes: the values that all pages share."""
+"""The request for a page, the page as a template with values, and the routes' common parts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from keepfast.web.api import as_path
 
 if TYPE_CHECKING:
     from keepfast.web.doctor import Check
-    from keepfast.web.queries import Desk
-    from keepfast.web.sessions import Book, Visitor
+    from keepfast.web.queries import Backend
+    from keepfast.web.sessions import Visitor, WebDatabase
     from keepfast.web.translation import Words
+    from keepfast.web.views import PathView, SearchHit
 
     Fields = Mapping[str, str]
 
 
-class Ask(NamedTuple):
-    """What a page was asked for, by whom, in which language."""
+class PageRequest(NamedTuple):
+    """A request for a page: parameters, visitor and language."""
 
-    desk: Desk
-    book: Book
+    backend: Backend
+    database: WebDatabase
     parts: Mapping[str, str]
     fields: Fields
     visitor: Visitor
@@ -34,7 +35,7 @@ class Ask(NamedTuple):
         return self.parts["workspace"]
 
     def folder(self, name: str) -> str:
-        """A folder that somebody typed, who may write the home folder as the page does."""
+        """Return a folder that a visitor typed, with `~` replaced by the home folder."""
         text = self.fields.get(name, "").strip()
         return self.home + text[1:] if self.home and (text == "~" or text.startswith("~/")) else text
 
@@ -43,7 +44,7 @@ class Ask(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A template and its values; or, after something was done, where to go."""
+    """A template and its values; or, after an action, the address to redirect to."""
 
     template: str = ""
     values: Mapping[str, Any] = {}
@@ -54,21 +55,23 @@ class Route(NamedTuple):
     method: str
     path: str
     role: str
-    run: Callable[[Ask], Page]
+    run: Callable[[PageRequest], Page]
 
 
 def link(path: str, /, **fields: object) -> str:
-    """An address with its fields; those that are empty are left out."""
-    given = {name: str(value) for name, value in fields.items() if value}
-    return f"{path}?{urlencode(given, errors='surrogateescape')}" if given else path
+    """Return an address with a query string; empty fields are left out."""
+    query = {name: str(value) for name, value in fields.items() if value}
+    return f"{path}?{urlencode(query, errors='surrogateescape')}" if query else path
 
 
-def path_of(row: Mapping[str, str]) -> str:
-    """The path of a row as a field of an address, in the form that also names which are no UTF-8 have.
+def path_of(row: Mapping[str, str] | PathView | SearchHit) -> str:
+    """Return the path of a row as a field of an address, in the form that also names which are not UTF-8 have.
 
-    Plain text: what a template's macro gives is escaped for a page already.
+    Plain text: what a template's macro returns is escaped already.
     """
-    return f"base64:{row['path_base64']}" if "path_base64" in row else row["path"]
+    if isinstance(row, Mapping):
+        return f"base64:{row['path_base64']}" if "path_base64" in row else row["path"]
+    return f"base64:{row.path_base64}" if row.path_base64 else row.path or ""
 
 
 def fields_of(query: bytes) -> dict[str, str]:

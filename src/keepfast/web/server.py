@@ -1,4 +1,4 @@
-"""Starting the server: where it listens, who is let in first, and how it ends."""
+"""The server of the page: checks the settings, listens, prints the first sign-in link, and shuts down."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from keepfast.web.access import ONCE, Gate, Proxy, plain_address
 from keepfast.web.app import Site
 from keepfast.web.connection import Connection
 from keepfast.web.doctor import Doctor
-from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, Book
+from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, WebDatabase
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -35,7 +35,7 @@ MOST_HEAD = 32 << 10
 GRACE_SECONDS = 2
 BACKLOG = 128
 TRIES = 20
-"""Ports that are tried where any will do."""
+"""Free ports tried if any port will do."""
 SHORTEST_PASSWORD = 12
 
 
@@ -44,14 +44,14 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
 
     host, settings = options["host"], options["settings"]
     secure, proxy = bool(options.get("tls_cert")), proxy_of(options)
-    _refuse_open_door(host, secure, proxy, options)
-    book = Book(environment.data + "/web", clock, options["session_days"])
+    _refuse_unprotected(host, secure, proxy, options)
+    database = WebDatabase(environment.data + "/web", clock, options["session_days"])
     try:
         if options.get("link"):
-            return _link(book, options)
+            return _link(database, options)
         listening = listen(host, options["port"])
         port = listening[0].getsockname()[1]
-        origins = _origins(book, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
+        origins = _origins(database, host, port, secure) | further_origins(options["allowed_hosts"], port, secure)
 
         def engine() -> Engine:
             return build(settings(), environment.data, environment.home, clock)
@@ -69,7 +69,7 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
         password = options.get("password_file") or ""
         doctor = Doctor(environment.variables, b"/", monotonic)
         site = Site(
-            book,
+            database,
             engine,
             clock,
             ground,
@@ -80,8 +80,8 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
         )
         address = next(iter(origins.values()))
         certificate = {"ssl_certfile": options.get("tls_cert"), "ssl_keyfile": options.get("tls_key")}
-        with _sign(book.folder, f"{host}-{port}", address):
-            _announce(book, address, options)
+        with _address_file(database.folder, f"{host}-{port}", address):
+            _announce(database, address, options)
             try:
                 Server(configured(site.application(origins, proxy), **certificate), site).run(listening)
             finally:
@@ -89,18 +89,18 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
                 site.stream.wait()
         return 0
     finally:
-        book.close()
+        database.close()
 
 
 def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
-    """How we listen. Whoever connects is who they are: what a request says about its sender is not believed."""
+    """Return the configuration of uvicorn. Forwarding headers are ignored: the peer of the connection is the sender."""
     return uvicorn.Config(
         app,
         http=Connection,
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="error",  # warnings are about what strangers send: as many lines as they like
+        log_level="error",  # clients could fill the log with warnings
         access_log=False,
         server_header=False,
         date_header=False,
@@ -113,7 +113,7 @@ def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """Ends the streams before it waits for connections to end."""
+    """A uvicorn server that ends event streams before it waits for connections to close."""
 
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
         super().__init__(config)
@@ -130,7 +130,7 @@ class Server(uvicorn.Server):
             self.force_exit = False
 
 
-def _refuse_open_door(host: str, secure: bool, proxy: Proxy | None, options: Mapping[str, Any]) -> None:
+def _refuse_unprotected(host: str, secure: bool, proxy: Proxy | None, options: Mapping[str, Any]) -> None:
     if is_loopback(host):
         return
     if not (secure and (proxy is not None or _password(options.get("password_file") or ""))):
@@ -142,7 +142,7 @@ def _refuse_open_door(host: str, secure: bool, proxy: Proxy | None, options: Map
 
 
 def proxy_of(options: Mapping[str, Any]) -> Proxy | None:
-    """Who signs people in for us, if anybody does. Raises `Usage` if the settings leave a door open."""
+    """Return the reverse proxy that signs people in; None if there is none. Raises `Usage` on unsafe settings."""
     stand, header, users = options["trusted_proxy"], options["proxy_header"].lower(), options["proxy_users"]
     if not (stand or header or users):
         return None
@@ -154,7 +154,7 @@ def proxy_of(options: Mapping[str, Any]) -> Proxy | None:
         raise Usage(f"Invalid web.proxy_header {header[:40]!r}.", "Use a name such as X-Remote-User.")
     for text in stand:
         if not plain_address(text) or is_loopback(plain_address(text)):
-            # Whatever runs on this machine comes from loopback, and could say that it was the proxy.
+            # Every local program connects from loopback and could pretend to be the proxy.
             raise Usage(f"Invalid web.trusted_proxy {text[:40]!r}.", "Give IP addresses of other machines.")
     roles = dict(text.rpartition(":")[::2] if ":" in text else (text, VIEWER) for text in users)
     for name, role in roles.items():
@@ -167,8 +167,8 @@ def proxy_of(options: Mapping[str, Any]) -> Proxy | None:
 
 
 def further_origins(hosts: Sequence[str], port: int, secure: bool) -> dict[str, str]:
-    """`Host` → origin of further names: `name` at this port, or the origin that a proxy before us shows to browsers."""
-    found = {}
+    """Return the origins of `web.allowed_hosts` by `Host`: names at this port, or origins that a proxy shows to browsers."""
+    origins = {}
     for text in hosts:
         scheme, _, host = (
             text.partition("://") if "://" in text else ("https" if secure else "http", "", f"{text}:{port}")
@@ -179,26 +179,26 @@ def further_origins(hosts: Sequence[str], port: int, secure: bool) -> dict[str, 
                 f"web.allowed_hosts: {text[:80]!r} is neither a name nor an origin.", "Write https://page.example.org."
             )
         if is_loopback(name.strip("[]")):
-            # Cookies do not tell ports apart: every other program that serves a page there would be sent ours.
+            # Cookies are shared between ports: browsers would send ours to every other local server of that name.
             raise Usage(
                 f"web.allowed_hosts: {name[:80]} is a loopback name.", "Give a host name that only this page uses."
             )
-        found[host.lower()] = f"{scheme}://{host.lower()}"
-    return found
+        origins[host.lower()] = f"{scheme}://{host.lower()}"
+    return origins
 
 
 def _password(path: str) -> str:
-    """The first line of the password file; nobody gets in by it if it is missing, short, or open to others."""
+    """Return the first line of the password file; empty if it is missing, too short, or readable by others."""
     if not path:
         return ""
     try:
         with open(path, encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 return ""
-            found = file.readline().strip()
+            password = file.readline().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-    return found if len(found) >= SHORTEST_PASSWORD else ""
+    return password if len(password) >= SHORTEST_PASSWORD else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -209,10 +209,10 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Take the port at every address that the page's name may lead to. Raises `Failed`.
+    """Listen on the port at every address that the page's name may resolve to. Raises `Failed`.
 
-    A name that ends in `.localhost` is 127.0.0.1 or ::1, as the browser likes. Whoever had the other address would be sent
-    the ticket, so both are ours or neither.
+    Browsers resolve names in `.localhost` to 127.0.0.1 or ::1. A program that listened on the other address would get the
+    ticket, so both must be ours.
     """
     if not is_loopback(host):
         return [_listen(host, port)]
@@ -224,15 +224,15 @@ def listen(host: str, port: int) -> list[socket.socket]:
         try:
             return [first, _listen(other, first.getsockname()[1])]
         except Failed:
-            if not _is_there(other):
+            if not _has_address(other):
                 return [first]
             first.close()
             if not tries:
                 raise
 
 
-def _is_there(address: str) -> bool:
-    """Does this machine have the address at all? Some have no IPv6."""
+def _has_address(address: str) -> bool:
+    """Return whether this machine has the address; some have no IPv6."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.bind((address, 0))
@@ -242,49 +242,49 @@ def _is_there(address: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    found: socket.socket | None = None
+    listener: socket.socket | None = None
     try:
-        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         if ":" in host:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        # Before the address is told: whoever hears of it may come at once, and is served as soon as we are ready.
-        found.listen(BACKLOG)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        # Before the address is printed, so that an early client waits for us and is not refused.
+        listener.listen(BACKLOG)
     except OSError as error:
-        if found is not None:
-            found.close()
+        if listener is not None:
+            listener.close()
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise Failed(
             f"Cannot listen on {where}: {error.strerror}.", "Give another --port, or 0 for any free port."
         ) from None
-    return found
+    return listener
 
 
-def _origins(book: Book, host: str, port: int, secure: bool) -> dict[str, str]:
-    """`Host` → origin. The first is where the page lives; loopback addresses serve programs that send their session."""
+def _origins(database: WebDatabase, host: str, port: int, secure: bool) -> dict[str, str]:
+    """Return our origins by `Host`. The first is the page's own."""
     scheme = "https" if secure else "http"
     if not is_loopback(host):
         return {f"{host}:{port}": f"{scheme}://{host}:{port}"}
-    name = book.keep("name", lambda: f"hf-{secrets.token_hex(5)}.localhost")
+    name = database.get_or_create("name", lambda: f"hf-{secrets.token_hex(5)}.localhost")
     return {f"{name}:{port}": f"{scheme}://{name}:{port}"}
 
 
-def _announce(book: Book, address: str, options: Mapping[str, Any]) -> None:
-    """Write the first ticket where only its owner can read it, and say where the page is."""
-    ticket = book.ticket(OPERATOR)
-    _write_for_owner(book.folder + "/ticket", f"{address}/#{ticket}\n")
+def _announce(database: WebDatabase, address: str, options: Mapping[str, Any]) -> None:
+    """Create the first ticket, write it to a file of its owner, and print the sign-in link."""
+    ticket = database.create_ticket(OPERATOR)
+    _write_for_owner(database.folder + "/ticket", f"{address}/#{ticket}\n")
     sys.stdout.write(f"The page is at {address}/#{ticket}\n")
     sys.stdout.write(
         "The link signs in one browser, once. `keepfast serve --link` prints another. Press Ctrl-C to stop.\n"
     )
     sys.stdout.flush()
     if options.get("open"):
-        _open(book.folder, f"{address}/#{ticket}")
+        _open(database.folder, f"{address}/#{ticket}")
 
 
 def _open(folder: str, address: str) -> None:
-    """Open a browser by a file that leads to the page: what stands in a program's arguments is for all to read."""
+    """Open a browser with a file that redirects to the page: other users can read a program's arguments."""
     import webbrowser
     from html import escape
 
@@ -302,8 +302,8 @@ def _write_for_owner(path: str, text: str) -> None:
 
 
 @contextmanager
-def _sign(folder: str, place: str, address: str) -> Iterator[None]:
-    """A file that says where a server is, locked for as long as it lives, however it ends."""
+def _address_file(folder: str, place: str, address: str) -> Iterator[None]:
+    """Keep a file with the server's address, locked while the server runs."""
     path = f"{folder}/at-{place}"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -315,20 +315,20 @@ def _sign(folder: str, place: str, address: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _living(folder: str) -> str:
-    """Where the server is that started last of those that live; nothing if none does."""
-    found = [(0.0, "")]
+def _running_address(folder: str) -> str:
+    """Return the address of the running server that started last; empty if none runs."""
+    servers = [(0.0, "")]
     for path in Path(folder).glob("at-*"):
         with suppress(FileNotFoundError):  # it has just ended
             if is_locked(str(path)):
-                found.append((path.stat().st_mtime, path.read_text()))
-    return max(found)[1]
+                servers.append((path.stat().st_mtime, path.read_text()))
+    return max(servers)[1]
 
 
-def _link(book: Book, options: Mapping[str, Any]) -> int:
-    # Where no page runs, another user may have its port, and would be sent the ticket.
-    address = _living(book.folder)
+def _link(database: WebDatabase, options: Mapping[str, Any]) -> int:
+    # Without a running page another user may listen on its port and would get the ticket.
+    address = _running_address(database.folder)
     if not address:
         raise Failed("The page is not running.", "Run `keepfast serve` first.")
-    sys.stdout.write(f"{address}/#{book.ticket(options['role'])}\n")
+    sys.stdout.write(f"{address}/#{database.create_ticket(options['role'])}\n")
     return 0

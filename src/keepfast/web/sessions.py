@@ -1,4 +1,4 @@
-"""What the page must remember over a restart: sessions, tickets, the audit trail and the numbered events."""
+"""The page's database: sessions, tickets, the audit trail and the numbered events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SECOND = 1_000_000_000
 DAY, TICKET_LIFE = 86_400 * SECOND, 15 * 60 * SECOND
 MOST_EVENTS, MOST_AUDITED, MOST_OF_STRANGERS = 10_000, 10_000, 1_000
 OPENED = "OPEN"
-"""The action, in the audit trail, of whoever looked at what is sealed."""
+"""The action of the audit trail for opened sealed contents."""
 SEEN_EVERY = 60 * SECOND
-"""A session's last use is written this often at most."""
+"""How often the last use of a session is written at most."""
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -38,20 +38,20 @@ TABLES = (
 
 
 class Visitor(NamedTuple):
-    """Whoever holds a session."""
+    """The holder of a session."""
 
     role: str
     who: str
     hash: str
     user: int | None = None
-    """The user of this machine who signed in, where the kernel told."""
+    """The local user who signed in, where known."""
 
     def may(self, role: str) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-class Happening(NamedTuple):
-    """One event as it was recorded."""
+class StreamEvent(NamedTuple):
+    """A recorded event."""
 
     sequence: int
     at: int
@@ -61,7 +61,7 @@ class Happening(NamedTuple):
     data: dict[str, Any]
 
 
-class Audited(NamedTuple):
+class AuditRow(NamedTuple):
     """A row of the audit trail."""
 
     at: int
@@ -72,8 +72,8 @@ class Audited(NamedTuple):
     outcome: str
 
 
-class Book:
-    """The file `book.db`. Values that let somebody in are kept as hashes only."""
+class WebDatabase:
+    """The file `book.db`. Sessions and tickets are stored as hashes only."""
 
     def __init__(self, folder: str, clock: Callable[[], int], session_days: int = 30) -> None:
         self.clock, self.folder, self.session_days, self._lock = clock, folder, session_days, threading.Lock()
@@ -95,52 +95,52 @@ class Book:
             raise Failed(
                 f"{folder} cannot be used for the page's sessions: {error}.", "Check its permissions."
             ) from None
-        self.secret = self.keep("secret", lambda: secrets.token_hex(32))
+        self.secret = self.get_or_create("secret", lambda: secrets.token_hex(32))
 
     def close(self) -> None:
-        with self._lock:  # a connection that is closed while another thread uses it takes the process with it
+        with self._lock:  # closing a connection that another thread uses crashes the process
             self._sql.close()
 
-    def keep(self, key: str, make: Callable[[], str]) -> str:
-        """The value of that name, made the first time."""
+    def get_or_create(self, key: str, make: Callable[[], str]) -> str:
+        """Return the value of a key; create it the first time."""
         with self._lock:
             self._sql.execute("INSERT OR IGNORE INTO meta VALUES(?, ?)", (key, make()))
             return str(self._sql.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
 
-    def put(self, key: str, value: str) -> None:
+    def set_value(self, key: str, value: str) -> None:
         with self._lock:
             self._sql.execute(
                 "INSERT INTO meta VALUES(?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (key, value)
             )
 
-    # Who may
+    # Sessions and tickets
 
-    def ticket(self, role: str) -> str:
-        """A value that can be exchanged once for a session."""
+    def create_ticket(self, role: str) -> str:
+        """Return a new ticket, which can be exchanged once for a session."""
         value = secrets.token_urlsafe(24)
         with self._lock:
             self._sql.execute("DELETE FROM ticket WHERE until < ?", (self.clock(),))
             self._sql.execute("INSERT INTO ticket VALUES(?, ?, ?)", (_hash(value), role, self.clock() + TICKET_LIFE))
         return value
 
-    def knows(self, ticket: str) -> bool:
-        """Could this ticket be exchanged now? It stays as it is."""
+    def has_ticket(self, ticket: str) -> bool:
+        """Return whether a ticket is valid; it is not used up."""
         with self._lock:
-            found = self._sql.execute(
+            row = self._sql.execute(
                 "SELECT 1 FROM ticket WHERE hash = ? AND until > ?", (_hash(ticket), self.clock())
             ).fetchone()
-        return found is not None
+        return row is not None
 
-    def exchange(self, ticket: str, who: str, user: int | None = None) -> str | None:
-        """A new session for a ticket, which is used up by that; None if it is none of ours."""
+    def exchange_ticket(self, ticket: str, who: str, user: int | None = None) -> str | None:
+        """Use up a ticket and return a new session; None if the ticket is invalid."""
         with self._lock:
-            found = self._sql.execute(
+            row = self._sql.execute(
                 "DELETE FROM ticket WHERE hash = ? AND until >= ? RETURNING role", (_hash(ticket), self.clock())
             ).fetchone()
-        return self.enter(found[0], who, user) if found is not None else None
+        return self.create_session(row[0], who, user) if row is not None else None
 
-    def enter(self, role: str, who: str, user: int | None = None) -> str:
-        """A new session: two random halves with a dot between them (docs/web.md). With a `user`, it is for that one alone."""
+    def create_session(self, role: str, who: str, user: int | None = None) -> str:
+        """Return a new session: two random halves joined by a dot (docs/web.md). With `user`, only that local user may use it."""
         value, now = f"{secrets.token_hex(16)}.{secrets.token_urlsafe(32)}", self.clock()
         with self._lock:
             self._sql.execute("DELETE FROM session WHERE seen_at < ?", (now - self.session_days * DAY,))
@@ -160,24 +160,24 @@ class Book:
                 self._sql.execute("UPDATE session SET seen_at = ? WHERE hash = ?", (now, key))
         return Visitor(row[0], row[1], key, row[3])
 
-    def holds(self, visitor: Visitor) -> bool:
-        """Is that session still what it was? Asking is no use of it."""
+    def is_current(self, visitor: Visitor) -> bool:
+        """Return whether a session is still valid with the same role; this does not count as a use."""
         with self._lock:
             row = self._sql.execute("SELECT role, seen_at FROM session WHERE hash = ?", (visitor.hash,)).fetchone()
         return row is not None and row[0] == visitor.role and row[1] >= self.clock() - self.session_days * DAY
 
-    def leave(self, visitor: Visitor) -> None:
+    def end_session(self, visitor: Visitor) -> None:
         with self._lock:
             self._sql.execute("DELETE FROM session WHERE hash = ?", (visitor.hash,))
 
-    def token(self, visitor: Visitor) -> str:
-        """What the page's own forms carry, so that no other page can send them."""
+    def form_token(self, visitor: Visitor) -> str:
+        """Return the token of the page's own forms, which other sites cannot know."""
         return hmac.new(self.secret.encode(), visitor.hash.encode(), hashlib.sha256).hexdigest()
 
-    # What happened
+    # Audit trail and events
 
     def audit(self, visitor: Visitor | None, action: str, target: str, outcome: str) -> None:
-        """Write a row. Each role has a share of the trail, and so has what was opened: nobody pushes others' rows out."""
+        """Write a row. Each role, and opened sealed contents, have a share of the trail: none can displace the others' rows."""
         who, role = (visitor.who, visitor.role) if visitor is not None else ("?", "")
         with self._lock:
             self._sql.execute(
@@ -191,14 +191,14 @@ class Book:
                 (*(role, OPENED, action == OPENED) * 2, MOST_AUDITED if role else MOST_OF_STRANGERS),
             )
 
-    def audited(self, limit: int) -> list[Audited]:
+    def audit_rows(self, limit: int) -> list[AuditRow]:
         with self._lock:
             rows = self._sql.execute(
                 "SELECT at, who, role, action, target, outcome FROM audit ORDER BY id DESC LIMIT ?", (limit,)
             ).fetchall()
-        return [Audited(*row) for row in rows]
+        return [AuditRow(*row) for row in rows]
 
-    def record(self, type: str, workspace: str, task: str, data: dict[str, Any]) -> Happening:
+    def record_event(self, type: str, workspace: str, task: str, data: dict[str, Any]) -> StreamEvent:
         now, text = self.clock(), json.dumps(data, ensure_ascii=False)
         with self._lock:
             number = self._sql.execute(
@@ -207,30 +207,30 @@ class Book:
             ).fetchone()[0]
             if number % 500 == 0:
                 self._sql.execute("DELETE FROM event WHERE sequence <= ?", (number - MOST_EVENTS,))
-        return Happening(number, now, type, workspace, task, data)
+        return StreamEvent(number, now, type, workspace, task, data)
 
-    def since(self, sequence: int, limit: int = 1_000) -> list[Happening]:
+    def events_since(self, sequence: int, limit: int = 1_000) -> list[StreamEvent]:
         with self._lock:
             rows = self._sql.execute(
                 "SELECT sequence, at, type, workspace, task, data FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?",
                 (sequence, limit),
             ).fetchall()
-        return [Happening(row[0], row[1], row[2], row[3], row[4], json.loads(row[5])) for row in rows]
+        return [StreamEvent(row[0], row[1], row[2], row[3], row[4], json.loads(row[5])) for row in rows]
 
-    def last(self) -> int:
+    def last_sequence(self) -> int:
         with self._lock:
             row = self._sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
         return int(row[0]) if row is not None else 0
 
 
-def halves(session: str) -> tuple[str, str]:
-    """The folder in which the session's pages live, and the value of its cookie."""
+def split_session(session: str) -> tuple[str, str]:
+    """Return the folder of the session's addresses and the value of its cookie."""
     folder, _, cookie = session.partition(".")
     return f"/~{folder}", cookie
 
 
-def joined(folder: str, cookie: str) -> str:
-    """The session of which these are the halves; none where one of them is missing."""
+def join_session(folder: str, cookie: str) -> str:
+    """Return the session of these halves; empty if one is missing."""
     return f"{folder[2:]}.{cookie}" if folder and cookie else ""
 
 

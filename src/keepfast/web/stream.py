@@ -1,4 +1,4 @@
-"""Numbered events to any number of browsers: what they missed first, then what happens."""
+"""The event stream: numbered events to any number of clients, first what they missed, then new ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keepfast.model.errors import KeepfastError
 from keepfast.present.json_forms import of_checkpoint
 from keepfast.present.terminal import rfc3339
 from keepfast.store.rows import Query
-from keepfast.web.sessions import Book, Happening
+from keepfast.web.sessions import StreamEvent, WebDatabase
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -24,115 +24,117 @@ if TYPE_CHECKING:
 EVERY, BEAT = 1.0, 15.0
 MOST_AT_ONCE = 200
 WAITING = 1_000
-"""A browser that is this many events behind is cut off; it comes back and asks for what it missed."""
+"""A client that is this many events behind is disconnected; it reconnects and asks for what it missed."""
 
 
 class Stream:
-    """Watches the store for what others do, records it, and tells whoever listens."""
+    """Polls the store for changes, records them as events, and sends them to listeners."""
 
-    def __init__(self, book: Book, build: Callable[[], Engine], ground: Callable[[], Runtime] | None = None) -> None:
+    def __init__(
+        self, database: WebDatabase, build: Callable[[], Engine], ground: Callable[[], Runtime] | None = None
+    ) -> None:
         self.beat = BEAT
-        self.book, self.build, self.ground = book, build, ground
-        self.listeners: dict[asyncio.Queue[Happening | None], str] = {}
-        """Each with the hash of the visitor who listens."""
+        self.database, self.build, self.ground = database, build, ground
+        self.listeners: dict[asyncio.Queue[StreamEvent | None], str] = {}
+        """Queues by the session hash of their visitor."""
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._known: dict[str, tuple[int, int]] = {}
-        self._end = threading.Event()
+        self._stamps: dict[str, tuple[int, int]] = {}
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     # Watching
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        # Before anybody can open a page, so that nothing falls between what a page shows and what it is told.
-        self._try_to_look()
+        # Before the first page, so that no event falls between a page and its stream.
+        self._try_to_poll()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        self._end.set()
+        self._stopped.set()
         for queue in list(self.listeners):
             _end(queue)
 
     def end_of(self, owner: str) -> None:
-        """End what a visitor listens to."""
+        """End the streams of a visitor."""
         for queue in [queue for queue, whose in self.listeners.items() if whose == owner]:
             _end(queue)
 
     def wait(self) -> None:
-        """Return once nothing is looked at any more, so that the book can be closed."""
+        """Wait for the polling thread, so that the database can be closed."""
         if self._thread is not None:
             self._thread.join()
 
     def _watch(self) -> None:
-        while not self._end.wait(EVERY):
-            self._try_to_look()
+        while not self._stopped.wait(EVERY):
+            self._try_to_poll()
 
-    def _try_to_look(self) -> None:
-        # A store that cannot be looked at now is looked at again in a second; the health page names the trouble.
+    def _try_to_poll(self) -> None:
+        # A store that cannot be read now is polled again in a second; the health page shows the problem.
         with suppress(KeepfastError, OSError, sqlite3.Error):
-            self.look()
+            self.poll()
 
-    def look(self) -> None:
-        """Record what came into the store since the last look."""
+    def poll(self) -> None:
+        """Publish what changed in the store since the last poll."""
         engine = self.build()
         try:
-            grown = [name for name, stamp in _logs(engine.place.path) if self._known.get(name) != stamp]
+            grown = [name for name, stamp in _logs(engine.place.path) if self._stamps.get(name) != stamp]
             stamps = dict(_logs(engine.place.path))
             for name in grown:
-                self._told(engine, name)
-                self._known[name] = stamps[name]
+                self._publish_checkpoints(engine, name)
+                self._stamps[name] = stamps[name]
         finally:
             engine.close()
         if self.ground is not None:
-            self._tasks(self.ground())
+            self._publish_task_events(self.ground())
 
-    def _tasks(self, ground: Runtime) -> None:
-        """Pass on what the supervisor and people have logged about tasks."""
+    def _publish_task_events(self, ground: Runtime) -> None:
+        """Publish new events of tasks."""
         from keepfast.runner.actions.event_files import event
         from keepfast.runner.db import queries
 
         try:
             last = queries.last_sequence(ground.tables)
-            known = int(self.book.keep("task events", lambda: str(last)))
-            if last <= known:
+            last_passed = int(self.database.get_or_create("task events", lambda: str(last)))
+            if last <= last_passed:
                 return
-            rows = queries.events_after(ground.tables, known, 500)
+            rows = queries.events_after(ground.tables, last_passed, 500)
             for row in rows:
-                told = event(row)
-                self.tell(told.pop("type"), "", told, str(told["taskId"]))
-            self.book.put("task events", str(rows[-1].sequence if rows else last))
+                payload = event(row)
+                self.publish(payload.pop("type"), "", payload, str(payload["taskId"]))
+            self.database.set_value("task events", str(rows[-1].sequence if rows else last))
         finally:
             ground.close()
 
-    def _told(self, engine: Engine, workspace: str) -> None:
+    def _publish_checkpoints(self, engine: Engine, workspace: str) -> None:
         repository = engine.repository()
         row = repository.workspace(workspace)
         if row is None:
             return
         key = f"version {workspace}"
-        known = int(self.book.keep(key, lambda: str(row.version)))
-        if row.version <= known:
-            if workspace in self._known:
-                self.tell("checkpoint_changed", workspace, {"version": f"v{row.version}"})
+        last_told = int(self.database.get_or_create(key, lambda: str(row.version)))
+        if row.version <= last_told:
+            if workspace in self._stamps:
+                self.publish("checkpoint_changed", workspace, {"version": f"v{row.version}"})
             return
-        fresh = repository.find(Query(workspace=workspace, limit=min(row.version - known, MOST_AT_ONCE)))
-        for checkpoint in sorted(fresh, key=lambda found: found.version):
-            if checkpoint.version > known:
-                self.tell("checkpoint_created", workspace, of_checkpoint(checkpoint))
-        self.book.put(key, str(row.version))
+        fresh = repository.find(Query(workspace=workspace, limit=min(row.version - last_told, MOST_AT_ONCE)))
+        for checkpoint in sorted(fresh, key=lambda row: row.version):
+            if checkpoint.version > last_told:
+                self.publish("checkpoint_created", workspace, of_checkpoint(checkpoint))
+        self.database.set_value(key, str(row.version))
 
-    def tell(self, type: str, workspace: str, data: dict[str, Any], task: str = "") -> None:
+    def publish(self, type: str, workspace: str, data: dict[str, Any], task: str = "") -> None:
         """Record an event and pass it on; may be called from any thread."""
-        happening = self.book.record(type, workspace, task, data)
+        event = self.database.record_event(type, workspace, task, data)
         if self.loop is not None:
-            with suppress(RuntimeError):  # the server has ended; whoever comes back asks the book
-                self.loop.call_soon_threadsafe(self._pass_on, happening)
+            with suppress(RuntimeError):  # the server has ended; clients ask for the event when they reconnect
+                self.loop.call_soon_threadsafe(self._pass_on, event)
 
-    def _pass_on(self, happening: Happening) -> None:
+    def _pass_on(self, event: StreamEvent) -> None:
         for queue in list(self.listeners):
             try:
-                queue.put_nowait(happening)
+                queue.put_nowait(event)
             except asyncio.QueueFull:
                 self.listeners.pop(queue, None)
                 _end(queue)
@@ -142,18 +144,18 @@ class Stream:
     async def listen(
         self, since: int, task: str = "", owner: str = "", may_hear: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[str]:
-        """The lines of an event stream: everything after `since`, then what comes, and a beat while nothing does.
+        """Yield the lines of an event stream: all events after `since`, then new ones, and a comment every 15 seconds.
 
-        With a task, what concerns that one alone. It ends as soon as whoever listens may no longer hear it.
+        With `task`, only the events of that task. It ends when `may_hear` returns false.
         """
-        queue: asyncio.Queue[Happening | None] = asyncio.Queue(WAITING)
+        queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue(WAITING)
         self.listeners[queue] = owner
         try:
             yield "retry: 1000\n\n"
-            while may_hear() and (missed := self.book.since(since)):
-                for happening in missed:
-                    if not task or happening.task == task:
-                        yield as_lines(happening)
+            while may_hear() and (missed := self.database.events_since(since)):
+                for event in missed:
+                    if not task or event.task == task:
+                        yield as_lines(event)
                 since = missed[-1].sequence
             while True:
                 try:
@@ -173,24 +175,24 @@ class Stream:
             self.listeners.pop(queue, None)
 
 
-def as_lines(happening: Happening) -> str:
-    return f"id: {happening.sequence}\ndata: {json.dumps(as_json(happening), ensure_ascii=False)}\n\n"
+def as_lines(event: StreamEvent) -> str:
+    return f"id: {event.sequence}\ndata: {json.dumps(as_json(event), ensure_ascii=False)}\n\n"
 
 
-def as_json(happening: Happening) -> dict[str, Any]:
+def as_json(event: StreamEvent) -> dict[str, Any]:
     return {
-        "id": f"ev-{happening.sequence}",
-        "sequence": happening.sequence,
-        "timestamp": rfc3339(happening.at),
-        "type": happening.type,
-        "workspace": happening.workspace or None,
-        "taskId": happening.task or None,
-        "data": happening.data,
+        "id": f"ev-{event.sequence}",
+        "sequence": event.sequence,
+        "timestamp": rfc3339(event.at),
+        "type": event.type,
+        "workspace": event.workspace or None,
+        "taskId": event.task or None,
+        "data": event.data,
     }
 
 
 def _logs(store: str) -> Iterable[tuple[str, tuple[int, int]]]:
-    """Each workspace and what tells whether its log has grown."""
+    """Yield each workspace with the size and time of its log."""
     try:
         with scandir(store + "/log") as entries:
             for entry in entries:
@@ -201,7 +203,7 @@ def _logs(store: str) -> Iterable[tuple[str, tuple[int, int]]]:
         return
 
 
-def _end(queue: asyncio.Queue[Happening | None]) -> None:
+def _end(queue: asyncio.Queue[StreamEvent | None]) -> None:
     while not queue.empty():
         queue.get_nowait()
     queue.put_nowait(None)

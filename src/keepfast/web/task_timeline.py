@@ -1,6 +1,6 @@
-"""A task's time as a picture: phases, runs, holds, checkpoints and compactions against the clock, as SVG.
+"""The timeline of a task as SVG: phases, runs, holds, checkpoints and compactions.
 
-Places are in percent of the width and heights in pixels, so that words keep their shape on a phone.
+Horizontal positions are in percent and heights in pixels, so that text keeps its shape on a phone.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SECOND = 1_000_000_000
 STEPS = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000,
 )  # fmt: skip
-"""Seconds between two lines of the clock: so that every label is a round time."""
+"""Seconds between two labels of the time axis, so that every label is a round time."""
 MOST_TICKS, MOST_SECONDS = 4, 3
-"""As many labels as a phone has room for; those with seconds are wider."""
+"""Labels that a phone has room for; those with seconds are wider."""
 MOST_MARKS = 400
 LANE, BAR, TOP = 34, 12, 16
 """Height of a lane, of a bar in it, and where in the lane the bar begins; above it stands the lane's name."""
 
 
 class Span(NamedTuple):
-    """Something that lasted; `kind` is its colour, `text` what a pointer is told."""
+    """A bar. `kind` is its CSS class, `text` its tooltip."""
 
     begin: int
     end: int
@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happened at one moment."""
+    """A point in time. `kind` is its CSS class, `text` its tooltip."""
 
     at: int
     kind: str
@@ -44,7 +44,7 @@ class Mark(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What happened to a task between two moments (nanoseconds)."""
+    """Everything a timeline shows, between two times in nanoseconds."""
 
     begin: int
     end: int
@@ -56,7 +56,7 @@ class Course(NamedTuple):
 
 
 def draw(course: Course, words: Callable[[str], str]) -> Markup:
-    """The picture, with a clock below; times are written in UTC, and the page's script makes them local."""
+    """Return the timeline as SVG. Times are in UTC; the page's script makes them local."""
     begin, end = course.begin, max(course.end, course.begin + SECOND)
 
     def place(at: int) -> float:
@@ -76,8 +76,8 @@ def draw(course: Course, words: Callable[[str], str]) -> Markup:
         f'<line class="ground" x1="0" x2="100%" y1="{TOP + BAR / 2}" y2="{TOP + BAR / 2}"/>{"".join(parts)}</g>'
         for number, (name, parts) in enumerate(lanes)
     ]
-    counted = ", ".join([f"{words(name)} {len(found)}" for name, found in _counted(course)])
-    label = f"{words('Timeline')}: {_said(begin)} – {_said(end)} UTC; {counted}"
+    counted = ", ".join([f"{words(name)} {len(parts_of_kind)}" for name, parts_of_kind in _kinds_of(course)])
+    label = f"{words('Timeline')}: {_clock_time(begin)} – {_clock_time(end)} UTC; {counted}"
     return Markup(
         f'<svg class="course" width="100%" height="{foot + 18}" role="img" aria-label="{escape(label)}">'
         f"{''.join(clock)}{''.join(drawn)}</svg>"
@@ -85,7 +85,7 @@ def draw(course: Course, words: Callable[[str], str]) -> Markup:
 
 
 def ticks(begin: int, end: int) -> list[tuple[int, int]]:
-    """The round moments at which the clock is written, with the seconds from one to the next."""
+    """Return the round times at which the axis has labels, with the seconds between them."""
     length = (end - begin) / SECOND
     step = next((step for step in STEPS if length / step <= (MOST_TICKS if step >= 60 else MOST_SECONDS)), STEPS[-1])
     first = -(-begin // (step * SECOND)) * step * SECOND
@@ -108,12 +108,12 @@ def _bar(place: Callable[[int], float], span: Span) -> str:
     left, right = place(span.begin), place(span.end)
     return (
         f'<rect class="{escape(span.kind)}" x="{left:.2f}%" width="{right - left:.2f}%" y="{TOP}" height="{BAR}" rx="2">'
-        f"<title>{escape(visible(span.text))} {_said(span.begin)} – {_said(span.end)} UTC</title></rect>"
+        f"<title>{escape(visible(span.text))} {_clock_time(span.begin)} – {_clock_time(span.end)} UTC</title></rect>"
     )
 
 
 def _name(place: Callable[[int], float], span: Span) -> str:
-    """What the bar is called, inside it and no further."""
+    """The name of a bar, clipped to it."""
     left, right = place(span.begin), place(span.end)
     return (
         f'<svg x="{left:.2f}%" width="{right - left:.2f}%" y="{TOP}" height="{BAR}" aria-hidden="true">'
@@ -122,36 +122,36 @@ def _name(place: Callable[[int], float], span: Span) -> str:
 
 
 def _restart(x: float) -> str:
-    """Where an agent was started again: a line through its lane, for a bar alone would hide behind the one before."""
+    """Where an agent was restarted: a line through its lane, since adjacent bars look like one."""
     return f'<line class="restart" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 1}" y2="{TOP + BAR + 4}"/>'
 
 
 def _dot(place: Callable[[int], float], mark: Mark) -> str:
-    said = f"<title>{escape(visible(mark.text))} {_said(mark.at)} UTC</title>"
+    title = f"<title>{escape(visible(mark.text))} {_clock_time(mark.at)} UTC</title>"
     return (
-        f'<circle class="{escape(mark.kind)}" cx="{place(mark.at):.2f}%" cy="{TOP + BAR / 2}" r="4.5">{said}</circle>'
+        f'<circle class="{escape(mark.kind)}" cx="{place(mark.at):.2f}%" cy="{TOP + BAR / 2}" r="4.5">{title}</circle>'
     )
 
 
 def _wedge(place: Callable[[int], float], mark: Mark) -> str:
-    said = f"<title>{escape(visible(mark.text))} {_said(mark.at)} UTC</title>"
-    shape = f'<path class="{escape(mark.kind)}" d="M0 {TOP + 3}l6 9h-12z">{said}</path>'
+    title = f"<title>{escape(visible(mark.text))} {_clock_time(mark.at)} UTC</title>"
+    shape = f'<path class="{escape(mark.kind)}" d="M0 {TOP + 3}l6 9h-12z">{title}</path>'
     return f'<svg x="{place(mark.at):.2f}%" overflow="visible">{shape}</svg>'
 
 
 def _thinned(marks: Sequence[Mark]) -> Iterable[Mark]:
-    """No more than can be told apart; the first and the last are among them."""
+    """Return at most `MOST_MARKS` marks, the first and the last among them."""
     if len(marks) <= MOST_MARKS:
         return marks
     return [marks[number * (len(marks) - 1) // (MOST_MARKS - 1)] for number in range(MOST_MARKS)]
 
 
-def _counted(course: Course) -> list[tuple[str, Sequence[object]]]:
+def _kinds_of(course: Course) -> list[tuple[str, Sequence[object]]]:
     return [
         ("Phases", course.phases), ("Runs", course.runs), ("Holds", course.holds), ("Checkpoints", course.checkpoints),
         ("Compactions", course.compactions),
     ]  # fmt: skip
 
 
-def _said(at: int) -> str:
+def _clock_time(at: int) -> str:
     return datetime.fromtimestamp(at / SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S")

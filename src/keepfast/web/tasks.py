@@ -1,4 +1,4 @@
-"""Unattended tasks as pages and API ask for them, over the same functions that `keepfast task` uses."""
+"""Unattended tasks for pages and API, through the functions that `keepfast task` uses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import queries
 from keepfast.web.task_timeline import Course, Mark, Span
+from keepfast.web.views import Comparison, Patch
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import PhaseBase
@@ -19,47 +20,47 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.view_types import AnsweredView, PromptView, TaskView
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
-    from keepfast.web.queries import Desk
+    from keepfast.web.queries import Backend
 
 LOG_TAIL = 64 << 10
 MOST_FILES, MOST_LINES = 60, 3_000
-"""What a review shows; each line can be commented on, and comes back as a field of the form."""
+"""Limits of a review page: each line has a form field for comments."""
 ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 
 
-class Work:
-    """One request about tasks."""
+class WebTasks:
+    """Queries and actions on tasks for one request."""
 
-    def __init__(self, ground: Runtime, desk: Desk) -> None:
-        self.ground, self.desk, self.tasks = ground, desk, Tasks(ground)
+    def __init__(self, ground: Runtime, backend: Backend) -> None:
+        self.ground, self.backend, self.tasks = ground, backend, Tasks(ground)
 
-    # Looking
+    # Queries
 
     def all(self, status: str = "", archived: bool = False) -> list[TaskView]:
         return self.tasks.views.listing(state=status, archived=archived)
 
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
-        found = self.tasks.views.show(row.id)
-        found["checkpoints"] = [one for one in found["checkpoints"] if self._is_there(row.workspace_id, one["version"])]
-        return {**found, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
+        view = self.tasks.views.show(row.id)
+        view["checkpoints"] = [one for one in view["checkpoints"] if self._is_stored(row.workspace_id, one["version"])]
+        return {**view, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> TaskView:
         return self.tasks.views.describe(self._row(task))
 
     def phases(self, task: str) -> list[dict[str, Any]]:
-        """Every phase with its gate, and how far it is."""
+        """List the phases with their checks and status."""
         row = self._row(task)
         state = row.state
-        found = []
+        views = []
         for number, phase in enumerate(row.phases, 1):
             done = number < row.phase or state == "done"
             now = number == row.phase and not done
             status = "completed" if done else ("review" if state == "review" else "in_progress") if now else "pending"
             gate = {"verify": phase["verify"] or None, "review": phase["review"]}
-            found.append({"number": number, "name": phase["name"], "status": status, **gate})
-        return found
+            views.append({"number": number, "name": phase["name"], "status": status, **gate})
+        return views
 
     def prompts(self, task: str, kind: str) -> list[PromptView]:
         return [
@@ -69,15 +70,15 @@ class Work:
     def board(
         self, lanes: Mapping[str, tuple[Sequence[str], bool | None]], most: int
     ) -> dict[str, tuple[int, list[TaskView]]]:
-        """For each lane, by the states that belong there, held or not: how many tasks, and the first of them in full."""
-        found = {}
-        for name, (states, held) in lanes.items():
-            lane = queries.lane(self.ground.tables, states, held, most)
-            found[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
-        return found
+        """Return for each column how many tasks it has, and its newest tasks in full."""
+        lanes_in_full = {}
+        for name, (states, is_held) in lanes.items():
+            lane = queries.lane(self.ground.tables, states, is_held, most)
+            lanes_in_full[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
+        return lanes_in_full
 
     def inbox(self) -> list[dict[str, Any]]:
-        """What `task inbox` lists, the oldest first."""
+        """List what `task inbox` lists, oldest first."""
         return sorted(self.tasks.views.inbox(), key=lambda one: str(one["created_at"]))
 
     def titles(self) -> dict[str, str]:
@@ -96,7 +97,7 @@ class Work:
         return [event(row) for row in reversed(rows)]
 
     def course(self, task: str) -> Course:
-        """What happened to a task and when; what is not over yet lasts until now."""
+        """Return the timeline of a task; what has not ended lasts until now."""
         row, now = self._row(task), self.ground.now()
         runs = queries.runs_of(self.ground.tables, row.id)
         holds = self.ground.tables.all_holds(row)
@@ -124,28 +125,28 @@ class Work:
                 for one in holds
             ],
             [Mark(one.made_at, one.reason, f"v{one.version} {one.reason.replace('_', ' ')}") for one in points],
-            self.desk.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
+            self.backend.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
         )
 
     def waiting(self, prompt: str) -> dict[str, Any]:
-        """One prompt, also if it was answered long ago."""
-        found = queries.find_prompt(self.ground.tables, prompt)
-        if found is None:
+        """Return one prompt, answered or not."""
+        row = queries.find_prompt(self.ground.tables, prompt)
+        if row is None:
             raise NotFound(
                 f"There is no question or review {prompt[:40]}.",
                 "The overview page lists everything that waits for an answer.",
             )
-        return {**self.tasks.views.prompt(found), "title": self._row(found.task).title}
+        return {**self.tasks.views.prompt(row), "title": self._row(row.task).title}
 
     def verifications(self, task: str) -> list[dict[str, Any]]:
-        """What the checks of the task's phases said, newest first."""
+        """List the verification results of the task's phases, newest first."""
         rows = queries.newest_events(self.ground.tables, self._row(task).id, 50, "phase_complete")
-        told = [event(row) for row in rows]
+        events = [event(row) for row in rows]
         keys = ("timestamp", "phase", "passed", "gate", "output")
-        return [{key: one.get(key) for key in keys} for one in told if one.get("passed") is not None]
+        return [{key: one.get(key) for key in keys} for one in events if one.get("passed") is not None]
 
     def output(self, task: str) -> str:
-        """The end of what the agent said and did, as its shim wrote it down, without secrets."""
+        """Return the end of the agent's output; the shim has redacted it."""
         run = self.ground.tables.last_run(self._row(task).id)
         if run is None:
             return ""
@@ -160,25 +161,26 @@ class Work:
             text = text[text.find(b"\n") + 1 :]
         return text.decode("utf-8", "replace")
 
-    def changes(self, task: str) -> dict[str, Any]:
-        """What the task's phase changed: `phase_base` against the disk."""
+    def changes(self, task: str) -> Comparison:
+        """Compare the disk with the start of the task's phase."""
         row, base = self._row(task), self._phase_base(task)
         if base is None:
-            return {"old": None, "new": "now", "changes": [], "changed": 0}
-        return self.desk.contents.diff(row.workspace_id, _reference(base), "now")
+            return Comparison(old=None, new="now", changes=[], changed=0)
+        return self.backend.contents.diff(row.workspace_id, _reference(base), "now")
 
-    def patch(self, task: str) -> dict[str, Any]:
-        """The same, line by line; `is_exact` is false where an older state stands for what the phase began with."""
+    def patch(self, task: str) -> Patch:
+        """Return the same line by line; `is_exact` is false if the start of the phase is no longer stored."""
         row, base = self._row(task), self._phase_base(task)
         if base is None:
-            return {"old": None, "new": "now", "files": [], "rest": [], "changed": 0, "is_exact": True}
-        found = self.desk.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
-        return {**found, "is_exact": base.is_exact}
+            return Patch(old=None, new="now", changed=0, files=[], rest=[])
+        patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
+        patch.is_exact = base.is_exact
+        return patch
 
     def _phase_base(self, task: str) -> PhaseBase | None:
-        return phase_base(self.ground, self.desk.repository, self._row(task))
+        return phase_base(self.ground, self.backend.repository, self._row(task))
 
-    # Doing
+    # Actions
 
     def new(self, values: dict[str, Any]) -> TaskView:
         from keepfast.runner.actions import taskfile
@@ -197,7 +199,7 @@ class Work:
         return self.tasks.views.describe(done)
 
     def delete(self, task: str) -> TaskView:
-        """Cancel what is not over yet, and put it out of sight; its files and checkpoints stay."""
+        """Cancel a task if it is not over, and archive it; its files and checkpoints stay."""
         row = self._row(task)
         if row.state not in ("done", "failed", "cancelled"):
             self.tasks.cancel(row.id)
@@ -236,13 +238,13 @@ class Work:
         )
 
     def restore(self, task: str, checkpoint: str) -> TaskView:
-        """Bring the task's files and conversation back to a checkpoint; it goes on from there."""
+        """Restore the task's files and conversation from a checkpoint; the task continues from there."""
         done = self.tasks.restore(self._row(task).id, checkpoint)
         assert done is not None
         return self.tasks.views.describe(done)
 
     def override(self, task: str, action: str) -> TaskView:
-        """What a person knows better about a rate limit than the supervisor does."""
+        """Correct what the supervisor believes about a rate limit."""
         row = self._row(task)
         if action == "clear_rate_limit":
             return self.act(task, "try-now")
@@ -254,9 +256,9 @@ class Work:
 
     # Parts
 
-    def _is_there(self, workspace: str, version: str) -> bool:
-        """Is this checkpoint of a task still kept? Rows of tasks outlive what retention drops."""
-        row = self.desk.repository.checkpoint(workspace, int(version[1:]))
+    def _is_stored(self, workspace: str, version: str) -> bool:
+        """Return whether a task's checkpoint is still stored; rows of tasks outlive checkpoints."""
+        row = self.backend.repository.checkpoint(workspace, int(version[1:]))
         return row is not None and not row.forgotten
 
     def _row(self, task: str) -> Task:
@@ -266,12 +268,12 @@ class Work:
         return row
 
     def _waiting(self, prompt: str, *kinds: str) -> str:
-        """The id, if it is one that still waits. A link may be older than the answer that somebody gave elsewhere."""
-        found = queries.find_prompt(self.ground.tables, prompt)
-        if found is None or found.kind not in kinds:
+        """Return the id of a prompt that still waits. Raises `Conflict` if it was answered meanwhile."""
+        row = queries.find_prompt(self.ground.tables, prompt)
+        if row is None or row.kind not in kinds:
             raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
-        if found.status not in ("pending", "presented"):
-            by = found.answered_by
+        if row.status not in ("pending", "presented"):
+            by = row.answered_by
             raise Conflict(f"It is no longer waiting: answered by {by}." if by else "It is no longer waiting.")
         return prompt
 

@@ -1,4 +1,4 @@
-"""The page's sentences in the visitor's language: English ones are their own keys."""
+"""The page's texts in the visitor's language. The English text is the key."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ ENGLISH = {
     "cap": "limit",
     "money": "cost",
 }
-"""What stands for the names of settings, states and checks."""
+"""English texts for names of settings, states, events and checks."""
 
 
 class Words:
-    """`words(text)` gives the sentence in the visitor's language; what has no translation stays English."""
+    """Translates texts: `words(text)`. Texts without a translation stay English."""
 
     def __init__(self, language: str) -> None:
         self.language = language if language in LANGUAGES else "en"
@@ -67,33 +67,33 @@ class Words:
         return self._page.get(text, text)
 
     def sentence(self, text: str) -> str:
-        """A sentence that another part of the program made, names and numbers in it."""
+        """Translate a sentence that already has names and numbers filled in."""
         if self.language == "en" or text in self._page:
             return self(text)
         for english, translated in _patterns(self.language):
-            found = english.fullmatch(text)
-            if found is not None:
-                return translated.format(*[self(part) for part in found.groups()])
+            match = english.fullmatch(text)
+            if match is not None:
+                return translated.format(*[self(part) for part in match.groups()])
         return text
 
 
 @cache
 def _patterns(language: str) -> list[tuple[re.Pattern[str], str]]:
-    # The one that says most of a sentence comes first: "There is no {} {}." would take many others for its own.
+    # The longest pattern comes first: "There is no {} {}." would match many others.
     sentences = catalogue(language)["sentences"]
     longest = sorted(sentences, key=lambda english: -len(english.replace("{}", "")))
     return [(pattern(english), sentences[english]) for english in longest]
 
 
 def pattern(english: str) -> re.Pattern[str]:
-    """What a sentence with `{}` for its names and numbers looks like when they are filled in."""
+    """Return the pattern that matches a sentence with its `{}` filled in."""
     return re.compile("(.+?)".join([re.escape(part) for part in english.split("{}")]), re.DOTALL)
 
 
-def chosen(wanted: str, accepted: str) -> str:
-    """The language that was chosen, else the first of the browser's that there is."""
-    if wanted in LANGUAGES:
-        return wanted
+def chosen(choice: str, accepted: str) -> str:
+    """Return the chosen language, else the first language of the browser that we have."""
+    if choice in LANGUAGES:
+        return choice
     for part in accepted.split(","):
         code = part.partition(";")[0].strip().lower()[:2]
         if code in LANGUAGES:

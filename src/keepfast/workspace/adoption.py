@@ -1,11 +1,11 @@
-"""Which folder is protected for a session that nobody prepared, and which folders never are."""
+"""Choose the folder to protect for a session in a folder without a workspace, and refuse system folders."""
 
 from __future__ import annotations
 
 from posix import access, scandir
 
 from keepfast.model.errors import Refused
-from keepfast.workspace.capture import NEVER
+from keepfast.workspace.capture import NEVER_ENTERED
 from keepfast.workspace.marker import git_root, is_refused, refuse, show
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WRITABLE = 2
 AT_ONCE = 1_000
-"""So many entries are counted on the busiest machine."""
+"""Entries that can be counted in time even on a busy machine."""
 ANY, GIT = "any", "git"
 WHOLE, VERSIONED, ITSELF = "whole", "versioned", "itself"
 """What of a folder belongs to the system: all below it; that too, but for git repositories; or only the folder itself."""
@@ -39,7 +39,7 @@ SYSTEM = {
         ITSELF,
     ),
 }  # fmt: skip
-"""Folders that belong to the system. The nearest one at or above a folder decides."""
+"""Folders of the system. The nearest one at or above a folder decides."""
 
 
 def root_for(cwd: bytes, project: bytes, mode: str, home: bytes) -> bytes | None:
@@ -73,7 +73,7 @@ def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> 
 
     end = monotonic() + seconds
     names = {pattern.rstrip("/").encode("utf-8", "surrogateescape") for pattern in skipped}
-    names |= NEVER
+    names |= NEVER_ENTERED
     todo, left = [root], most
     while todo:
         if most - left > AT_ONCE and monotonic() >= end:
@@ -87,12 +87,12 @@ def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> 
                     if entry.is_dir(follow_symlinks=False) and entry.name not in names:
                         todo.append(entry.path)
         except OSError:
-            continue  # what we may not list is not counted
+            continue  # without permission to list it, it is not counted
     return False
 
 
 def refuse_whole(root: bytes, home: bytes) -> None:
-    """Raise `Refused` for a folder that is no project, whoever asks: a home, or one of the system's."""
+    """Raise `Refused` for a folder that is never a project: a home, or one of the system's."""
     refuse(root, home)
     if _is_systems(root, home):
         raise Refused(
@@ -110,7 +110,7 @@ def _is_systems(root: bytes, home: bytes) -> bool:
 
 
 def belongs(folder: bytes, is_repository: bool) -> bool:
-    """Is this folder, given without links, one of the system's by the table?"""
+    """Does the table say that this folder, given without symbolic links, belongs to the system?"""
     top = folder
     while top not in SYSTEM:
         top = top.rpartition(b"/")[0] or b"/"

@@ -1,4 +1,4 @@
-"""Files whose blocks are shared with those of another folder (FICLONE): a copy that takes no room, where there is such."""
+"""Clone files by sharing their blocks (FICLONE): copies that take no space, on file systems that support it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FICLONE = 0x40049409
 
 
 class Cloning:
-    """Takes contents from files below `root` that still have them; `ids` gives the ids that a stream has."""
+    """Clones contents from files below `root` that still have them; `ids` computes the content ids of a stream."""
 
     def __init__(self, root: bytes, ids: Ids) -> None:
         self.root, self.ids = root, ids
         self.possible = True
-        """False once the file system has said that it shares no blocks."""
+        """False once cloning has turned out not to be supported."""
 
     def clone(self, entry: Entry, fd: int) -> bool:
-        """Fill the new file `fd` from the one at the entry's path. False: it is empty as before, and must be written."""
+        """Fill the new file `fd` from the one at the entry's path. Return False if it stays empty and must be written."""
         if not self.possible or not entry.size:
             return False
         try:
@@ -37,7 +37,7 @@ class Cloning:
             finally:
                 close(top)
         except OSError:
-            return False  # it is not there any more
+            return False  # it no longer exists
         try:
             seen = fstat(source)
             if not S_ISREG(seen.st_mode) or seen.st_size != entry.size:
@@ -45,11 +45,11 @@ class Cloning:
             try:
                 ioctl(fd, FICLONE, source)
             except OSError:
-                self.possible = False  # no such call here, or another file system: a copy has to do
+                self.possible = False  # not supported here, or on another file system
                 return False
         finally:
             close(source)
-        # What was cloned is judged, not what it was cloned from: that may change at any moment.
+        # Verify the clone and not its source, which may change at any moment.
         if entry.content in self.ids(lambda most: read(fd, most), bool(entry.flags & SEALED)):
             return True
         ftruncate(fd, 0)

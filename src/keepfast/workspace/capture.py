@@ -1,4 +1,4 @@
-"""What is captured and what is left out: the settings under `capture.*` as one value."""
+"""What is captured and what is left out: the settings `capture.*` as one value."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 GIT, OWN = b".git", b".keepfast"
-OWNS = (OWN, FORMER_MARKER)
-NEVER = frozenset((GIT, *OWNS))
-"""Folders that are never looked into. A `.git` that is a file, as submodules and linked worktrees have it, is a file, and a
-`.keepfast` below the root is an ordinary folder unless a workspace of this user is there."""
-RULES = 3
-"""Of the rules that stand in the code: with others, no stat cache is believed."""
-SUPERVISED = frozenset((b".metadata", b".checkpoints", b".logs"))
-"""Folders of the supervisor in the root: left out if they say so themselves (see `model/frozen.py`)."""
+OWN_FOLDERS = (OWN, FORMER_MARKER)
+NEVER_ENTERED = frozenset((GIT, *OWN_FOLDERS))
+"""Folders that are never entered. A `.git` file, as in submodules and linked worktrees, is an ordinary file, and a `.keepfast`
+below the root is an ordinary folder unless it is the marker of a workspace of this user."""
+RULES_VERSION = 3
+"""Version of the rules in the code: a stat cache of another version is not used."""
+SUPERVISOR_FOLDERS = frozenset((b".metadata", b".checkpoints", b".logs"))
+"""Folders of the supervisor in the root: left out if their `.gitignore` identifies them (see `model/frozen.py`)."""
 CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"
 
 
 class Capture:
-    """The rules of capture. Two with the same `text` decide alike."""
+    """The rules of capture. Two with the same `text` are equivalent."""
 
     __slots__ = (
         "accelerated",
@@ -64,23 +64,23 @@ class Capture:
         self.markers = frozenset([name.encode("utf-8", "surrogateescape") for name in exclude_marked])
         self.ignored = ignored
         self.reads_rules = ignored != "all" or bool(exclude_ignored)
-        """Does anything depend on what ignore files say?"""
+        """Do ignore files have any effect?"""
         self.leaves_large = ignored == "small"
-        """Are ignored folders left out that have many files?"""
+        """Are ignored folders with many files left out?"""
         self.ignored_file_size = ignored_file_size
         self.ignored_folder_files = ignored_folder_files
         self.max_file_size = max_file_size
         self.max_files = max_files
         self.accelerated = accelerated
         self.store = store
-        """Device and inode of the store's folder: it may lie in the workspace, under whatever path."""
+        """Device and inode of the store's folder: it may lie in the workspace, under any path."""
         self.own = frozenset(own)
         """Folders below the root that are workspaces of this user: their markers are not captured."""
         self.stores = frozenset(stores)
-        """Paths and ids of this user's stores that are out of reach: a marker that names one of them may be this user's too."""
+        """Paths and ids of this user's unreachable stores: a marker that names one of them may be this user's."""
         self.text = repr(
             (
-                RULES,
+                RULES_VERSION,
                 list(exclude),
                 list(exclude_ignored),
                 list(exclude_marked),
@@ -94,8 +94,8 @@ class Capture:
             )
         ).encode("utf-8", "surrogateescape")
 
-    def crowded(self) -> Capture:
-        """The same rules for a tree that has too many files because of what is ignored in it."""
+    def without_large_ignored(self) -> Capture:
+        """Return the same rules without large ignored folders, for a tree that has too many files with them."""
         rules = Capture()
         for name in self.__slots__:
             setattr(rules, name, getattr(self, name))

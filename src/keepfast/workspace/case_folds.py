@@ -1,4 +1,4 @@
-"""Names that are one and the same where a folder does not tell cases apart."""
+"""Refuse names that collide in a folder that ignores case."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ GET_FLAGS, FOLDS = 0x80086601, 0x40000000
 """FS_IOC_GETFLAGS and FS_CASEFOLD_FL: ext4 and f2fs fold case folder by folder."""
 LOOKALIKES = (b".git", b".keepfast", FORMER_MARKER, b"git~")
 INVISIBLE = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
-"""Letters that some file systems do not see in a name."""
+"""Characters that some file systems ignore in names."""
 
 
 def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
-    """Raise unless every name of the plan can stand beside the others, and none is another name of `.git`.
+    """Raise if two names of the plan collide, or one is another spelling of `.git`.
 
     `scratch` is a folder of ours on the same file system. Where cases are told apart, every name is fine.
     """
@@ -60,7 +60,7 @@ def refuse_folded(plan: Plan, root: int, scratch: int, system: System) -> None:
 
 
 def _folded(paths: list[bytes]) -> tuple[list[bytes], bool]:
-    """The form of every path, and whether one of them may have `.git` in it; plain names are asked all at once."""
+    """Return the folded form of every path, and whether one may contain `.git`; plain names are checked all at once."""
     text = b"\0".join(paths)
     folded = text.lower().split(b"\0") if paths and text.isascii() else [fold(path) for path in paths]
     if len(folded) != len(paths):  # a path with a NUL, which a plan refuses
@@ -70,7 +70,7 @@ def _folded(paths: list[bytes]) -> tuple[list[bytes], bool]:
 
 
 def fold(path: bytes) -> bytes:
-    """The form that all spellings of a path share on a folder that folds case."""
+    """Return the form that all spellings of a path share in a folder that folds case."""
     if path.isascii():
         return path.lower()
     from unicodedata import normalize
@@ -80,24 +80,24 @@ def fold(path: bytes) -> bytes:
 
 
 def _disguises(path: bytes, folded: bytes) -> list[int]:
-    """Where, in the path, a folder holds something that may be `.git` or `.keepfast` under another spelling."""
-    found, at = [], 0
+    """Return the positions in the path after which a part may be `.git` or `.keepfast` in another spelling."""
+    positions, at = [], 0
     for part, plain in zip(path.split(b"/"), folded.split(b"/"), strict=True):
         if (plain in OWN_NAMES or plain.startswith((b"git~", b"holdfa~"))) and part not in OWN_NAMES:
-            found.append(max(at - 1, 0))
+            positions.append(max(at - 1, 0))
         at += len(part) + 1
-    return found
+    return positions
 
 
 class _Folding:
     def __init__(self, root: int, scratch: int, system: System) -> None:
         self.root, self.system = root, system
         flag = _flag(scratch)
-        # A file system that folds without saying so folder by folder does it everywhere.
+        # A file system without a flag per folder folds case everywhere or nowhere.
         self.everywhere = flag is not True and _probe(scratch)
 
     def folds(self, folder: bytes) -> bool:
-        """Does this folder, or the nearest one above it that exists, take two spellings for one name?"""
+        """Does this folder, or the nearest existing one above it, treat two spellings as the same name?"""
         if self.everywhere:
             return True
         while True:
@@ -115,7 +115,7 @@ class _Folding:
 
 
 def _flag(folder: int) -> bool | None:
-    """What the file system says of this folder; None if it says nothing."""
+    """Return the folder's case folding flag; None if the file system has none."""
     from array import array
     from fcntl import ioctl
 

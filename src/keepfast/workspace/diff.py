@@ -262,11 +262,11 @@ def _side(hunk: Hunk, kind: str) -> list[bytes]:
 
 
 def _head(old: bytes | None, new: bytes | None, modes: list[int]) -> list[bytes]:
-    known = [S_IFLNK if S_ISLNK(mode) else S_IFREG | (0o755 if mode & 0o100 else 0o644) for mode in modes]
+    git_modes = [S_IFLNK if S_ISLNK(mode) else S_IFREG | (0o755 if mode & 0o100 else 0o644) for mode in modes]
     if old is None or new is None:
-        return [b"new file mode %o" % known[1] if old is None else b"deleted file mode %o" % known[0]]
+        return [b"new file mode %o" % git_modes[1] if old is None else b"deleted file mode %o" % git_modes[0]]
     # A change that git does not know, such as 644 to 600, is shown in full; `git apply` passes over it.
-    before, after = known if known[0] != known[1] else modes
+    before, after = git_modes if git_modes[0] != git_modes[1] else modes
     changed = [b"old mode %o" % before, b"new mode %o" % after] if before != after else []
     return changed + ([b"rename from " + quote(old), b"rename to " + quote(new)] if old != new else [])
 

@@ -1,4 +1,4 @@
-"""What lies in a folder now: one folder by itself, or all that changed at once, without looking at what is as it was."""
+"""List folders: one by itself, or all changed ones at once, without a stat for unchanged files."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from keepfast.workspace.stat_cache import Cache
 
     Listed = tuple[stat_result, Listing, dict[bytes, int], list[int]]
-    """The folder's stat, taken before it was listed; its entries by name: (name, is a folder, stat of a file); numbers of
-    known files, of those at least that are among the entries or told apart; and runs of the known files that are as they
-    were, and are not among the entries: the first number of each, and that behind its last."""
+    """The folder's stat, taken before it was listed; its entries, sorted by name: (name, is a folder, stat of a file); the
+    numbers of cached files, at least of those among the entries; and the runs of unchanged files, which are not among the
+    entries: the first number of each run, and the one after its last."""
 
 O_NOATIME: int = getattr(posix, "O_NOATIME", 0)
 VANISHED = (ENOENT, ENOTDIR, ELOOP, ESTALE)
-"""Errors of a path that is no longer what it was when it was listed."""
+"""Errors that mean that a path was removed or replaced after it was listed."""
 EVERYTHING_OPEN: dict[bytes, int] = {}
 SEVERAL = 8
-"""From this number of folders on, two threads list them."""
+"""Two threads list the folders if there are at least this many."""
 
 
 def list_folder(
@@ -49,28 +49,33 @@ def list_folder(
     fd = _open_quietly(root, path)
     try:
         seen = fstat(fd)
-        kept, found = _listing(fd, sure)
+        unchanged, entries = _listing(fd, sure)
     finally:
         close(fd)
-    found.sort()
-    kept.sort()
-    return seen, found, kept
+    entries.sort()
+    unchanged.sort()
+    return seen, entries, unchanged
 
 
 def list_changed(
-    root: int, cache: Cache, paths: list[bytes], files: Sequence[int], folders: Sequence[int], apart: Iterable[bytes]
+    root: int,
+    cache: Cache,
+    paths: list[bytes],
+    files: Sequence[int],
+    folders: Sequence[int],
+    always_listed: Iterable[bytes],
 ) -> dict[bytes, Listed]:
-    """Return what lies in each of these folders by its path; those are left out with which anything is odd.
+    """Return the listing of each of these folders by path, without those that need the slow way.
 
     `files` and `folders` are what the accelerated `cache.check` named. Files that are told apart, because their names begin
-    with a dot or stand in `apart`, are among the entries even if they are as they were.
+    with a dot or stand in `always_listed`, are among the entries even if they are as they were.
     """
     if list_at_once is None or not len(folders):
         return {}
-    names = b"".join([name + b"\0" for name in apart])
+    names = b"".join([name + b"\0" for name in always_listed])
     threads = 2 if len(folders) >= SEVERAL else 1
-    found = list_at_once(cache.raw, root, threads, bytes(files), bytes(folders), names)
-    return {paths[number]: listed for number, listed in zip(folders, found, strict=True) if listed is not None}
+    listings = list_at_once(cache.raw, root, threads, bytes(files), bytes(folders), names)
+    return {paths[number]: listed for number, listed in zip(folders, listings, strict=True) if listed is not None}
 
 
 def runs_of(numbers: Iterable[int]) -> list[int]:
@@ -94,20 +99,20 @@ def _open_quietly(root: int, path: bytes) -> int:
 
 def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
     """Numbers of the files in `sure` that are there, and the entries of all others."""
-    kept: list[int] = []
-    found: Listing = []
+    unchanged: list[int] = []
+    changed: Listing = []
     with scandir(fd) as entries:
         for entry in entries:
             name = entry.name.encode(ENCODING, ERRORS)
             if name in sure:
-                kept.append(sure[name])
+                unchanged.append(sure[name])
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    found.append((name, True, None))
+                    changed.append((name, True, None))
                 else:
-                    found.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
+                    changed.append((name, False, stat(name, dir_fd=fd, follow_symlinks=False)))
             except OSError as error:
                 if error.errno not in VANISHED:
-                    found.append((name, False, None))
-    return kept, found
+                    changed.append((name, False, None))
+    return unchanged, changed

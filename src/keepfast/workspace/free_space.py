@@ -1,4 +1,4 @@
-"""Is there room for a restore? Counted before anything is touched."""
+"""Check the free space for a restore before anything is touched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from keepfast.model.restore_plan import Plan, Step
 
 BATCH_BYTES = 256 << 20
-"""So much is written before it is put in place, which frees what was there."""
+"""Bytes that are staged before they are put in place, which frees the old files."""
 
 
 class Room:
@@ -28,7 +28,7 @@ class Room:
         self.missing = self.missing_files = 0
         writes = [step for step in plan.steps if step.action == WRITE]
         deletes = [step for step in plan.steps if step.action == DELETE]
-        # Every size rounded up, and nothing sparse: mostly there is room even for that.
+        # First estimate: every size rounded up, and no sparse files. Usually even that fits.
         self.takes = self.block * len(writes) + sum([step.new.size for step in writes if step.new is not None])
         self.ample, tight = self.takes <= self.free, False
         if not self.ample:

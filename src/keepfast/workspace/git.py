@@ -1,4 +1,4 @@
-"""Facts about the git repository that a folder lies in, read from its files: git is not run, the index is not read."""
+"""Facts about the git repository of a folder, read from its files: git is not run, the index is not read."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, read,
 from posix import open as open_fd
 
 SMALL = 8_192
-"""A file with one ref or path in it is at most this long; a longer one is not what it seems."""
+"""Maximum length of a file with a single ref or path; a longer one is not valid."""
 PACKED = 32 << 20
-"""So much of `packed-refs` is searched, about 400,000 refs."""
+"""Bytes of `packed-refs` that are searched, about 400,000 refs."""
 HOPS = 5
-"""So many refs are read on the way to a commit, HEAD included, as in git."""
+"""Refs that are followed to find a commit, HEAD included, as in git."""
 
 TYPE, FOLDER, FILE = 0o170000, 0o040000, 0o100000
 MISSING, UNKNOWN = 0, -1
 HEADS = b"refs/heads/"
 OWN = (b"refs/bisect/", b"refs/rewritten/", b"refs/worktree/")
-"""Refs that each worktree has for itself."""
+"""Refs that are separate in each worktree."""
 NOT_IN_REFS = bytes(range(33)) + b"\x7f~^:?*[\\"
 MARKERS = (
     (b"/rebase-merge", "rebase"),
@@ -30,7 +30,7 @@ MARKERS = (
 
 
 class GitFacts:
-    """What a repository says about itself at the moment of reading.
+    """The state of a repository at the moment of reading.
 
     `branch` is None when HEAD is detached, `commit` when the branch has none yet or it cannot be read; both are None
     when HEAD leads nowhere. A ref outside `refs/heads/` keeps its full name; bytes that are not UTF-8 become `\\xff`.
@@ -63,7 +63,7 @@ def facts(root: bytes) -> GitFacts | None:
         kind = _kind(dot_git)
         if kind == FILE:
             return _read_facts(work_tree or b"/", _pointed_to(work_tree, dot_git))
-        # A folder without HEAD is no repository, and git looks further up. What may not be read could be one.
+        # A folder without HEAD is no repository, and git looks further up. An unreadable one may be a repository.
         if kind == UNKNOWN or (kind == FOLDER and _read_ref(dot_git + b"/HEAD", is_head=True) is not None):
             return _read_facts(work_tree or b"/", dot_git)
         if not work_tree:
@@ -86,7 +86,7 @@ def _read_facts(work_tree: bytes, git_dir: bytes) -> GitFacts | None:
 
 
 def _follow(git_dir: bytes, common: bytes, value: bytes) -> tuple[bytes | None, str | None]:
-    """Return the last ref on the way from HEAD, None if HEAD is detached, and the commit it stands for."""
+    """Follow HEAD; return the last ref (None if HEAD is detached) and its commit."""
     # In a reftable the refs are not files; HEAD is usually a stub there, with a name that is no ref.
     reftable = _kind(common + b"/reftable") == FOLDER
     ref, hops = None, 1
@@ -105,7 +105,7 @@ def _follow(git_dir: bytes, common: bytes, value: bytes) -> tuple[bytes | None, 
 
 
 def _read_ref(path: bytes, is_head: bool = False) -> bytes | None:
-    """Return what the file of a ref says, empty if that cannot be known, None if there is no such file."""
+    """Return the content of a ref's file; empty if it cannot be read, None if it does not exist."""
     try:
         target = readlink(path)
     except (OSError, ValueError):
@@ -140,7 +140,7 @@ def _is_ref(name: bytes) -> bool:
 
 
 def _pointed_to(work_tree: bytes, dot_git: bytes) -> bytes:
-    """Return the folder that a `.git` file names; a path that cannot exist if it names none."""
+    """Return the folder that a `.git` file points to; a path that cannot exist if it is invalid."""
     content = _read_line(dot_git) or b""
     path = content.removeprefix(b"gitdir: ")
     if path == content or not path:
@@ -153,7 +153,7 @@ def _pointed_to(work_tree: bytes, dot_git: bytes) -> bytes:
 
 
 def _common(git_dir: bytes) -> bytes | None:
-    """Return the folder with the refs and objects that all worktrees share, None if it cannot be known."""
+    """Return the folder with the refs and objects that all worktrees share; None if it cannot be determined."""
     path = _read_line(git_dir + b"/commondir")
     if path is None:
         return git_dir
@@ -186,9 +186,9 @@ def _read_line(path: bytes) -> bytes | None:
 
 
 def _read(path: bytes, limit: int) -> bytes | None:
-    """Return the beginning of a regular file, None if there is none, empty if it may not be read."""
+    """Return the beginning of a regular file; None if it does not exist, empty if it cannot be read."""
     try:
-        # O_NONBLOCK: a pipe of that name must not hold us up.
+        # O_NONBLOCK: a pipe of that name must not block us.
         descriptor = open_fd(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
         return None

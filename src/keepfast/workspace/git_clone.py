@@ -1,4 +1,4 @@
-"""A new git repository with one commit of another and all behind it; of the other, only objects are read."""
+"""Create a git repository with a commit of another one and its history; only objects are read from the other."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ OFF = (
 
 
 class Git:
-    """Plumbing in a repository of ours. Of the environment it gets nothing but a search path without odd folders."""
+    """Runs git plumbing in a new repository, with an empty environment except for a search path of trusted folders."""
 
     def __init__(self, path: str, avoid: bytes) -> None:
         here = fsdecode(avoid)
-        folders = [folder for folder in path.split(":") if folder.startswith("/") and not _is_odd(folder, here)]
+        folders = [
+            folder for folder in path.split(":") if folder.startswith("/") and not _is_untrusted_folder(folder, here)
+        ]
         self.search = ":".join(folders)
         program = which("git", path=self.search) if folders else None
         if program is None:
@@ -75,8 +77,8 @@ class Git:
     def must(self, git_dir: bytes, *words: str | bytes, **more: bytes) -> bytes:
         done = self.run(git_dir, *words, **more)
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
-            raise Failed(f"git could not create the repository ({fsdecode(words[0])}): {said or done.returncode}.")
+            message = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+            raise Failed(f"git could not create the repository ({fsdecode(words[0])}): {message or done.returncode}.")
         return done.stdout
 
 
@@ -114,12 +116,12 @@ def clone(git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -
 
 
 def refresh(git: Git, folder: bytes) -> None:
-    """Let the index know the files that are there now, so that the first status is quick. No filter is configured."""
+    """Refresh the index with the stat of the present files, so that the first `git status` is quick. No filters run."""
     git.run(folder + b"/.git", "update-index", "-q", "--refresh", work_tree=folder)
 
 
 def _copy_shallow(common: bytes, git_dir: bytes) -> None:
-    """A history that was cut off there is cut off here as well."""
+    """Copy the boundary of a shallow clone."""
     text = _read(common + b"/shallow", SMALL)
     lines = (text or b"").split()
     if lines and all(len(line) in (40, 64) and not line.strip(b"0123456789abcdef") for line in lines):
@@ -127,7 +129,7 @@ def _copy_shallow(common: bytes, git_dir: bytes) -> None:
 
 
 def _copy_exclude(common: bytes, git_dir: bytes) -> None:
-    """The rules for what is no business of git's: patterns, nothing that runs."""
+    """Copy `info/exclude`: only patterns, nothing executable."""
     text = _read(common + b"/info/exclude", SMALL)
     if text:
         try:
@@ -143,14 +145,14 @@ def _write(path: bytes, content: bytes) -> None:
 
 
 def _quoted(path: bytes) -> bytes:
-    """The path as git wants it in a list that colons separate."""
+    """Quote the path as git expects it in a list separated by colons."""
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
 
 
-def _is_odd(folder: str, root: str) -> bool:
-    """Is this in the project, or wherever the process that asks happens to be?"""
-    found = (normpath("/" + folder.lstrip("/")), realpath(folder))
-    return any(_inside(one, top) for one in found for top in (root, realpath(root), "/proc"))
+def _is_untrusted_folder(folder: str, root: str) -> bool:
+    """Does this folder lie in the project, or in /proc?"""
+    spellings = (normpath("/" + folder.lstrip("/")), realpath(folder))
+    return any(_inside(spelling, top) for spelling in spellings for top in (root, realpath(root), "/proc"))
 
 
 def _inside(folder: str, root: str) -> bool:

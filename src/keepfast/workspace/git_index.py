@@ -1,4 +1,4 @@
-"""Whether git may track something in a folder, told from the bytes of its index: git is not run, the index is not parsed."""
+"""Tell from the raw bytes of git's index whether git may track something in a folder, without parsing it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, listd
 from posix import open as open_fd
 
 LARGEST = 256 << 20
-"""An index beyond this is not searched: it has some two million entries."""
+"""A larger index is not searched: it has some two million entries."""
 PIECE = 1 << 20
 WHOLE_NAMES = (b"DIRC\x00\x00\x00\x02", b"DIRC\x00\x00\x00\x03")
-"""How an index begins in which each path stands as a whole; from version 4 on only what differs from the one before."""
+"""Beginning of an index with full paths; from version 4 on, a path holds only its difference from the previous one."""
 SHARED = b"sharedindex."
-"""How the file beside a split index begins, in which the most of its entries stand."""
+"""Beginning of a split index's shared file, which has most of the entries."""
 TYPE, FILE = 0o170000, 0o100000
 
 
 def may_name(git_dir: bytes, folder: bytes) -> bool:
-    """May the index of this repository name anything below a folder of its work tree? Only a certain no is one."""
+    """May the index of this repository have entries below a folder of its work tree? False only if certain."""
     try:
         fd = open_fd(git_dir + b"/index", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def may_name(git_dir: bytes, folder: bytes) -> bool:
 
 
 def _holds(fd: int, folder: bytes) -> bool:
-    """Do the bytes that are left have a path in this folder, or the folder itself, as of a submodule?"""
+    """Do the remaining bytes contain a path in this folder, or the folder itself as a submodule?"""
     names = (folder + b"/", folder + b"\x00")
     rest, keep = b"", max(map(len, names)) - 1
     while piece := read(fd, PIECE):

@@ -1,4 +1,4 @@
-"""Where a `.git` that is a file or a link leads git: what a workspace holds must not become a repository's settings."""
+"""Where a `.git` file or link points: files of a workspace must not become the configuration of a repository."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 SIGN = b"gitdir:"
 LONGEST = 8 << 10
-"""Bytes of a pointer: more than any path has."""
+"""Maximum bytes of a pointer; more than any path has."""
 POINTS_IN = "would point git at files of this folder, or is not a valid git pointer file"
 PROCESSES = b"/proc/"
-"""What leads through here leads elsewhere for git than for us, as `/proc/self/cwd` does."""
+"""A path through these folders means something else for git than for us, as `/proc/self/cwd` does."""
 
 
 def targets(kind: str, content: bytes) -> list[bytes]:
-    """The paths that a `.git` of this kind and content may be read as; none if it cannot be read as a pointer.
+    """Return the paths that a `.git` of this kind and content may point to; empty if it is no valid pointer.
 
     Git takes all blanks but one as part of the path; others do not.
     """
     if kind == LINK:
         return [content] if content else []
-    said = content.rstrip(b"\r\n")
-    if kind != FILE or len(content) > LONGEST or not said.startswith(SIGN) or b"\0" in said or b"\n" in said:
+    line = content.rstrip(b"\r\n")
+    if kind != FILE or len(content) > LONGEST or not line.startswith(SIGN) or b"\0" in line or b"\n" in line:
         return []
-    said = said.removeprefix(SIGN)
-    found = {said.removeprefix(b" "), said.strip()}
-    return sorted(found) if all(found) else []
+    target = line.removeprefix(SIGN)
+    paths = {target.removeprefix(b" "), target.strip()}
+    return sorted(paths) if all(paths) else []
 
 
 def leads_out(path: bytes, target: bytes) -> bool:
-    """Does the pointer at `path` lead out of the tree that it lies in, by what it says?"""
-    led = normpath(join(dirname(path), target))
-    return isabs(target) or led == b".." or led.startswith(b"../")
+    """Does the text of the pointer at `path` lead out of the tree?"""
+    destination = normpath(join(dirname(path), target))
+    return isabs(target) or destination == b".." or destination.startswith(b"../")
 
 
 def leads_in(root: bytes, path: bytes, target: bytes, kind: Callable[[bytes], str]) -> bool:
@@ -56,7 +56,7 @@ def leads_in(root: bytes, path: bytes, target: bytes, kind: Callable[[bytes], st
             continue
         if name == b"..":
             if inside:
-                return True  # what it is the parent of may be a link
+                return True  # the path before `..` may be a link
             at = dirname(at)
             continue
         at = join(at, name)
@@ -76,7 +76,7 @@ def leads_in(root: bytes, path: bytes, target: bytes, kind: Callable[[bytes], st
     if _lies_below(real, root):
         return GIT not in real[len(root.rstrip(b"/")) + 1 :].split(b"/")
     if GIT not in real.split(b"/") and not exists(join(real, b"HEAD")):
-        return True  # nothing is there yet: who knows what the next restore puts there
+        return True  # nothing exists there yet, but a later restore may create it
     return real == root or _lies_below(root, real)
 
 

@@ -1,4 +1,4 @@
-"""What ignore files say about a path: the rules of gitignore(5), on bytes, as Git carries them out.
+"""Match paths against ignore files: the rules of gitignore(5), on bytes, exactly as Git applies them.
 
 Hooks load this module on their way, so it imports nothing, and no pattern needs a regular expression.
 A pattern is taken apart once. What most patterns are (a name, `*.ext`, `prefix*`, a path) is then found in tables,
@@ -58,19 +58,19 @@ def verdict(path: bytes, is_dir: bool, stack: Sequence[tuple[bytes, Rules]]) -> 
     ones. The caller walks top-down and has already decided that no parent folder is ignored.
     """
     for folder, rules in reversed(stack):
-        said = rules.match(path[len(folder) + 1 :] if folder else path, is_dir)
-        if said is not None:
-            return said
+        is_ignored = rules.match(path[len(folder) + 1 :] if folder else path, is_dir)
+        if is_ignored is not None:
+            return is_ignored
     return False
 
 
 def parse(text: bytes) -> Rules:
-    """Return the rules of an ignore file. Any bytes will do: a malformed pattern matches nothing, as in Git."""
+    """Return the rules of an ignore file. Accepts any bytes: a malformed pattern matches nothing, as in Git."""
     rules: list[Rule] = []
     for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line or line[0] == 35:  # "#"
             continue
-        # Git takes the carriage return off first and then reads the line as a C string.
+        # Git removes the carriage return first and then reads the line as a C string.
         line = _without_trailing_spaces(line.removesuffix(b"\r").partition(b"\0")[0])
         negated, folders_only = line.startswith(b"!"), line.endswith(b"/")
         pattern = _compile(line[negated : len(line) - folders_only])
@@ -80,7 +80,7 @@ def parse(text: bytes) -> Rules:
 
 
 class Rules:
-    """The rules of one ignore file; paths are relative to the folder that holds it."""
+    """The rules of one ignore file; paths are relative to its folder."""
 
     __slots__ = ("_any", "_for_files", "_for_folders")
 
@@ -90,7 +90,7 @@ class Rules:
         self._for_files = _Table([rule for rule in rules if not rule[1]])
 
     def match(self, path: bytes, is_dir: bool) -> bool | None:
-        """True: ignored; False: re-included by a `!` rule; None: no rule speaks of it. The last matching rule wins."""
+        """Return True if ignored, False if re-included by a `!` rule, None if no rule matches. The last matching rule wins."""
         rank = (self._for_folders if is_dir else self._for_files).rank(path)
         return bool(rank & 1) if rank else None
 
@@ -145,20 +145,20 @@ def _last(ranks: dict[bytes, int], fits: Callable[[bytes], bool]) -> int:
     return 0
 
 
-def _spread(wanted: Sequence[Wanted], given: Given, fits: Callable[[Wanted, Given, int], bool]) -> bool:
-    """Is `given` made of the wanted parts in order, the first at its start, the last at its end, gaps between them?
+def _spread(parts: Sequence[Wanted], target: Given, fits: Callable[[Wanted, Given, int], bool]) -> bool:
+    """Does `target` have the parts in order, the first at its start, the last at its end, with gaps between them?
 
     A part in the middle takes the earliest place it fits: a later one would only leave less room. So no choice is ever
     taken back, and the number of steps stays bounded, whatever the pattern.
     """
-    first, last = wanted[0], wanted[-1]
-    at, end = len(first), len(given) - len(last)
-    if len(wanted) == 1:
-        return end == 0 and fits(first, given, 0)
-    if at > end or not fits(last, given, end) or not fits(first, given, 0):
+    first, last = parts[0], parts[-1]
+    at, end = len(first), len(target) - len(last)
+    if len(parts) == 1:
+        return end == 0 and fits(first, target, 0)
+    if at > end or not fits(last, target, end) or not fits(first, target, 0):
         return False
-    for part in wanted[1:-1]:
-        while at + len(part) <= end and not fits(part, given, at):
+    for part in parts[1:-1]:
+        while at + len(part) <= end and not fits(part, target, at):
             at += 1
         at += len(part)
         if at > end:
@@ -183,7 +183,7 @@ def _without_trailing_spaces(line: bytes) -> bytes:
 
 
 def _compile(pattern: bytes) -> Pattern:
-    """Take the pattern apart; nothing is left of one that can match nothing."""
+    """Parse the pattern; return an empty one if it can match nothing."""
     segments = _segments(pattern.removeprefix(b"/"))
     if not segments:
         return ()
@@ -201,7 +201,7 @@ def _compile(pattern: bytes) -> Pattern:
 
 
 def _segments(pattern: bytes) -> list[Segment]:
-    """Split the pattern at slashes and stars; nothing is left of one that is empty or malformed."""
+    """Split the pattern at slashes and stars; return an empty one if it is empty or malformed."""
     if pattern == pattern.translate(None, b"?[\\"):
         return [_segment([*part.split(b"*")]) for part in pattern.split(b"/")] if pattern else []
     segments: list[Segment] = []
@@ -241,7 +241,7 @@ def _piece(choices: list[bytes]) -> Piece:
 
 
 def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """Return the bytes that the class after a `[` stands for, none if it is malformed, and the place after it."""
+    """Return the bytes that the class after a `[` matches (none if it is malformed), and the position after it."""
     negated = pattern[at : at + 1] in (b"!", b"^")
     at += negated
     members: set[int] = set()
@@ -269,7 +269,7 @@ def _class(pattern: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _place(pattern: Pattern) -> tuple[int, list[bytes]]:
-    """Return which place in the table answers for the pattern, and the keys it has there."""
+    """Return the position in the table for this pattern, and its keys there."""
     match pattern:
         case ((), ((piece,),)):
             place, keys = NAME, _spellings(piece)
@@ -284,7 +284,7 @@ def _place(pattern: Pattern) -> tuple[int, list[bytes]]:
             keys = []
     if keys:
         return place, keys
-    # The key of a glob is its longest literal: a path without it needs no closer look.
+    # The key of a glob is its longest literal: a path without it cannot match.
     pieces = [piece for run in pattern for segment in run for piece in segment]
     literals = [piece if isinstance(piece, bytes) else _with_gaps(piece) for piece in pieces]
     return GLOB, [max(b"/".join(literals).split(b"/"), key=len)]
@@ -295,7 +295,7 @@ def _with_gaps(sets: tuple[bytes, ...]) -> bytes:
 
 
 def _spellings(piece: Piece) -> list[bytes]:
-    """Return all that the piece can stand for; nothing if that is too much."""
+    """Return all texts that the piece can match; empty if there are too many."""
     if isinstance(piece, bytes):
         return [piece]
     spellings = [b""]

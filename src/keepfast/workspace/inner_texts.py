@@ -1,4 +1,4 @@
-"""Texts that a file holds in another form, for the look for secrets: behind base64, and in the rows of an SQLite database."""
+"""Encoded texts in a file, for the search for secrets: base64, and the rows of an SQLite database."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 RUN = lazy(r"[A-Za-z0-9+/_-]+")
 INDEX, INDEX_LEAF, TABLE_LEAF = 2, 10, 13
-"""Kinds of pages that hold rows."""
+"""Types of pages that contain rows."""
 FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 100, 512, 65536
 CODINGS = {2: "utf-16-le", 3: "utf-16-be"}
 NUMBERS = 0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0
-"""How many bytes values take that are no texts, by their kind."""
+"""Size of values that are not texts, by type."""
 MOST_TWICE = 4
-"""Pages may name the same bytes again and again; no more than so many times a content's size is looked at."""
+"""Pages may refer to the same bytes repeatedly; at most this many times the content's size is read."""
 
 
 def in_base64(content: bytes, starts: list[int]) -> bytes:
-    """What the base64 stands for that begins at these places, each on a line of its own; it may go on from line to line."""
-    text, found, end = content.decode("latin-1"), [], 0
+    """Decode the base64 that begins at these positions, and may span lines; return the texts, one per line."""
+    text, texts, end = content.decode("latin-1"), [], 0
     for start in starts:
         if start < end:
             continue  # a later line of the one before
         letters, end = _gathered(text, start)
-        found.append(_decoded(letters))
-    return b"\n".join(found)
+        texts.append(_decoded(letters))
+    return b"\n".join(texts)
 
 
 def _gathered(text: str, at: int) -> tuple[str, int]:
-    """The letters from here on, without the ends of lines between them, and where they end."""
+    """Return the base64 letters from here on, without line ends, and the position after them."""
     parts = []
     while run := RUN.match(text, at):
         parts.append(run[0])
@@ -53,17 +53,17 @@ def _decoded(letters: str) -> bytes:
 
 
 def in_tables(content: bytes) -> bytes:
-    """All values of the rows of an SQLite database, each on a line of its own: in the file nothing stands between them."""
-    coding, left, found = CODINGS.get(_number(content, 56, 4)), MOST_TWICE * len(content), []
+    """Return all values in the rows of an SQLite database, one per line: in the file nothing separates them."""
+    coding, left, texts = CODINGS.get(_number(content, 56, 4)), MOST_TWICE * len(content), []
     try:
         for value in _values(content):
             left -= len(value) + 1
             if left < 0:
                 break
-            found.append(value.decode(coding, "replace").encode("utf-8", "replace") if coding else value)
+            texts.append(value.decode(coding, "replace").encode("utf-8", "replace") if coding else value)
     except IndexError:
-        pass  # a page is not what it says: what was found until then counts
-    return b"\n".join(found)
+        pass  # an invalid page: return the values read so far
+    return b"\n".join(texts)
 
 
 def _values(content: bytes) -> Iterator[bytes]:
@@ -85,7 +85,7 @@ def _values(content: bytes) -> Iterator[bytes]:
 
 
 def _columns(content: bytes, at: int, last: int) -> Iterator[bytes]:
-    """The values of a row as far as they lie in its page; of numbers and the like, nothing."""
+    """Yield the values of a row that lie in its page; numbers and the like give nothing."""
     size, head = _varint(content, at)
     end = value = at + size
     at = head
@@ -97,7 +97,7 @@ def _columns(content: bytes, at: int, last: int) -> Iterator[bytes]:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number of up to nine bytes, and where it ends."""
+    """Return a number of up to nine bytes, and the position after it."""
     number = 0
     for place in range(at, at + 8):
         byte = content[place]

@@ -1,4 +1,4 @@
-"""What a folder's marker says, and which folders are never a workspace."""
+"""The marker of a workspace's folder, and which folders are never a workspace."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from keepfast.model.light_json import loads
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Marker = tuple[str, str, str]
-    """The workspace's id, and path and id of its store; these are empty where the marker does not say."""
+    """The workspace's id, and path and id of its store; these two are empty if the marker lacks them."""
 
 MARKER = b".keepfast"
 HEX = frozenset("0123456789abcdef")
-MOST_MARKER = 65536
+MAX_MARKER_SIZE = 65536
 KIND, REGULAR, FOLDER = 0o170000, 0o100000, 0o040000
 LIVES = (b"Desktop", b"Documents", b"Downloads")
 MOST_ABOVE = 40
 
 
 def marker(folder: bytes) -> Marker | None:
-    """Return what the folder's marker says, None if it has none that can be read.
+    """Return the content of the folder's marker; None if it has no readable one.
 
-    It must not be believed by itself: a marker can come with a cloned repository, or with a copy of another folder.
+    Do not trust it by itself: a marker can come with a cloned repository, or with a copy of another folder.
     """
-    # One that says nothing is as good as none: the folder is found again by its path, and its marker written anew.
+    # An invalid marker counts as none: the folder is identified by its path, and its marker written again.
     try:
         fd = _open(folder)
     except OSError:
         return None
     try:
         seen = fstat(fd)
-        # Nor may another user, in a folder that we share with them, decide what is captured in our name.
+        # In a shared folder, another user must not decide what is captured on our behalf.
         if seen.st_mode & KIND != REGULAR or (seen.st_uid not in (geteuid(), 0) and geteuid() != 0):
             return None
-        return said_by(read(fd, MOST_MARKER))
+        return parse_marker(read(fd, MAX_MARKER_SIZE))
     except OSError:
         return None
     finally:
         close(fd)
 
 
-def said_by(text: bytes) -> Marker | None:
-    """Return what the text of a marker says, None if it is none."""
+def parse_marker(text: bytes) -> Marker | None:
+    """Return the content of a marker from its text; None if it is not valid."""
     try:
-        said = loads(text)
-        workspace = said["id"]
+        fields = loads(text)
+        workspace = fields["id"]
     except (ValueError, TypeError, KeyError):
         return None
     if not _is_id(workspace):
         return None
-    store, store_id = said.get("store"), said.get("store_id")
+    store, store_id = fields.get("store"), fields.get("store_id")
     if not isinstance(store, str) or not store.startswith("/"):
         return workspace, "", ""
     return workspace, store, store_id if _is_id(store_id) else ""
 
 
 def identity(folder: bytes) -> str | None:
-    """Return the id in the folder's marker, None if it has none that can be read."""
-    found = marker(folder)
-    return None if found is None else found[0]
+    """Return the id in the folder's marker; None if it has no readable one."""
+    content = marker(folder)
+    return None if content is None else content[0]
 
 
 def open_marker(folder: bytes) -> int:
@@ -77,14 +77,14 @@ def _open(folder: bytes) -> int:
     except FileNotFoundError:
         place = open_fd(folder + b"/" + FORMER_MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
     try:
-        # O_NONBLOCK: a pipe of that name must not stop us.
+        # O_NONBLOCK: a pipe of that name must not block us.
         return open_fd(b"workspace.json", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=place)
     finally:
         close(place)
 
 
 def obstacle(folder: bytes) -> bytes:
-    """Return the path of what lies in the place of the folder's marker, nothing if the marker can be written.
+    """Return the path of what occupies the place of the folder's marker; empty if the marker can be written.
 
     That is a link or a file in the place of `.keepfast`, or a folder in the place of a file in it.
     """
@@ -95,7 +95,7 @@ def obstacle(folder: bytes) -> bytes:
 
 
 def _kind(path: bytes) -> int:
-    """What lies there itself, 0 for nothing."""
+    """Return the file type at the path, without following links; 0 for nothing."""
     try:
         return stat_path(path, follow_symlinks=False).st_mode & KIND
     except OSError:
@@ -103,7 +103,7 @@ def _kind(path: bytes) -> int:
 
 
 def is_same_folder(one: bytes, other: bytes) -> bool:
-    """Do two paths lead to one folder? So it is with a bind mount."""
+    """Do two paths lead to the same folder, for example through a bind mount?"""
     place = _place(one)
     return place is not None and place == _place(other)
 
@@ -113,7 +113,7 @@ def _is_id(text: object) -> bool:
 
 
 def git_root(start: bytes) -> bytes | None:
-    """Return the nearest folder above `start` that holds a `.git`, or None."""
+    """Return the nearest folder at or above `start` that contains a `.git`; None if there is none."""
     folder = start
     while True:
         try:
@@ -127,7 +127,7 @@ def git_root(start: bytes) -> bytes | None:
 
 
 def refuse(root: bytes, home: bytes | None) -> None:
-    """Raise `Refused` for the folders that hold a whole life rather than a project."""
+    """Raise `Refused` for a folder that is no single project: the root, a home folder, and the like."""
     name = "the whole file system" if root == b"/" else _of_home(root, home) if home else ""
     if name:
         raise Refused(
@@ -137,7 +137,7 @@ def refuse(root: bytes, home: bytes | None) -> None:
 
 
 def is_refused(root: bytes, home: bytes | None) -> bool:
-    """The same as an answer."""
+    """Would `refuse` raise?"""
     try:
         refuse(root, home)
     except Refused:
@@ -170,14 +170,14 @@ def _of_home(root: bytes, home: bytes) -> str:
 
 def _place(path: bytes) -> tuple[int, int] | None:
     try:
-        found = stat_path(path)
+        status = stat_path(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def show(path: bytes) -> str:
-    """A path for people: odd bytes and control characters as escapes, so that it is always one printable line."""
+    """Return a path for display: invalid bytes and control characters are escaped, so that it is one printable line."""
     text = path.decode("utf-8", "surrogateescape")
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Modes of what is in the tree: set without following a link; and folders that are closed even to their owner."""
+"""Set modes in the tree without following links; find folders that their owner cannot write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 
 from keepfast.model.entry import FOLDER, LINK, Entry
 from keepfast.model.restore_plan import MODE, Step
-from keepfast.workspace.apply_result import REFUSED, Applied, reason
+from keepfast.workspace.apply_result import SINGLE_PATH_ERRORS, ApplyResult, reason
 from keepfast.workspace.system_calls import Folders, System, chmod_below
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ class Modes:
         folders: Folders,
         attributes: Callable[[Entry, bytes, int], None],
         closed: dict[bytes, int],
-        done: Applied,
+        done: ApplyResult,
     ) -> None:
         self.folders, self.attributes, self.closed, self.done = folders, attributes, closed, done
 
@@ -42,19 +42,21 @@ class Modes:
             self._set(parent, last, entry.mode, entry.kind == FOLDER, entry)
             self.done.modes += step.action == MODE
         except OSError as error:
-            if error.errno not in REFUSED:
+            if error.errno not in SINGLE_PATH_ERRORS:
                 raise
-            self.done.keep(entry.path, f"its mode could not be set ({reason(error)})")
+            self.done.leave(entry.path, f"its mode could not be set ({reason(error)})")
 
     def _set(self, parent: int, last: bytes, mode: int, is_folder: bool, entry: Entry | None = None) -> None:
-        """Set the mode of what is there now, if it is of that kind; never through a link. Raises `OSError`."""
+        """Set the mode of the current entry, if it is of that type; never through a link. Raises `OSError`."""
         seen = stat(last, dir_fd=parent, follow_symlinks=False)
         if S_ISDIR(seen.st_mode) != is_folder or not (is_folder or S_ISREG(seen.st_mode)):
             raise NotADirectoryError(ENOTDIR, "another file took its place")
         try:
             fd = open_fd(last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=parent)
         except PermissionError:
-            chmod_below(parent, last, mode, is_folder)  # whoever may not open it may still be its owner
+            chmod_below(
+                parent, last, mode, is_folder
+            )  # its owner may change the mode even without permission to open it
             return
         try:
             if S_ISDIR(fstat(fd).st_mode) != is_folder:
@@ -66,7 +68,7 @@ class Modes:
             close(fd)
 
     def open_closed(self) -> None:
-        """Let ourselves write into folders that are closed even to their owner."""
+        """Make folders writable that even their owner cannot write."""
         for path, mode in sorted(self.closed.items()):  # a folder before those in it
             self._set_folder(path, mode | 0o700)
 
@@ -80,15 +82,15 @@ class Modes:
             parent, last = self.folders.parent(path)
             self._set(parent, last, mode, True)
         except OSError as error:
-            if error.errno not in REFUSED:
-                raise  # else what cannot be written there is kept, and says so
+            if error.errno not in SINGLE_PATH_ERRORS:
+                raise  # otherwise, paths in it stay untouched and are reported
 
 
 def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
-    """Folders that hold these paths and that we may not write into although they may be ours, with their modes."""
-    found: dict[bytes, int] = {}
+    """Return the folders of these paths that their owner cannot write, with their modes."""
+    modes: dict[bytes, int] = {}
     if geteuid() == 0:
-        return found
+        return modes
     folders, seen = Folders(root, System()), set[bytes]()
     try:
         for path in paths:
@@ -100,9 +102,9 @@ def closed_folders(root: int, paths: Iterable[bytes]) -> dict[bytes, int]:
                 parent, last = folders.parent(folder)
                 mode = S_IMODE(stat(last, dir_fd=parent, follow_symlinks=False).st_mode)
             except OSError:
-                continue  # it is not there yet
+                continue  # it does not exist yet
             if mode & 0o300 != 0o300:
-                found[folder] = mode
+                modes[folder] = mode
     finally:
         folders.close()
-    return found
+    return modes

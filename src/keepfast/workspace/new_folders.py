@@ -1,4 +1,4 @@
-"""Folders that are not there yet: built in the staging folder with their files, and put in place by one rename each."""
+"""Missing folders: built in the staging folder with their files, and put in place by one rename each."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from keepfast.model.restore_plan import Step
-    from keepfast.workspace.staged_files import Preparing
+    from keepfast.workspace.staged_files import FileStager
     from keepfast.workspace.staging_folder import Staging
     from keepfast.workspace.system_calls import System
 
 OPEN = 0o700
-"""What we must be allowed in a folder until everything in it is there."""
+"""Permissions that we need on a folder until it is complete."""
 ROOM = 32
-"""A name in the staging folder may be longer than the path it stands for, by no more than this."""
+"""Maximum by which a path in the staging folder may be longer than the final path."""
 
 
 class NewFolder:
-    """The topmost of some folders that are not there, with steps for those in it and for their files, but odd ones."""
+    """The topmost of some missing folders, with the steps for all folders and simple files in it."""
 
     __slots__ = ("files", "folders", "name", "path")
 
@@ -37,12 +37,12 @@ class NewFolder:
         self.files: list[Step] = []
 
     def staged(self, path: bytes) -> bytes:
-        """Where, below the staging folder, that is built which goes to `path`."""
+        """Return the path below the staging folder where `path` is built."""
         return self.name + path[len(self.path) :]
 
     @staticmethod
     def has_mode(step: Step) -> bool:
-        """Is a folder built with the mode that it shall have? One that is closed to us gets it when all is in it."""
+        """Is the folder built with its final mode? One that its owner cannot write gets it after its contents."""
         return step.new is not None and not step.new.flags & ATTRIBUTES and step.new.mode & OPEN == OPEN
 
     def take_out(self, step: Step, staging: Staging, system: System) -> bytes:
@@ -58,8 +58,8 @@ class NewFolder:
 
 
 def new_folders(steps: list[Step]) -> list[NewFolder]:
-    """Every topmost folder that the steps, sorted by path, make where nothing is. What is odd stays out of it."""
-    found: list[NewFolder] = []
+    """Return every topmost missing folder that the steps, sorted by path, create, without entries that are not simple."""
+    topmost: list[NewFolder] = []
     owners: dict[bytes, NewFolder] = {}
     for step in steps:
         new = step.new
@@ -69,22 +69,22 @@ def new_folders(steps: list[Step]) -> list[NewFolder]:
         if new.kind == FOLDER:
             if owner is None:
                 owner = NewFolder(step.path)
-                found.append(owner)
+                topmost.append(owner)
             owners[step.path] = owner
             owner.folders.append(step)
         elif owner is not None and is_simple(new):
             owner.files.append(step)
-    return found
+    return topmost
 
 
-class Building:
-    """Builds new folders where nobody else is."""
+class FolderBuilder:
+    """Builds new folders in the staging folder."""
 
-    def __init__(self, staging: Staging, system: System, preparing: Preparing) -> None:
+    def __init__(self, staging: Staging, system: System, preparing: FileStager) -> None:
         self.staging, self.system, self.preparing = staging, system, preparing
 
     def build(self, steps: list[Step], progress: Callable[[int, int], None] | None, total: int) -> list[NewFolder]:
-        """Build every folder that is not there, and return them."""
+        """Build every missing folder, and return them."""
         folders = new_folders(steps)
         for folder in folders:
             folder.name = self.staging.own()
@@ -96,12 +96,12 @@ class Building:
                 self._make(folder)
         entries = [step.new for folder in folders for step in folder.files if step.new is not None]
         owners = [folder for folder in folders for _ in folder.files]
-        # Named when it is written: the names of all files of a large tree would take as much room as a third of the plan.
-        self.preparing.many(entries, lambda number: owners[number].staged(entries[number].path), progress, total)
+        # Names are computed when needed: for a large tree, all names would take a third as much memory as the plan.
+        self.preparing.write_many(entries, lambda number: owners[number].staged(entries[number].path), progress, total)
         return folders
 
     def _make(self, folder: NewFolder) -> None:
-        """Make a new folder and those in it, each before what lies in it."""
+        """Create a new folder and those in it, top-down."""
         folders = [(folder.staged(step.path), _mode(step)) for step in folder.folders]
         if self.system.native is not None:
             self.system.native.make(self.staging.fd, [(path, b"", mode) for path, mode in folders])

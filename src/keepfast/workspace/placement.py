@@ -1,4 +1,4 @@
-"""What was prepared goes into the tree and what was there goes out of it; nobody else's work is lost on the way."""
+"""Put staged entries into the tree and remove old ones, without losing what other processes write meanwhile."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from stat import S_ISDIR
 
 from keepfast.model.entry import FILE, FOLDER, LINK, Entry
 from keepfast.model.restore_plan import DELETE, Step
-from keepfast.workspace.apply_result import GONE, REFUSED, Applied, reason
-from keepfast.workspace.staged_files import MANY, Preparing, group_of
+from keepfast.workspace.apply_result import MOVED_AWAY, SINGLE_PATH_ERRORS, ApplyResult, reason
+from keepfast.workspace.staged_files import MANY, FileStager, group_of
 from keepfast.workspace.staging_folder import BUSY, CHANGED, REMOVED, Staging
 from keepfast.workspace.system_calls import EXCHANGE, NOREPLACE, Folders, System
 
@@ -18,52 +18,52 @@ if TYPE_CHECKING:
     from keepfast.workspace.new_folders import NewFolder
 
 ATTEMPTS = 8
-RACED = "it changed while it was being restored"
+CHANGED_MEANWHILE = "it changed while it was being restored"
 
 
-class Placing:
-    """Puts what lies in the staging folder where it belongs below the root, and takes away what shall go."""
+class Placement:
+    """Moves entries from the staging folder to their place below the root, and removes what the plan deletes."""
 
     def __init__(
-        self, root: int, staging: Staging, folders: Folders, system: System, preparing: Preparing, done: Applied
+        self, root: int, staging: Staging, folders: Folders, system: System, stager: FileStager, done: ApplyResult
     ) -> None:
         self.root, self.staging, self.folders, self.system = root, staging, folders, system
-        self.preparing, self.done = preparing, done
+        self.stager, self.done = stager, done
 
     # Folders
 
     def folder(self, step: Step) -> None:
         try:
-            parent, last = self.parent_made(step.path)
+            parent, last = self.open_parent(step.path)
             mkdir(last, 0o700, dir_fd=parent)
             self.done.written += 1
         except FileExistsError:
             if not S_ISDIR(stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
-                self.done.keep(step.path, "another file took its place")
+                self.done.leave(step.path, "another file took its place")
         except OSError as error:
-            if error.errno not in REFUSED:
+            if error.errno not in SINGLE_PATH_ERRORS:
                 raise
-            self.done.keep(step.path, reason(error))
+            self.done.leave(step.path, reason(error))
 
     def whole(self, built: list[NewFolder]) -> dict[bytes, bool]:
-        """Put them in place; return the paths of all folders in them, and whether they have their mode."""
-        there: dict[bytes, bool] = {}
+        """Put built folders in place; return, for the path of every folder in them, whether its mode is set."""
+        is_mode_set: dict[bytes, bool] = {}
         for folder in built:
             try:
-                parent, last = self.parent_made(folder.path)
+                parent, last = self.open_parent(folder.path)
                 self.system.rename(self.staging.fd, folder.name, parent, last, NOREPLACE)
             except OSError as error:
-                if error.errno not in (*REFUSED, EEXIST, ENOTEMPTY):
+                if error.errno not in (*SINGLE_PATH_ERRORS, EEXIST, ENOTEMPTY):
                     raise
-                there.update((step.path, False) for step in folder.folders)
-                self._take_apart(folder)
+                is_mode_set.update((step.path, False) for step in folder.folders)
+                self._place_one_by_one(folder)
                 continue
             self.done.written += len(folder.folders) + len(folder.files)
-            there.update((step.path, folder.has_mode(step)) for step in folder.folders)
-        return there
+            is_mode_set.update((step.path, folder.has_mode(step)) for step in folder.folders)
+        return is_mode_set
 
-    def _take_apart(self, folder: NewFolder) -> None:
-        """Somebody has made the folder meanwhile, or it cannot be put there: everything in it goes its own way."""
+    def _place_one_by_one(self, folder: NewFolder) -> None:
+        """Place everything in a built folder by itself: the folder exists by now, or cannot be put in place."""
         for step in folder.folders:
             self.folder(step)
         for step in folder.files:
@@ -84,36 +84,36 @@ class Placing:
             )
             for number, (step, name) in enumerate(new):
                 if number in failed:
-                    self.one(step, name)  # which finds out why
+                    self.one(step, name)  # this finds out why
                 else:
-                    self._is_placed(step)
+                    self._note_placed(step)
             for step, name in part:
                 if step.old is not None:
                     self.one(step, name)
 
-    def _is_placed(self, step: Step) -> None:
+    def _note_placed(self, step: Step) -> None:
         self.done.written += 1
         if step.new is not None and step.new.group:
-            self.preparing.placed.setdefault(group_of(step.new), step.path)
+            self.stager.placed.setdefault(group_of(step.new), step.path)
 
     def one(self, step: Step, name: bytes) -> None:
         assert step.new is not None
         try:
             if step.path in self.done.filled:
                 raise FileExistsError(EEXIST, "a folder with excluded files is in its place")
-            parent, last = self.parent_made(step.path)
+            parent, last = self.open_parent(step.path)
             if not self._swap(step, name, parent, last):
                 return
         except OSError as error:
-            if error.errno not in (*REFUSED, EEXIST):
+            if error.errno not in (*SINGLE_PATH_ERRORS, EEXIST):
                 raise
-            self.done.keep(step.path, reason(error))
+            self.done.leave(step.path, reason(error))
             self.staging.discard(name)
             return
-        self._is_placed(step)
+        self._note_placed(step)
 
-    def parent_made(self, path: bytes) -> tuple[int, bytes]:
-        """The folder of `path`, made if it is missing: a checkpoint of a few paths need not have a row for it."""
+    def open_parent(self, path: bytes) -> tuple[int, bytes]:
+        """Open the folder of `path`, creating it if missing: a checkpoint of a few paths may have no row for it."""
         try:
             return self.folders.parent(path)
         except FileNotFoundError:
@@ -121,18 +121,18 @@ class Placing:
             return self.folders.parent(path)
 
     def _make_parents(self, parts: list[bytes]) -> None:
-        """Make what is missing of a folder, from the top: there may be thousands above it."""
-        there, missing = 0, len(parts)  # what lies between is found by halving: each look walks from the root
-        while missing - there > 1:
-            middle = (there + missing) // 2
+        """Create the missing folders, from the top. There may be thousands."""
+        existing, missing = 0, len(parts)  # binary search, because each check walks from the root
+        while missing - existing > 1:
+            middle = (existing + missing) // 2
             try:
                 close(self.system.open_folder(self.root, b"/".join(parts[:middle])))
-                there = middle
+                existing = middle
             except FileNotFoundError:
                 missing = middle
-        fd = self.system.open_folder(self.root, b"/".join(parts[:there]))
+        fd = self.system.open_folder(self.root, b"/".join(parts[:existing]))
         try:
-            for part in parts[there:]:
+            for part in parts[existing:]:
                 try:
                     mkdir(part, 0o755, dir_fd=fd)
                 except FileExistsError:
@@ -144,7 +144,7 @@ class Placing:
             close(fd)
 
     def _swap(self, step: Step, name: bytes, parent: int, last: bytes) -> bool:
-        """Put the staged file there. False if somebody else's work is there and stays."""
+        """Put the staged file in place. Return False if a file of another process is there and stays."""
         for _ in range(ATTEMPTS):
             try:
                 self.system.rename(self.staging.fd, name, parent, last, NOREPLACE)
@@ -155,29 +155,29 @@ class Placing:
             try:
                 self.system.rename(self.staging.fd, name, parent, last, EXCHANGE)
             except FileNotFoundError:
-                continue  # it went in between
+                continue  # it was removed in between
             except OSError:
                 self.staging.settle(name, step.new)
                 raise
             return self._settle_displaced(step, name, parent, last)
-        self.done.keep(step.path, "other processes keep creating and deleting it")
+        self.done.leave(step.path, "other processes keep creating and deleting it")
         self.staging.settle(name, step.new)
         return False
 
     def _settle_displaced(self, step: Step, name: bytes, parent: int, last: bytes) -> bool:
-        """After an exchange, `name` is what was there. If it is not what the plan saw, it goes back."""
+        """After an exchange, `name` is the old entry. If it is not what the plan expects, exchange it back."""
         verdict = self.staging.settle(name, step.old)
         if verdict == BUSY:
             self._put_aside(step.path, name)
         if verdict != CHANGED:
             return True
-        self.done.keep(step.path, RACED)
+        self.done.leave(step.path, CHANGED_MEANWHILE)
         if not self._exchange_or_put(name, parent, last):
             self._put_aside(step.path, name)
-        elif self._is_there(name) and self.staging.settle(name, step.new) != REMOVED:
-            # They were there again in the meantime: the newest stays in place, the one before it is put aside.
+        elif self._is_staged(name) and self.staging.settle(name, step.new) != REMOVED:
+            # It was written again meanwhile: the newest stays in place, the one before it is moved aside.
             self._exchange_or_put(name, parent, last)
-            if self._is_there(name):
+            if self._is_staged(name):
                 self._put_aside(step.path, name)
         return False
 
@@ -191,7 +191,7 @@ class Placing:
                     continue
         return False
 
-    def _is_there(self, name: bytes) -> bool:
+    def _is_staged(self, name: bytes) -> bool:
         try:
             stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -201,7 +201,7 @@ class Placing:
     # Deleting
 
     def delete(self, steps: list[Step]) -> None:
-        for step in sorted(steps, key=lambda one: one.path, reverse=True):  # what lies in a folder goes before it
+        for step in sorted(steps, key=lambda one: one.path, reverse=True):  # the contents of a folder before the folder
             assert step.old is not None
             try:
                 parent, last = self.folders.parent(step.path)
@@ -209,20 +209,20 @@ class Placing:
                     rmdir(last, dir_fd=parent)
                     self.done.deleted += step.action == DELETE
                 else:
-                    self._take_away(step, step.old, parent, last)
+                    self._remove(step, step.old, parent, last)
             except OSError as error:
                 if error.errno in (ENOTEMPTY, EEXIST):
                     self.done.filled.append(step.path)
-                elif error.errno in REFUSED and error.errno not in GONE:
-                    self.done.keep(step.path, reason(error))
-                elif error.errno not in GONE:
+                elif error.errno in SINGLE_PATH_ERRORS and error.errno not in MOVED_AWAY:
+                    self.done.leave(step.path, reason(error))
+                elif error.errno not in MOVED_AWAY:
                     raise
 
-    def _take_away(self, step: Step, old: Entry, parent: int, last: bytes) -> None:
+    def _remove(self, step: Step, old: Entry, parent: int, last: bytes) -> None:
         name = self.staging.new()
         self.system.rename(parent, last, self.staging.fd, name, NOREPLACE)
         if old.kind not in (FILE, LINK):
-            self._put_aside(step.path, name)  # what cannot be captured cannot be removed either
+            self._put_aside(step.path, name)  # never remove what cannot be captured
             return
         verdict = self.staging.settle(name, old)
         if verdict == BUSY:
@@ -230,7 +230,7 @@ class Placing:
         if verdict != CHANGED:
             self.done.deleted += step.action == DELETE
             return
-        self.done.keep(step.path, RACED)
+        self.done.leave(step.path, CHANGED_MEANWHILE)
         try:
             self.system.rename(self.staging.fd, name, parent, last, NOREPLACE)
         except OSError:

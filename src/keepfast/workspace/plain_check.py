@@ -1,4 +1,4 @@
-"""The check of all known files and folders against the stat cache, as `_check.c` does it, where that was not built."""
+"""Check all files and folders against the stat cache in Python, used if `_check.c` was not built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 O_PATH: int = getattr(posix, "O_PATH", O_RDONLY)
 BITS = (1 << 64) - 1
-"""A folder's mtime is whatever somebody has set; it is kept modulo 2^64."""
+"""A folder's mtime may have any value; it is stored modulo 2^64."""
 
 
 def check(cache: Cache, root: int) -> tuple[list[int], list[int]]:
@@ -27,7 +27,7 @@ def check(cache: Cache, root: int) -> tuple[list[int], list[int]]:
             folder = open_fd(path or b".", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=root)
         except OSError:
             changed_folders.append(number)
-            changed.extend(range(at, end))  # nobody has looked at them
+            changed.extend(range(at, end))  # not checked
             at = end
             continue
         try:

@@ -1,4 +1,4 @@
-"""The search for marks of secrets, as `_marks.c` does it, where that was not built."""
+"""The search for marks of secrets in Python, used if `_marks.c` was not built."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ if TYPE_CHECKING:
 HEAD = 4
 """All of a content's fours are looked up at once, and only marks that begin with one of them are looked for."""
 LETTERS = frozenset(bytes([letter]) for letter in REST)
-FURTHEST = 640
+MAX_PASSWORD_SPAN = 640
 """A password in an address ends within so many bytes."""
-FURTHEST_BREAK = 80
-COUNTED = b"\x8c"
+MAX_LINE_BREAK = 80
+PICKLE_LENGTH = b"\x8c"
 """In a pickle a text's length stands before it, in one byte that may be a letter, behind this one."""
 LONGEST_COLOUR = 20
 
 _heads: dict[int, list[tuple[bytes, int]]] = {}
-_known: list[frozenset[int]] = []
+_mark_heads: list[frozenset[int]] = []
 
 
-def scan(content: bytes, wanted: int) -> int:
-    """Which of the wanted kinds of marks are in it."""
-    found = SIGN if wanted & SIGN and next(_signs(content), None) is not None else 0
-    if wanted & WORD:
+def scan(content: bytes, kinds: int) -> int:
+    """Return which of these kinds of marks the content has."""
+    present = SIGN if kinds & SIGN and next(_signs(content), None) is not None else 0
+    if kinds & WORD:
         lower = content.lower()
         if any(word in lower for word in label_marks()):
-            found |= WORD
-    return found
+            present |= WORD
+    return present
 
 
-def places(content: bytes, wanted: int) -> list[int]:
-    """Where marks of the wanted kinds begin, in order."""
-    found = set(_signs(content)) if wanted & SIGN else set()
-    if wanted & WORD:
+def places(content: bytes, kinds: int) -> list[int]:
+    """Return the positions of marks of these kinds, in order."""
+    positions = set(_signs(content)) if kinds & SIGN else set()
+    if kinds & WORD:
         lower = content.lower()
         for word in label_marks():
-            found.update(_each(lower, word))
-    return sorted(found)
+            positions.update(_each(lower, word))
+    return sorted(positions)
 
 
 def coded(content: bytes) -> list[int]:
-    """Where base64 begins that stands for a text, in order."""
+    """Return the positions of base64 that encodes text, in order."""
     from re import finditer
 
-    found = []
+    starts = []
     for match in finditer(rb"[A-Za-z0-9+/_-]{%d,}" % LEAST_CODED, content):
         start = match.start()
         # The end of a line that is written as an escape is none of it.
         if content[max(start - 1, 0) : start] == b"\\" and content[start] in b"nr":
             start += 1
         if match.end() - start >= LEAST_CODED and _is_text(content[start : start + LEAST_CODED]):
-            found.append(start)
-    return found
+            starts.append(start)
+    return starts
 
 
 def _is_text(run: bytes) -> bool:
@@ -82,7 +82,7 @@ def _is_text(run: bytes) -> bool:
 def _signs(content: bytes) -> Iterator[int]:
     for mark, kind in _likely(content):
         for at in _each(content, mark):
-            if _counts(content, at, len(mark), kind):
+            if _is_mark(content, at, len(mark), kind):
                 yield at
     for at in _each(content, b"://"):
         if at and (content[at - 1 : at].isalnum() or content[at - 1 : at] == b"\\") and _has_password(content, at + 3):
@@ -101,12 +101,12 @@ def _likely(content: bytes) -> list[tuple[bytes, int]]:
     # One look at every four bytes, not one at every mark for each byte: there are hundreds of marks.
     from array import array
 
-    heads, known = _loaded()
-    found: set[int] = set()
+    heads, mark_heads = _loaded()
+    matching_heads: set[int] = set()
     for shift in range(HEAD):
         end = len(content) - (len(content) - shift) % HEAD
-        found |= known.intersection(array("I", content[shift:end]))
-    return list(dict.fromkeys([mark for head in found for mark in heads[head]]))
+        matching_heads |= mark_heads.intersection(array("I", content[shift:end]))
+    return list(dict.fromkeys([mark for head in matching_heads for mark in heads[head]]))
 
 
 def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
@@ -118,8 +118,8 @@ def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
             ends = [bytes([letter]) for letter in REST] if len(mark[0]) < HEAD else [b""]
             for end in ends:
                 _heads.setdefault(int.from_bytes((mark[0] + end)[:HEAD], byteorder), []).append(mark)
-        _known.append(frozenset(_heads))
-    return _heads, _known[0]
+        _mark_heads.append(frozenset(_heads))
+    return _heads, _mark_heads[0]
 
 
 def _to_find() -> Iterator[tuple[bytes, int]]:
@@ -138,28 +138,28 @@ def _each(content: bytes, mark: bytes) -> Iterator[int]:
         at = content.find(mark, at + 1)
 
 
-def _counts(content: bytes, at: int, size: int, kind: int) -> bool:
-    if kind & AT_WORD_START and not _is_apart(content, at):
+def _is_mark(content: bytes, at: int, size: int, kind: int) -> bool:
+    if kind & AT_WORD_START and not _begins_word(content, at):
         return False
     if size < HEAD and content[at + size : at + HEAD] not in LETTERS:
         return False
-    return not kind & SIGN_BEFORE_KEY or _goes_on(content, at + size)
+    return not kind & SIGN_BEFORE_KEY or _continues_key(content, at + size)
 
 
-def _is_apart(content: bytes, at: int) -> bool:
+def _begins_word(content: bytes, at: int) -> bool:
     """Does a word begin here? Behind an escape, which ends in a letter, too."""
     before = content[max(at - 6, 0) : at]
     last = before[-1:]
     if not (last.isalnum() and last.isascii()):
         return True
-    if before[-2:-1] in (b"\\", COUNTED) or before[-3:-2] == b"%" or (len(before) == 6 and before[:2] == b"\\u"):
+    if before[-2:-1] in (b"\\", PICKLE_LENGTH) or before[-3:-2] == b"%" or (len(before) == 6 and before[:2] == b"\\u"):
         return True
     if len(before) > 3 and before[-4:-2] == b"\\x":
         return True
     return content[max(at - 1 - LONGEST_COLOUR, 0) : at - 1].rstrip(b"0123456789;?").endswith(b"[")
 
 
-def _goes_on(content: bytes, at: int) -> bool:
+def _continues_key(content: bytes, at: int) -> bool:
     """Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them."""
     letters = 0
     while letters < REST_LENGTH:
@@ -183,7 +183,7 @@ def _is_blank(byte: int) -> bool:
 
 def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
     """Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped; `coded`: percent-encoded."""
-    end = min(at + FURTHEST, len(content))
+    end = min(at + MAX_PASSWORD_SPAN, len(content))
     colon = False
     if not coded and content.find(b"@", at, end) < 0:
         return False
@@ -217,18 +217,18 @@ def _next_line(content: bytes, at: int, end: int) -> int:
     Behind a colour, too: it may change within a key, as `grep` does.
     """
     if content[at] == 27:
-        return _behind_colour(content, at, end)
+        return _after_colour(content, at, end)
     ended = False
-    for place in range(at, min(at + FURTHEST_BREAK, end)):
+    for place in range(at, min(at + MAX_LINE_BREAK, end)):
         byte = content[place]
         if byte == 10 or (byte == 110 and content[place - 1] == 92):
             ended = True
         elif byte not in b"\\\"'+.\r \t" and not (ended and byte in b">|#*"):
             return place if ended else 0
-    return min(at + FURTHEST_BREAK, end) if ended else 0
+    return min(at + MAX_LINE_BREAK, end) if ended else 0
 
 
-def _behind_colour(content: bytes, at: int, end: int) -> int:
+def _after_colour(content: bytes, at: int, end: int) -> int:
     """Behind what colours a terminal, as it is sent; 0 if there is nothing of that kind here."""
     end = min(end, at + LONGEST_COLOUR + 3)
     if content[at + 1 : at + 2] != b"[":

@@ -1,4 +1,4 @@
-"""Reading what a scan named: whole, consistent, and never fatal for one bad file."""
+"""Read the candidates of a scan: complete, consistent, and never failing because of one bad file."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from keepfast.workspace.walk import Scan
 
     class Sink(Protocol):
-        """Where contents go; gives back their digests."""
+        """Stores contents and returns their digests."""
 
         def small(self, data: bytes) -> bytes: ...
         def large(self, read: Callable[[int], bytes]) -> bytes: ...
         def sealed(self, read: Callable[[int], bytes]) -> bytes:
-            """The same for what must not lie anywhere in the clear."""
+            """Store a content encrypted only."""
 
         def is_copy(self, size: int, data: bytes | None) -> bool:
-            """Is it the content of another file that is sealed? `data` None: it is too large to be looked at."""
+            """Is it the content of another, sealed file? `data` is None if it is too large to be inspected."""
 
 
 # O_NONBLOCK: a pipe put in the file's place must not stop us.
@@ -61,12 +61,12 @@ FILE_FLAGS = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC
 LARGE = 4 << 20
 """Files over this are streamed and stored in chunks."""
 SLACK = 16 << 20
-"""A file that grows while we read is read this far beyond its size: somebody may write faster than we read."""
-"""From this number of files on, memory is asked of the kernel once, not for each."""
+"""A growing file is read this far beyond its size: its writer may be faster than we are."""
+"""From this number of files on, memory is allocated once, not for each."""
 ATTEMPTS = 3
 MOST_ATTRIBUTES = 64 << 10
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
-"""Times a document can hold. Anybody can set others."""
+"""Times that a document can hold; files may have others."""
 
 
 def capture(
@@ -76,14 +76,14 @@ def capture(
     sink: Sink,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[bytes, Entry]:
-    """Read everything the scan named and return its rows by path; paths that are gone have a row of kind `-`.
+    """Read all candidates of the scan and return their rows by path; removed paths have a row of kind `-`.
 
     The scan's stat columns are brought up to date with what was read, and its candidates and their places are used up. A
     file that cannot be read becomes a row that says so; an error of `sink` is raised as it is.
     """
     reader = _Reader(root, scan, now, sink)
     rows = reader.rows
-    for path in scan.gone:
+    for path in scan.removed:
         rows[path] = gone(path)
     for path, seen in scan.folders:
         rows[path] = reader.folder(path, seen)
@@ -93,8 +93,8 @@ def capture(
         rows[path] = _left_out(path, kind, flags, info)
     candidates = scan.candidates
     total = len(candidates)
-    # Taken out one by one: a stat is twice as large as the row that comes of it, and both of all files are never needed.
-    # What may be sealed by its name or kind comes first: until then it is not known that another file is a copy of it.
+    # Removed one by one: a stat is twice as large as its row, and both are never needed for all files.
+    # Files that may be sealed come first: only then can copies of them be recognised.
     candidates.sort(key=_rank)
     candidates.reverse()
     try:
@@ -122,7 +122,7 @@ def _left_out(path: bytes, kind: str, flags: int, info: stat_result | None) -> E
 
 
 def _group(info: stat_result) -> int:
-    """What all names of one file have in common; 0 if it has only one."""
+    """Return the number of a hard link group; 0 for a file with a single link."""
     return (info.st_ino ^ info.st_dev << 48) & LATEST if info.st_nlink > 1 else 0
 
 
@@ -134,11 +134,11 @@ class _Reader:
         self.owner = owner.st_uid, owner.st_gid
         self.user = geteuid()
         self.storing = False
-        """Is it the store that works just now? Then an error is not the file's."""
+        """Is the store being written right now? Then an error is not about the file."""
         self._sealed_groups: set[int] = set()
-        """Files with several names of which one is sealed."""
+        """Hard link groups with a sealed file."""
         self._path: bytes | None = None
-        """The folder that is open."""
+        """The folder whose descriptor is open."""
         self._fd = -1
 
     def close(self) -> None:
@@ -157,23 +157,23 @@ class _Reader:
             if self.storing or error.errno in SHORTAGE:
                 raise
             if error.errno in VANISHED:
-                # It was there when the folder was listed. A version that said it was absent would let a restore delete it.
+                # It existed when the folder was listed. If the version said it was absent, a restore would delete it.
                 self._distrust(path)
                 self.scan.marks.add(UNREAD + path)
                 return vanished(path, seen.st_mode & 0o7777)
             if error.errno not in DENIED:
-                self._distrust(path)  # it may pass: a bad sector, a lock of another system
+                self._distrust(path)  # it may be temporary: a bad sector, a lock of another system
             self.scan.marks.add(UNREAD + path)
             return _left_out(path, UNREADABLE, 0, seen)
 
     def _read(self, path: bytes, seen: stat_result) -> Entry:
-        """Read what is there now; it need no longer be of the kind that the scan saw, nor hold still."""
-        found, kind = seen, S_IFMT(seen.st_mode)
+        """Read what exists now; its kind may have changed since the scan, and it may change while it is read."""
+        status, kind = seen, S_IFMT(seen.st_mode)
         for attempt in range(ATTEMPTS):
             last = attempt + 1 == ATTEMPTS
             try:
                 if kind == S_IFLNK:
-                    return self._link(path, found)
+                    return self._link(path, status)
                 row = self._file(path, seen, last) if kind == S_IFREG else None
                 if row is not None:
                     return row
@@ -181,16 +181,16 @@ class _Reader:
                 # ELOOP: it has become a link; EINVAL: it no longer is one; ENXIO: a socket.
                 if self.storing or last or error.errno not in (ELOOP, EINVAL, ENXIO):
                     raise
-            found = lstat_below(self.root, path)
-            kind = S_IFMT(found.st_mode)
+            status = lstat_below(self.root, path)
+            kind = S_IFMT(status.st_mode)
             if kind not in (S_IFREG, S_IFLNK):
                 break
         self._distrust(path)
-        # Of a folder in its place nothing is known yet: the next save looks into it.
-        return _left_out(path, UNREADABLE if kind == S_IFDIR else SPECIAL, 0, found)
+        # The contents of a folder in its place are unknown: the next save lists it.
+        return _left_out(path, UNREADABLE if kind == S_IFDIR else SPECIAL, 0, status)
 
     def _file(self, path: bytes, seen: stat_result, last: bool) -> Entry | None:
-        """Read a regular file; None if it is none, or changed meanwhile and there is another attempt."""
+        """Read a regular file; None if it is not one, or if it changed meanwhile and this is not the last attempt."""
         fd = self._open(path, seen)
         try:
             before = fstat(fd)
@@ -208,10 +208,10 @@ class _Reader:
                 length = len(data)
             after = fstat(fd)
             # A file that was removed while we read is read to its end, and as it was.
-            held = before.st_ctime_ns == after.st_ctime_ns or (
+            is_unchanged = before.st_ctime_ns == after.st_ctime_ns or (
                 not after.st_nlink and before.st_mtime_ns == after.st_mtime_ns
             )
-            steady = held and length == after.st_size
+            steady = is_unchanged and length == after.st_size
             if not steady and not last:
                 return None
             if not digest:
@@ -223,7 +223,7 @@ class _Reader:
             close(fd)
 
     def _is_sealed(self, path: bytes, data: bytes | None, size: int, group: int) -> bool:
-        """Must the file be sealed: for its own sake, as another name of a sealed file, or as a copy of one?"""
+        """Must the file be sealed: because of its content, as a hard link to a sealed file, or as a copy of one?"""
         if is_secret(path, data):
             if group and size:
                 self._sealed_groups.add(group)
@@ -231,16 +231,16 @@ class _Reader:
         return group in self._sealed_groups or self.sink.is_copy(size, data)
 
     def _open(self, path: bytes, seen: stat_result) -> int:
-        """Open a file; one of our own without a note in its access time, which our next sync would write."""
+        """Open a file; if it is ours, without updating its access time, which our next sync would write."""
         if seen.st_uid == self.user:
             try:
                 return self._open_with(path, FILE_FLAGS | O_NOATIME)
             except PermissionError:
-                pass  # it is another file now, and another user's
+                pass  # it was replaced by a file of another user
         return self._open_with(path, FILE_FLAGS)
 
     def _open_with(self, path: bytes, flags: int) -> int:
-        """Files of one folder are opened from its descriptor: shorter walks for the kernel."""
+        """Open the file's folder once for all its files: the kernel then walks shorter paths."""
         if len(path) >= LONG:
             return open_below(self.root, path, flags)
         folder, _, name = path.rpartition(b"/")
@@ -254,7 +254,7 @@ class _Reader:
         self._path = folder
 
     def _rest(self, fd: int, data: bytes, size: int) -> bytes:
-        """What a small file holds besides what was read at first: it grows, or is read in parts."""
+        """Return the whole content of a small file whose first read was shorter or longer than its size."""
         parts = [data]
         while data and size + SLACK > sum(map(len, parts)):
             data = read(fd, 1 << 20)
@@ -262,7 +262,7 @@ class _Reader:
         return b"".join(parts)
 
     def _stream(self, more: Callable[[int], bytes], limit: int, is_sealed: bool) -> tuple[bytes, int]:
-        """Hand a large file to the store in parts; return digest and length."""
+        """Pass a large file to the store in parts; return digest and length."""
         length = 0
 
         def pull(most: int) -> bytes:
@@ -279,7 +279,7 @@ class _Reader:
         return digest, length
 
     def _keep(self, data: bytes, is_sealed: bool) -> bytes:
-        """Hand a file that was read at once to the store; return its digest."""
+        """Pass a file that was read at once to the store; return its digest."""
         if len(data) > LARGE or is_sealed:  # it grew while it was read, or goes another way
             from io import BytesIO
 
@@ -321,7 +321,7 @@ class _Reader:
         return Entry(path, LINK, 0o777, flags, len(target), mtime, 0, target, extra)
 
     def _attributes(self, seen: stat_result, fd: int) -> tuple[int, bytes]:
-        """Owner and group where they differ from the root's, and extended attributes, as JSON."""
+        """Return owner and group if they differ from the root's, and extended attributes, as JSON."""
         names: list[str] = []
         if fd >= 0 and listxattr is not None:
             try:
@@ -352,7 +352,7 @@ class _Reader:
         return ATTRIBUTES, dumps(extra).encode("ascii")
 
     def _distrust(self, path: bytes) -> None:
-        """See to it that the next save looks at this file again."""
+        """Make the next save check this file again."""
         place = self.scan.places.get(path)
         if place is not None:
             self.scan.columns[0][place] = -1

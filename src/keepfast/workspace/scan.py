@@ -1,4 +1,4 @@
-"""What changed below the root, by any writer: a second look at what the check named, or a walk through everything."""
+"""Find what changed below the root: a re-check of what the stat cache's check named, or a walk through everything."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from keepfast.workspace.walk import (
     REPOSITORY,
     SMALL,
     UNREAD,
-    Known,
+    CachedTree,
     Scan,
     Visitor,
-    too_many,
+    too_many_files,
     walk,
 )
 
@@ -38,30 +38,30 @@ if TYPE_CHECKING:
 
 __all__ = ["CROWDED", "Scan", "recheck", "walk"]
 
-SEEN = light_tuple("Seen", "st_mode st_ino st_size st_uid st_gid st_dev st_mtime_ns st_ctime_ns", __name__)
-"""What a listing in C has of a file. A `stat_result` of Python's takes three times as much memory."""
+LightStat = light_tuple("Seen", "st_mode st_ino st_size st_uid st_gid st_dev st_mtime_ns st_ctime_ns", __name__)
+"""The stat of a file as listed in C. Python's `stat_result` takes three times as much memory."""
 
 
 def recheck(
     root: int, cache: Cache, capture: Capture, now: int, files: Sequence[int], folders: Sequence[int]
 ) -> Scan | None:
-    """Look again at what `cache.check` named; None where only a walk can tell (ignore rules changed, and the like).
+    """Re-check the files and folders that `cache.check` named; None if a walk is needed (changed ignore rules, and the like).
 
-    `now` is the file system's clock less a margin: a time at or after it is not trusted.
+    `now` is the file system's clock minus a margin: a time at or after it is not trusted.
     """
     try:
         return _Recheck(root, cache, capture, now).run(files, folders)
-    except _OnlyAWalkCanTell:
+    except _WalkNeeded:
         return None
 
 
-class _OnlyAWalkCanTell(Exception):
+class _WalkNeeded(Exception):
     pass
 
 
-def _slim(seen: stat_result) -> stat_result:
-    """The same, as a listing in C would have seen it."""
-    return SEEN(  # type: ignore[no-any-return]
+def _light_stat(seen: stat_result) -> stat_result:
+    """Return the stat in the form of a listing in C."""
+    return LightStat(  # type: ignore[no-any-return]
         seen.st_mode,
         seen.st_ino,
         seen.st_size,
@@ -74,12 +74,12 @@ def _slim(seen: stat_result) -> stat_result:
 
 
 class _Recheck:
-    """Folders that changed are visited as in a walk, and new folders entered; the rest is taken over from the cache."""
+    """Visits changed folders as a walk does, and enters new ones; the rest is taken from the cache."""
 
     def __init__(self, root: int, cache: Cache, capture: Capture, now: int) -> None:
         self.root, self.cache, self.capture, self.now = root, cache, capture, now
-        self.old = Known(cache)
-        # By itself, not by way of us: who refers to us in a circle keeps all that the cache knows until the process ends.
+        self.old = CachedTree(cache)
+        # The lambdas below hold this set and not `self`: a reference cycle would keep the whole cache in memory.
         self.marks = marks = set(cache.marks())
         self.scan = Scan(False)
         self.visitor = Visitor(
@@ -94,11 +94,11 @@ class _Recheck:
         self.visitor.rules.repositories = self._marked(REPOSITORY)
         self.visitor.rules.disregarded = self._marked(DISREGARDED)
         self.visited: dict[bytes, list[int]] = {}
-        """Folders that were listed, and the runs of their files that are as they were."""
+        """Listed folders → runs of their unchanged files."""
         self.lost: set[bytes] = set()
-        """Folders that are gone with all below them; others below them are added as they are asked for."""
-        self.there: set[bytes] = set()
-        """Paths of which it is known that no folder above them is gone."""
+        """Deleted folders; folders below them are added when they are looked up."""
+        self.existing: set[bytes] = set()
+        """Paths known to have no deleted folder above them."""
         self.unread = self._marked(UNREAD)
         self.pieces = Pieces(cache, self.scan, self.old, capture.accelerated)
 
@@ -108,14 +108,14 @@ class _Recheck:
         self.listed: dict[bytes, Listed] = {}
         if self.capture.accelerated:
             self.listed = list_changed(self.root, self.cache, old.paths, files, folders, self.capture.markers)
-        for path in self.unread:  # which of its files are sure cannot be told in C
+        for path in self.unread:  # the C code does not know which of its files are unchanged
             self.listed.pop(path.rpartition(b"/")[0], None)
         for path in sorted([old.paths[number] for number in folders]):  # a folder before those in it
             if path not in self.visited and not self._is_lost(path):
                 self._visit(path)
         for path in self._marked(SMALL):
             if self.visited and self._was_visited_in(path) and self.visitor.chooser.is_large(path):
-                raise _OnlyAWalkCanTell
+                raise _WalkNeeded
         alone = []
         for number in self.changed:
             path = old.paths[bisect_right(old.starts, number) - 1]
@@ -127,13 +127,13 @@ class _Recheck:
         for path in sorted(self.visitor.rules.disregarded):
             if not self._is_lost(path):
                 self.visitor.disregard(path)
-        self._take_over()
+        self._keep_unchanged()
         if len(scan.columns[0]) > self.capture.max_files:
-            raise too_many(self.capture.max_files)
+            raise too_many_files(self.capture.max_files)
         return scan
 
     def _visit(self, path: bytes) -> None:
-        """List a folder again whose times moved, and enter the new ones in it."""
+        """List a folder whose times changed, and enter new folders in it."""
         visitor, old = self.visitor, self.old
         try:
             seen, entries, before, runs = self.listed.get(path) or self._list(path)
@@ -141,23 +141,23 @@ class _Recheck:
             if not path or error.errno in SHORTAGE:
                 raise
             if error.errno not in VANISHED:
-                raise _OnlyAWalkCanTell from None
+                raise _WalkNeeded from None
             self.lost.add(path)
-            self.there.clear()
+            self.existing.clear()
             return
-        # Without the files that are as they were: no name that decides anything is among those.
+        # Unchanged files are not among these; none of them has a name that affects the rules.
         names = {name for name, _, _ in entries}
-        apart = NOT_ENTERED + path in self.marks
-        if visitor.stands_apart(path, seen, entries, names):
-            if not apart:
-                raise _OnlyAWalkCanTell
+        was_not_entered = NOT_ENTERED + path in self.marks
+        if visitor.leave_out_store_or_marked(path, seen, entries, names):
+            if not was_not_entered:
+                raise _WalkNeeded
             self.visited[path] = []
             return
-        if apart or self._rules_moved(path, entries, names, before, runs):
-            raise _OnlyAWalkCanTell
+        if was_not_entered or self._rules_moved(path, entries, names, before, runs):
+            raise _WalkNeeded
         self.visited[path] = runs
-        kept = self.pieces.keep(runs)
-        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path), before, kept):
+        kept_count = self.pieces.keep(runs)
+        for folder in visitor.visit(path, seen, entries, names, *visitor.rules.of(path), before, kept_count):
             if folder[0] not in old.numbers:
                 visitor.enter(folder)
             elif NOT_ENTERED + folder[0] in self.marks:
@@ -165,19 +165,19 @@ class _Recheck:
         prefix = path + b"/" if path else b""
         for below in [prefix + name for name, is_folder, _ in entries if is_folder]:
             if below in old.numbers and below not in self.visited and NOT_ENTERED + below in self.scan.marks:
-                self.lost.add(below)  # known so far, and left out from now on
-                self.there.clear()
+                self.lost.add(below)  # captured so far, and left out from now on
+                self.existing.clear()
 
     def _list(self, path: bytes) -> Listed:
-        known = self.old.files(path)
-        seen, entries, kept = list_folder(self.root, path, self._sure(path, known))
-        return seen, entries, known, runs_of(kept)
+        cached_files = self.old.files(path)
+        seen, entries, unchanged = list_folder(self.root, path, self._unchanged_files(path, cached_files))
+        return seen, entries, cached_files, runs_of(unchanged)
 
-    def _sure(self, path: bytes, known: dict[bytes, int]) -> dict[bytes, int]:
-        """Files of a folder that the check has seen to be as they were; what is decided by looking is not among them."""
-        first = next(iter(known.values()), 0)
-        changed = self._changed_in(first, first + len(known))
-        sure = {name: number for name, number in known.items() if name[0] != 46 and number not in changed}  # "."
+    def _unchanged_files(self, path: bytes, cached_files: dict[bytes, int]) -> dict[bytes, int]:
+        """Return the files of a folder that the check found unchanged, without those that must be looked at again."""
+        first = next(iter(cached_files.values()), 0)
+        changed = self._changed_in(first, first + len(cached_files))
+        sure = {name: number for name, number in cached_files.items() if name[0] != 46 and number not in changed}  # "."
         for name in self.capture.markers:
             sure.pop(name, None)
         if self.unread:
@@ -192,7 +192,7 @@ class _Recheck:
     def _rules_moved(
         self, path: bytes, entries: Listing, names: set[bytes], before: dict[bytes, int], runs: list[int]
     ) -> bool:
-        """Is it no longer sure that what was decided further down still holds?"""
+        """May the folder's ignore rules have changed, so that decisions below it are no longer valid?"""
         if not self.capture.reads_rules:
             return False
         old, rules = self.old, self.visitor.rules
@@ -200,9 +200,11 @@ class _Recheck:
         if path and is_repository != (path in rules.repositories):
             return True
         number = before.get(RULE_FILE)
-        known = [column[number] for column in old.columns[:3]] if number is not None else None
-        found = [info for name, _, info in entries if name == RULE_FILE and info is not None]
-        if known != ([found[0].st_ctime_ns, found[0].st_size, found[0].st_ino] if found else None):
+        cached_rule_file = [column[number] for column in old.columns[:3]] if number is not None else None
+        rule_files = [info for name, _, info in entries if name == RULE_FILE and info is not None]
+        if cached_rule_file != (
+            [rule_files[0].st_ctime_ns, rule_files[0].st_size, rule_files[0].st_ino] if rule_files else None
+        ):
             return True
         if path and not is_repository:
             return False
@@ -214,39 +216,39 @@ class _Recheck:
         return self.visitor.chooser.hides_everything(path, everything, stack) != (path in rules.disregarded)
 
     def _look(self, number: int, path: bytes) -> None:
-        """Look again at one file of a folder that did not change."""
+        """Re-check one file of an unchanged folder."""
         scan, visitor = self.scan, self.visitor
         name = path.rpartition(b"/")[2]
         if name in self.capture.markers or (name == RULE_FILE and self.capture.reads_rules):
-            raise _OnlyAWalkCanTell
+            raise _WalkNeeded
         self.marks -= {LEFT + path, FORCED + path}
         try:
             seen = lstat_below(self.root, path)
         except OSError as error:
             if error.errno not in VANISHED:
-                raise _OnlyAWalkCanTell from None
-            scan.gone.append(path)
+                raise _WalkNeeded from None
+            scan.removed.append(path)
             self.pieces.touch(number, -1)
             return
         if S_IFMT(seen.st_mode) == S_IFDIR:
-            raise _OnlyAWalkCanTell
+            raise _WalkNeeded
         rules = visitor.rules.of(path.rpartition(b"/")[0]) if visitor.chooser.rules_matter(seen) else ((), False)
         kind = visitor.chooser.file(path, seen, *rules)
         self.marks.discard(UNREAD + path)
         if kind is not None:
             visitor.leave_file(path, kind, seen)
         else:
-            scan.candidates.append((path, _slim(seen)))
+            scan.candidates.append((path, _light_stat(seen)))
         ctime = seen.st_ctime_ns if 0 < seen.st_ctime_ns < self.now else -1
         self.pieces.touch(number, ctime, seen.st_size, seen.st_ino, path if kind is None else b"")
 
-    def _take_over(self) -> None:
-        """Note what is gone, and add to the folders visited all those that are as they were."""
+    def _keep_unchanged(self) -> None:
+        """Record what was removed, and copy all unchanged folders and files to the next stat cache."""
         old, scan, seen = self.old, self.scan, self.scan.seen
         dropped = sorted([old.numbers[path] for path in self.visited])
         if self.lost:
             dropped = [number for number, path in enumerate(old.paths) if path in self.visited or self._is_lost(path)]
-        gone = [old.paths[number] for number in dropped]
+        removed = [old.paths[number] for number in dropped]
         files: list[int] = []
         prefixes: list[bytes] = []
         for number in dropped:
@@ -257,8 +259,8 @@ class _Recheck:
                 start = end
             files += range(start, old.starts[number + 1])
             prefixes += [prefix] * (len(files) - before)
-        gone += [prefix + name for prefix, name in zip(prefixes, self.pieces.names(files), strict=True)]
-        moved = seen.union(gone)
+        removed += [prefix + name for prefix, name in zip(prefixes, self.pieces.names(files), strict=True)]
+        moved = seen.union(removed)
         for mark in self.marks:
             path = mark[1:]
             if mark[:1] in (LEFT, FORCED):
@@ -269,24 +271,24 @@ class _Recheck:
                 path in self.visited or path.rpartition(b"/")[0] in self.visited
             )
             if made_anew or self._is_lost(path):
-                gone.append(path)
+                removed.append(path)
             else:
                 scan.marks.add(mark)
-        scan.gone += [path for path in gone if path not in seen]
+        scan.removed += [path for path in removed if path not in seen]
         self.pieces.finish(dropped)
 
     def _marked(self, letter: bytes) -> set[bytes]:
         return {mark[1:] for mark in self.marks if mark[:1] == letter}
 
     def _is_lost(self, path: bytes) -> bool:
-        """Is it gone with a folder above it? What was found is remembered: far down, the way up is long."""
+        """Was it or a folder above it deleted? Remembers the answer, because the way up may be long."""
         if not self.lost:
             return False
         above = path
-        while above and above not in self.lost and above not in self.there:
+        while above and above not in self.lost and above not in self.existing:
             above = above.rpartition(b"/")[0]
         is_lost = above in self.lost
-        (self.lost if is_lost else self.there).add(path)
+        (self.lost if is_lost else self.existing).add(path)
         return is_lost
 
     def _was_visited_in(self, folder: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Is a file to be sealed? By its name, and by what it holds where a quick look finds a mark (docs/guides/secrets.md)."""
+"""Decide whether to seal a file: by its name, and by its content if a quick search finds a mark (docs/guides/secrets.md)."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ SQLITE = b"SQLite format 3\0"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LOOKED_AT = 4096
 WHOLE = 32 << 10
-"""Up to here a file of settings is looked at as a whole; elsewhere only what surrounds a mark is."""
+"""Configuration files up to this size are searched completely; otherwise only the surroundings of marks."""
 BEFORE, BEHIND = 128, 2048
 
 _loaded = False
 
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
-    """Must this file not lie in the store in the clear? `content` None: it is too large to be looked at."""
+    """Must this file be stored encrypted? `content` is None if it is too large to be inspected."""
     kind = kind_by_name(path)
     if kind == SECRET or (kind == KEY and (content is None or _is_private(content))):
         return True
@@ -82,16 +82,16 @@ def _without_mark(start: bytes) -> str:
     coding = "utf-16-le" if low > high else "utf-16-be"
     if max(low, high) * 2 > half and min(low, high) * 20 < half:
         return coding
-    # Of other alphabets only the blanks are so: there it must be text in every letter.
+    # In other alphabets only blanks have a zero byte: then every character must be printable.
     return next((coding for coding in ("utf-16-le", "utf-16-be") if _is_text(start, coding)), "")
 
 
 def _is_text(start: bytes, coding: str) -> bool:
-    """Is it all letters, signs and blanks, of any alphabet?"""
+    """Does it consist of letters, signs and blanks of any alphabet?"""
     from _codecs import utf_16_be_decode, utf_16_le_decode
 
     try:
-        # The last letter may be cut in two.
+        # The last character may be cut off.
         text, _ = (utf_16_le_decode if coding == "utf-16-le" else utf_16_be_decode)(start, "strict", False)
     except UnicodeDecodeError:
         return False
@@ -99,7 +99,7 @@ def _is_text(start: bytes, coding: str) -> bool:
 
 
 def _holds_secret(content: bytes, settings: bool) -> bool:
-    # Words count where people put passwords, and only there they are looked for.
+    # Words are searched only where people put passwords.
     marks = scan(content, SIGN | WORD if settings else SIGN)
     if marks and _holds_marked(content, settings, marks):
         return True
@@ -107,7 +107,7 @@ def _holds_secret(content: bytes, settings: bool) -> bool:
 
 
 def _inside(content: bytes, marks: int) -> Iterator[bytes]:
-    """The texts that a content holds in another form, where it shows that it does."""
+    """Yield the texts that a content holds in encoded form: base64, quoted-printable, an SQLite database."""
     if starts := coded(content):
         from keepfast.workspace.inner_texts import in_base64
 
@@ -152,16 +152,16 @@ def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
     for text in (part.decode("utf-8", "replace") for part in parts):
         if holds_labelled_value(text):
             return True
-        # A line may end within the few letters that a key is known by.
+        # A line may break within the characters that identify a key.
         if not marks & SIGN and scan(unwrapped(text).encode("utf-8", "replace"), SIGN) and holds_key(text):
             return True
     return False
 
 
-def _around(content: bytes, wanted: int) -> Iterator[bytes]:
-    """The parts of a content that surround marks; what overlaps is one part."""
+def _around(content: bytes, kinds: int) -> Iterator[bytes]:
+    """Yield the parts of a content around marks; overlapping ones are joined."""
     start = end = -1
-    for place in places(content, wanted):
+    for place in places(content, kinds):
         if start < 0 or place - BEFORE > end:
             if start >= 0:
                 yield content[start:end]
@@ -171,30 +171,30 @@ def _around(content: bytes, wanted: int) -> Iterator[bytes]:
         yield content[start:end]
 
 
-def scan(content: bytes, wanted: int = SIGN | WORD) -> int:
-    """Return which of the wanted marks are in it: of well-known keys, of words that stand beside secrets, both, or none."""
+def scan(content: bytes, kinds: int = SIGN | WORD) -> int:
+    """Return which of these kinds of marks the content has: signs of well-known keys, words next to secrets."""
     global _loaded
     if _marks is None:
         from keepfast.workspace import plain_marks
 
-        return plain_marks.scan(content, wanted)
+        return plain_marks.scan(content, kinds)
     if not _loaded:
         _marks.load(packed_marks(), REST, REST_LENGTH, True)
         _loaded = True
-    return _marks.scan(content, wanted)
+    return _marks.scan(content, kinds)
 
 
-def places(content: bytes, wanted: int) -> list[int]:
-    """Where marks of the wanted kinds begin, in order."""
+def places(content: bytes, kinds: int) -> list[int]:
+    """Return the positions of marks of these kinds, in order."""
     if _marks is not None and _loaded:
-        return _marks.places(content, wanted)
+        return _marks.places(content, kinds)
     from keepfast.workspace import plain_marks
 
-    return plain_marks.places(content, wanted)
+    return plain_marks.places(content, kinds)
 
 
 def coded(content: bytes) -> list[int]:
-    """Where base64 begins that stands for a text, in order."""
+    """Return the positions of base64 that encodes text, in order."""
     if _marks is not None:
         return _marks.coded(content)
     from keepfast.workspace import plain_marks
@@ -203,7 +203,7 @@ def coded(content: bytes) -> list[int]:
 
 
 def _is_private(content: bytes) -> bool:
-    """Of what may be a key: everything, except what says that it is a certificate or a public key."""
+    """Is this possible key file private? Everything counts except certificates and public keys."""
     if b"PRIVATE KEY" in content:
         return True
     return not any(content.startswith(mark) or b"\n" + mark in content for mark in OPEN_KEYS)

@@ -1,4 +1,4 @@
-"""What becomes of a name: captured, left out, or not even looked at. Walk and re-check both ask here, and so decide alike."""
+"""Decide what to do with a path: capture it, leave it out, or ignore it entirely. Shared by walk and re-check."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from keepfast.fsutil.descriptors import lstat_below, open_below
 from keepfast.model.artefacts import evidence_folder, needs_evidence, rebuild_command
 from keepfast.model.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
 from keepfast.model.frozen import SUPERVISED_IGNORE
-from keepfast.workspace.capture import CACHE_TAG, GIT, NEVER, OWNS, SUPERVISED, Capture
+from keepfast.workspace.capture import CACHE_TAG, GIT, NEVER_ENTERED, OWN_FOLDERS, SUPERVISOR_FOLDERS, Capture
 from keepfast.workspace.ignore import parse, verdict
-from keepfast.workspace.marker import MOST_MARKER, said_by
+from keepfast.workspace.marker import MAX_MARKER_SIZE, parse_marker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 RULE_FILE = b".gitignore"
-MOST_RULE_BYTES = 1 << 20
+MAX_RULE_FILE = 1 << 20
 SHORTAGE = (EMFILE, ENFILE, ENOMEM)
-"""Errors that speak of this process and not of the file: a save made in spite of them would be full of holes."""
+"""Errors of this process, not of the file: a save that continued in spite of them would be incomplete."""
 
 
 class Chooser:
@@ -40,24 +40,24 @@ class Chooser:
         self._excluded: dict[bytes, bool] = {}
 
     def never(self, prefix: bytes, name: bytes, names: Collection[bytes], is_folder: bool) -> int:
-        """Return 0 for an ordinary name, `BY_GIT` for git's own folder, which is named, and -1 for what is passed over.
+        """Return 0 for an ordinary name, `BY_GIT` for git's own folder, which is listed as left out, and -1 for an ignored one.
 
-        That holds under whatever spelling the file system takes for those names.
+        Recognizes every spelling that the file system treats as these names.
         """
-        plain = name if name in NEVER else name.lower()
-        if plain not in NEVER:
+        plain = name if name in NEVER_ENTERED else name.lower()
+        if plain not in NEVER_ENTERED:
             return 0
         # Where `.GIT` is a folder of its own, `.git` is either listed as well or does not exist.
         if name != plain and (plain in names or not self._exists(prefix + plain)):
             return 0
-        if plain in OWNS:
+        if plain in OWN_FOLDERS:
             return self._own(prefix, is_folder)
         if is_folder:
             return BY_GIT
         return 0 if name == GIT else -1
 
     def _own(self, prefix: bytes, is_folder: bool) -> int:
-        """The same for a `.keepfast`: in the root it is ours, and below it where a workspace of this user is."""
+        """Do what `never` does for a `.keepfast`: ours in the root, and below it in a workspace of this user."""
         if not prefix:
             return -1
         return BY_NAME if is_folder and self._is_own(prefix[:-1]) else 0
@@ -67,34 +67,39 @@ class Chooser:
             return True
         if not self.capture.stores:
             return False
-        markers = [read_small(self.root, b"%b/%b/workspace.json" % (folder, own), MOST_MARKER) for own in OWNS]
-        return any(said is not None and said[1:] in self.capture.stores for said in map(said_by, markers))
+        markers = [
+            read_small(self.root, b"%b/%b/workspace.json" % (folder, own), MAX_MARKER_SIZE) for own in OWN_FOLDERS
+        ]
+        return any(
+            found_marker is not None and found_marker[1:] in self.capture.stores
+            for found_marker in map(parse_marker, markers)
+        )
 
     def excludes(self, path: bytes) -> bool:
-        """Is this path, or a folder above it, never looked at by its name? Whether `.git` is a folder must be seen."""
+        """Is this path excluded by its name, or by that of a folder above it? A last part `.git` may be a file, so it is not."""
         parts = path.split(b"/")
-        if parts[0] in OWNS or GIT in parts[:-1]:
+        if parts[0] in OWN_FOLDERS or GIT in parts[:-1]:
             return True
-        if not NEVER.isdisjoint(parts) and any(
-            part in OWNS and self._is_own(b"/".join(parts[:count])) for count, part in enumerate(parts)
+        if not NEVER_ENTERED.isdisjoint(parts) and any(
+            part in OWN_FOLDERS and self._is_own(b"/".join(parts[:count])) for count, part in enumerate(parts)
         ):
             return True
         return self._lies_in_excluded(path)
 
     def _lies_in_excluded(self, path: bytes) -> bool:
-        """Is a folder above this path excluded? Each folder is asked for once: of a deep tree, every path names all above it."""
-        known, asked = self._excluded, []
+        """Is a folder above this path excluded? Remembers every folder, because the paths of a deep tree share them."""
+        is_excluded, unknown_folders = self._excluded, []
         folder = path.rpartition(b"/")[0]
-        while folder and folder not in known:
-            asked.append(folder)
+        while folder and folder not in is_excluded:
+            unknown_folders.append(folder)
             folder = folder.rpartition(b"/")[0]
-        said = known[folder] if folder else False
-        for folder in reversed(asked):
-            said = known[folder] = said or bool(self.exclude.match(folder, True))
-        return said
+        excluded = is_excluded[folder] if folder else False
+        for folder in reversed(unknown_folders):
+            excluded = is_excluded[folder] = excluded or bool(self.exclude.match(folder, True))
+        return excluded
 
     def file(self, path: bytes, seen: stat_result, stack: Stack, ignored: bool) -> str | None:
-        """Return None if the file is captured, else the kind under which it is left out."""
+        """Return None if the file is captured, otherwise the kind of its row."""
         capture = self.capture
         kind = S_IFMT(seen.st_mode)
         if kind not in (S_IFREG, S_IFLNK):
@@ -109,33 +114,33 @@ class Chooser:
         return mode == "none" or (mode == "small" and seen.st_size > self.capture.ignored_file_size)
 
     def folder(self, path: bytes, stack: Stack, ignored: bool) -> tuple[int, bool]:
-        """Return (why it is not entered, 0 if it is; whether it is ignored)."""
+        """Return (flag that says why it is not entered, or 0; whether it is ignored)."""
         if self.exclude.match(path, True) or (
-            path in SUPERVISED and self._starts(path + b"/" + RULE_FILE, SUPERVISED_IGNORE)
+            path in SUPERVISOR_FOLDERS and self._starts(path + b"/" + RULE_FILE, SUPERVISED_IGNORE)
         ):
             return BY_NAME, False
         if not self.capture.reads_rules:
             return 0, False
         if not ignored and not verdict(path, True, stack):
             return 0, False
-        if self.is_made_again(path):
+        if self.is_generated(path):
             return BY_IGNORE, True
         if not ignored and (self.capture.ignored == "none" or (self.capture.leaves_large and self.is_large(path))):
             return BY_IGNORE, True
         return 0, True
 
-    def is_made_again(self, path: bytes) -> bool:
-        """Can a tool make this ignored folder again? Of names that may mean anything, the tool's own file must be there."""
+    def is_generated(self, path: bytes) -> bool:
+        """Can a tool generate this ignored folder again? For ambiguous names, the tool's own file must exist."""
         if not self.exclude_ignored.match(path, True):
             return False
-        return not needs_evidence(path) or self.remade_by(path) is not None
+        return not needs_evidence(path) or self.command_to_rebuild(path) is not None
 
-    def remade_by(self, path: bytes) -> str | None:
-        """The command that makes it again, as `rebuild_command` has it, by what lies beside it now."""
-        return rebuild_command(path, self.beside(evidence_folder(path)))
+    def command_to_rebuild(self, path: bytes) -> str | None:
+        """Return the command that generates it again (see `rebuild_command`), by the files that are next to it now."""
+        return rebuild_command(path, self.sibling_names(evidence_folder(path)))
 
-    def beside(self, path: bytes) -> set[bytes]:
-        """The names in the folder in which this path lies."""
+    def sibling_names(self, path: bytes) -> set[bytes]:
+        """Return the names in the folder that contains this path."""
         try:
             fd = open_below(self.root, path.rpartition(b"/")[0], O_RDONLY | O_DIRECTORY)
         except OSError:
@@ -149,7 +154,7 @@ class Chooser:
             close(fd)
 
     def is_large(self, path: bytes) -> bool:
-        """Are there more files below this ignored folder than we keep? Excluded folders do not count."""
+        """Does this ignored folder have more files than `capture.ignored_folder_files`? Excluded folders do not count."""
         limit = self.capture.ignored_folder_files
         total, todo = 0, [path]
         while todo:
@@ -167,7 +172,7 @@ class Chooser:
                             total += 1
                             if total > limit:
                                 return True
-                        elif name not in NEVER and not self.exclude.match(below, True):
+                        elif name not in NEVER_ENTERED and not self.exclude.match(below, True):
                             todo.append(below)
             except OSError:
                 pass  # what cannot be listed cannot be captured either
@@ -176,28 +181,28 @@ class Chooser:
         return False
 
     def is_marked(self, path: bytes, names: Collection[bytes]) -> bool:
-        """Does the folder carry a file that says: this can be made again?"""
+        """Does the folder contain a marker file of generated folders, such as CACHEDIR.TAG?"""
         for name in self.capture.markers.intersection(names):
             if name != b"CACHEDIR.TAG" or self._starts(path + b"/" + name, CACHE_TAG):
                 return True
         return False
 
     def hides_everything(self, path: bytes, entries: Listing, stack: Stack) -> bool:
-        """Do the rules ignore nearly all that lies in this folder? A backup of nothing helps nobody."""
+        """Do the rules ignore nearly everything in this folder? Then they are not applied: the backup would be empty."""
         if not stack:
             return False
         prefix = path + b"/" if path else b""
-        total = kept = 0
+        total = visible = 0
         for name, is_folder, _ in entries:
             below = prefix + name
-            if name in NEVER or name == RULE_FILE or self.exclude.match(below, is_folder):
+            if name in NEVER_ENTERED or name == RULE_FILE or self.exclude.match(below, is_folder):
                 continue
             if not verdict(below, is_folder, stack):
-                kept += 1
+                visible += 1
             elif is_folder and self.exclude_ignored.match(below, True):
                 continue
             total += 1
-        return kept * 10 < total
+        return visible * 10 < total
 
     def _starts(self, path: bytes, text: bytes) -> bool:
         return read_small(self.root, path, len(text)) == text
@@ -216,10 +221,10 @@ class Rulebook:
     def __init__(self, root: int, capture: Capture) -> None:
         self.root, self.capture = root, capture
         self.repositories: set[bytes] = set()
-        """Folders below the root that hold a `.git`."""
+        """Folders below the root that contain a `.git`."""
         self.disregarded: set[bytes] = set()
         """Repositories whose own rules would hide everything."""
-        self._found: dict[bytes, tuple[Stack, bool]] = {}
+        self._rules_by_folder: dict[bytes, tuple[Stack, bool]] = {}
 
     def of(self, folder: bytes) -> tuple[Stack, bool]:
         """Return the rules for what lies in `folder`, and whether the folder itself is ignored."""
@@ -227,33 +232,33 @@ class Rulebook:
             return (), False
         # A loop: folders may be nested deeper than Python can recurse.
         missing, at = [], folder
-        while at and at not in self._found:
+        while at and at not in self._rules_by_folder:
             missing.append(at)
             at = at.rpartition(b"/")[0]
-        stack, ignored = self._found.get(at) or (self._enter_known(b"", ()), False)
-        self._found[at] = stack, ignored
+        stack, ignored = self._rules_by_folder.get(at) or (self._enter_known(b"", ()), False)
+        self._rules_by_folder[at] = stack, ignored
         for path in reversed(missing):
             ignored = ignored or verdict(path, True, stack)
             stack = self._enter_known(path, stack)
-            self._found[path] = stack, ignored
+            self._rules_by_folder[path] = stack, ignored
         return stack, ignored
 
     def _enter_known(self, folder: bytes, stack: Stack) -> Stack:
         return () if folder in self.disregarded else self.enter(folder, stack, folder in self.repositories)
 
     def enter(self, folder: bytes, stack: Stack, is_repository: bool) -> Stack:
-        """Return `stack` with the rules that `folder` adds; a nested repository begins anew."""
+        """Return `stack` with the rules that `folder` adds; in a nested repository they start afresh."""
         if not folder:
             return self._add(self._add((), b"", b".git/info/exclude"), b"", RULE_FILE)
         return self._add(() if is_repository else stack, folder, folder + b"/" + RULE_FILE)
 
     def _add(self, stack: Stack, folder: bytes, path: bytes) -> Stack:
-        rules = parse(read_small(self.root, path, MOST_RULE_BYTES))
+        rules = parse(read_small(self.root, path, MAX_RULE_FILE))
         return (*stack, (folder, rules)) if rules else stack
 
 
 def read_small(root: int, path: bytes, most: int) -> bytes:
-    """Return the beginning of a regular file, nothing if there is none or it cannot be read."""
+    """Return the beginning of a regular file; empty if it does not exist or cannot be read."""
     try:
         # O_NONBLOCK: a pipe of that name must not stop us.
         fd = open_below(root, path, O_RDONLY | O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""New contents on their way into the tree: written into the staging folder, alone, linked, or many at once."""
+"""Write new contents into the staging folder: one file, a hard link, or many files at once."""
 
 from __future__ import annotations
 
@@ -49,26 +49,25 @@ if TYPE_CHECKING:
 
 ZEROS = bytes(4096)
 MANY = 128
-"""So many files are put in place with one call; more folders than that are made by two threads."""
+"""Files that are put in place with one call; more folders than that are created by two threads."""
 FEW = 16
-"""Up to so many files are synced one by one."""
-AT_ONCE = 2048
-"""Files of one frame that are named and written with one call: a frame of tiny ones has very many."""
-TOLD = 512
-"""Files after which it is told how far we are."""
+"""Up to this many files are synced one by one."""
+MAX_FILES_PER_CALL = 2048
+"""Files of one frame that are written with one call: a frame of tiny files has very many."""
+PROGRESS_STEP = 512
+"""Files between two reports of progress."""
 
 
 class Stopped(Exception):
-    """What was being written is not wanted any more."""
+    """The restore was stopped: nothing more is written."""
 
 
 class Contents:
-    """Where contents come from. `load(entry)` yields one in parts.
+    """The source of contents. `load(entry)` yields one in parts.
 
-    `hand_over(digests, take)` calls `take(bytes, parts)` for many, in whatever order is cheapest and perhaps from two
-    threads at once; a part is the number of a digest, and offset and length of its content in those bytes. It returns
-    the numbers of those that must be loaded in parts, which two threads do, too. `cloning` takes contents from files
-    that are there, as long as that is possible.
+    `hand_over(digests, take)` calls `take(bytes, parts)` for many, in the cheapest order and perhaps from two threads; a
+    part is the number of a digest, and offset and length of its content in those bytes. It returns the numbers of those
+    that must be loaded in parts. `cloning` clones contents from existing files, as long as that is possible.
     """
 
     def __init__(
@@ -81,13 +80,13 @@ class Contents:
         self.hand_over = hand_over or (lambda digests, take: list(range(len(digests))))
 
 
-ANYBODY, LISTS = ("user.", "com.apple."), "system.posix_acl_"
-"""Extended attributes that an owner may set by himself; others give rights, or belong to the system. Lists of who may read are
-an owner's, too, but root's reach all that is his: as root, whoever made the checkpoint must not decide about them."""
+OWNER_ATTRIBUTES, ACL_ATTRIBUTES = ("user.", "com.apple."), "system.posix_acl_"
+"""Extended attributes that a file's owner may set; others grant rights, or belong to the system. Owners may also set access
+control lists, but as root they could grant anything: there the author of a checkpoint must not decide about them."""
 
 
-class Preparing:
-    """Writes what a restore puts in place. `placed` are files of groups of hard links that are in the tree already."""
+class FileStager:
+    """Writes the files that a restore puts in place. `placed`: hard link group → a file of it already in the tree."""
 
     def __init__(
         self,
@@ -106,13 +105,13 @@ class Preparing:
         self.privileged = privileged
         self.ahead = SyncAhead(system)
         self.stopped = False
-        """Nobody wants any more what a thread may still be writing."""
+        """Set to stop a thread that is still writing."""
 
     @property
-    def ours(self) -> bool:
-        """Does a new file get the owner that it shall have: that of the folder which we have just made?"""
-        made = fstat(self.staging.fd)
-        return (made.st_uid, made.st_gid) == self.owner
+    def owns_new_files(self) -> bool:
+        """Does a new file get the right owner by itself, as our new staging folder did?"""
+        status = fstat(self.staging.fd)
+        return (status.st_uid, status.st_gid) == self.owner
 
     def batch(
         self,
@@ -123,15 +122,15 @@ class Preparing:
     ) -> list[tuple[Step, bytes]]:
         """Write the next files and sync once; at least one file, and not much more than a batch.
 
-        `built`: new folders were built before, and are to be synced too.
+        `built`: new folders were built before, and must be synced too.
         """
         end = _end_of_batch(files, start)
         groups: dict[Group, bytes] = {}
         names = self._clone(files, start, end, groups)
-        if self.ours:  # else each file is given away by itself
+        if self.owns_new_files:  # else each file is given away by itself
             simple = [number for number in range(start + len(names), end) if is_simple(_entry(files[number]))]
             own = [self.staging.own() for _ in simple]
-            self.many([_entry(files[number]) for number in simple], own.__getitem__, progress, len(files))
+            self.write_many([_entry(files[number]) for number in simple], own.__getitem__, progress, len(files))
             names.update(zip(simple, own, strict=True))
         for number in range(start, end):
             if number not in names:
@@ -146,17 +145,17 @@ class Preparing:
         return [(files[number], names[number]) for number in range(start, end)]
 
     def _clone(self, files: list[Step], start: int, end: int, groups: dict[Group, bytes]) -> dict[int, bytes]:
-        """Clone files for as long as the file system does; return their names by their numbers."""
+        """Clone files as long as the file system can; return their names by number."""
         names: dict[int, bytes] = {}
         cloning = self.contents.cloning
         for number in range(start, end):
             if cloning is None or not cloning.possible:
-                break  # the file system has said no: the rest is written as always
+                break  # the file system cannot clone: the rest is written as usual
             names[number] = self._one(_entry(files[number]), groups)
         return names
 
     def _sync(self, files: list[Step], names: dict[int, bytes], built: bool) -> None:
-        """Make staged files durable: one by one if they are few, as a sync of the file system waits for all of its writers."""
+        """Make staged files durable: one by one if they are few, because a sync of the file system waits for all its writers."""
         if 0 < len(names) <= FEW and not built:
             for number, name in names.items():
                 if _entry(files[number]).kind == FILE:
@@ -165,23 +164,23 @@ class Preparing:
         elif names or built:
             self.system.sync(self.staging.fd)
 
-    def many(
+    def write_many(
         self,
         files: list[Entry],
         name: Callable[[int], bytes],
         progress: Callable[[int, int], None] | None,
         total: int,
     ) -> None:
-        """Write files without anything odd about them; `name` says where below the staging folder each goes, by its number."""
+        """Write simple files; `name(number)` is the path of each below the staging folder."""
         if not files:
             return
-        wrote = self._counter(progress, total)
-        take = self._writer(files, name, wrote)
+        note_written = self._counter(progress, total)
+        take = self._writer(files, name, note_written)
         left = self.contents.hand_over([entry.content for entry in files], take)
 
         def write(number: int) -> None:
             self._write_parts(files[number], name(number))
-            wrote(1, files[number].size)
+            note_written(1, files[number].size)
 
         if len(left) > 1:
             from keepfast.fsutil.threads import share
@@ -191,41 +190,43 @@ class Preparing:
             write(left[0])
 
     def _counter(self, progress: Callable[[int, int], None] | None, total: int) -> Callable[[int, int], None]:
-        """What is to be told of files that were written and their bytes, by whichever thread."""
+        """Return the function that threads call with the numbers of files and bytes that they have written."""
         guard, done = allocate_lock(), 0
 
-        def wrote(more: int, size: int) -> None:
+        def note_written(more: int, size: int) -> None:
             nonlocal done
             if self.durable:
-                self.ahead.wrote(self.staging.fd, size)
+                self.ahead.note_written(self.staging.fd, size)
             if progress is None:
                 return
             with guard:
                 before, done = done, done + more
-                if done // TOLD > before // TOLD:
+                if done // PROGRESS_STEP > before // PROGRESS_STEP:
                     progress(done, total)
 
-        return wrote
+        return note_written
 
-    def _writer(self, files: list[Entry], name: Callable[[int], bytes], wrote: Callable[[int, int], None]) -> Take:
+    def _writer(
+        self, files: list[Entry], name: Callable[[int], bytes], note_written: Callable[[int, int], None]
+    ) -> Take:
         def write(data: bytes, parts: list[tuple[int, int, int]]) -> None:
-            for start in range(0, len(parts), AT_ONCE):
+            for start in range(0, len(parts), MAX_FILES_PER_CALL):
                 if self.stopped:
                     raise Stopped
-                some(data, parts[start : start + AT_ONCE])
+                some(data, parts[start : start + MAX_FILES_PER_CALL])
 
         def some(data: bytes, parts: list[tuple[int, int, int]]) -> None:
-            made: list[tuple[Any, ...]] = [
+            jobs: list[tuple[Any, ...]] = [
                 (name(number), data, files[number].mode, offset, length) for number, offset, length in parts
             ]
             if self.mtimes:
-                made = [(*one, files[part[0]].mtime) for one, part in zip(made, parts, strict=True)]
+                jobs = [(*job, files[part[0]].mtime) for job, part in zip(jobs, parts, strict=True)]
             if self.system.native is not None:
-                self.system.native.stage(self.staging.fd, made)
+                self.system.native.stage(self.staging.fd, jobs)
             else:
-                for one in made:
-                    self._write(*one)
-            wrote(len(parts), sum([length for _, _, length in parts]))
+                for job in jobs:
+                    self._write(*job)
+            note_written(len(parts), sum([length for _, _, length in parts]))
 
         return write
 
@@ -289,7 +290,7 @@ class Preparing:
         return name
 
     def _link(self, group: Group, groups: dict[Group, bytes], name: bytes, sealed: bool) -> bool:
-        """Make the staged file another name of one of its group: a hard link comes back as one."""
+        """Create the staged file as a hard link to another one of its group; return False if that is not possible."""
         try:
             if group in groups:
                 link(groups[group], name, src_dir_fd=self.staging.fd, dst_dir_fd=self.staging.fd)
@@ -299,9 +300,9 @@ class Preparing:
             parent, last = self.folders.parent(self.placed[group])
             link(last, name, src_dir_fd=parent, dst_dir_fd=self.staging.fd, follow_symlinks=False)
         except OSError:
-            return False  # no links here, or too many: a copy has to do
+            return False  # no hard links here, or too many: write a copy
         seen = stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
-        # Somebody may have changed the one in place since the plan was made.
+        # The file in place may have changed since the plan was made.
         alike = S_ISREG(seen.st_mode) and S_IMODE(seen.st_mode) == group[2]
         if alike and group[1] in self.staging.content(name, sealed):
             return True
@@ -309,16 +310,16 @@ class Preparing:
         return False
 
     def attributes(self, entry: Entry, name: bytes, fd: int) -> None:
-        """Owner, group and extended attributes, as far as we may. `name` is in our folder if there is no descriptor."""
+        """Set owner, group and extended attributes, as far as permitted. Without a descriptor, `name` is in the staging folder."""
         extra: dict[str, Any] = _extra(entry)
-        wanted = extra.get("uid", self.owner[0]), extra.get("gid", self.owner[1])
+        owner = extra.get("uid", self.owner[0]), extra.get("gid", self.owner[1])
         seen = fstat(fd) if fd >= 0 else stat(name, dir_fd=self.staging.fd, follow_symlinks=False)
-        if wanted != (seen.st_uid, seen.st_gid):
+        if owner != (seen.st_uid, seen.st_gid):
             try:
                 if fd >= 0:
-                    chown(fd, *wanted)
+                    chown(fd, *owner)
                 else:
-                    chown(name, *wanted, dir_fd=self.staging.fd, follow_symlinks=False)
+                    chown(name, *owner, dir_fd=self.staging.fd, follow_symlinks=False)
             except (OSError, TypeError, OverflowError):
                 pass  # only root may give files away; `show` says what was recorded
         if fd >= 0 and isinstance(extra.get("xattr"), dict):
@@ -326,12 +327,18 @@ class Preparing:
             from posix import setxattr
 
             for key, value in extra["xattr"].items():
-                if not self.privileged and not key.startswith(ANYBODY) and (not key.startswith(LISTS) or not geteuid()):
-                    continue  # capabilities and labels: whoever made the checkpoint must not decide who may what here
+                if not self._may_set(key):
+                    continue
                 try:
                     setxattr(fd, key, a2b_base64(value))
                 except (OSError, ValueError, TypeError):
-                    continue  # not on this file system, or not for us
+                    continue  # not supported by this file system, or not permitted
+
+    def _may_set(self, attribute: str) -> bool:
+        """Not capabilities and labels, unless privileged: the author of a checkpoint must not grant rights here."""
+        if self.privileged or attribute.startswith(OWNER_ATTRIBUTES):
+            return True
+        return attribute.startswith(ACL_ATTRIBUTES) and geteuid() != 0
 
 
 def _entry(step: Step) -> Entry:
@@ -348,12 +355,12 @@ def _end_of_batch(files: list[Step], start: int) -> int:
 
 
 def is_simple(entry: Entry) -> bool:
-    """Is it a file without anything odd about it?"""
+    """Is this a regular file without hard links, holes or attributes?"""
     return entry.kind == FILE and not entry.group and not entry.flags & (SPARSE | ATTRIBUTES)
 
 
 def group_of(entry: Entry) -> Group:
-    # Numbers of groups are inodes, and inodes are used again: only files that are alike can be one file.
+    # Group numbers are inodes, and inodes are reused: only files with equal content and mode can be the same file.
     return entry.group, entry.content, entry.mode
 
 

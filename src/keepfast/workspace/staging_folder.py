@@ -1,4 +1,4 @@
-"""The folder in which a restore prepares what it will put in place, and where it judges what it took away."""
+"""The staging folder of a restore: new entries before they are put in place, old ones until they can be removed."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Ids = Callable[[Callable[[int], bytes], bool], Sequence[bytes]]
-    """`ids(read, sealed)`: the ids that a stream has as a content, those that it has when it is sealed only if wanted."""
+    """`ids(read, sealed)`: the content ids of a stream; those of its sealed form only if asked for."""
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 MARKER, PREFIX, ASIDE = b".keepfast", b"restore-", b"aside"
-OURS = b"n"
-"""What begins so was written by us, perhaps not to its end: nobody else's bytes are ever under such a name."""
+OWN_PREFIX = b"n"
+"""Prefix of files that the restore wrote, perhaps incompletely: never used for anything from the tree."""
 REMOVED, CHANGED, BUSY = "removed", "changed", "busy"
-PATIENCE = 20
-"""Times that we ask whether somebody still writes, a little less often each time: 0.2 s in all."""
+LEASE_ATTEMPTS = 20
+"""Attempts to get a lease, with growing pauses: 0.2 s in all."""
 
 
 class Staging:
-    """`.keepfast/restore-<random>`: outside of capture, on the workspace's own file system, unknown to anybody else."""
+    """`.keepfast/restore-<random>`: not captured, on the workspace's own file system, unknown to other processes."""
 
     def __init__(self, root: int, ids: Ids) -> None:
         self.root, self.ids = root, ids
@@ -62,10 +62,10 @@ class Staging:
         self.marker = _folder(self.root, MARKER)
         self.fd = _folder(self.marker, self.name)
 
-    def close(self, known: Callable[[bytes], bool], known_link: Callable[[bytes], bool]) -> list[bytes]:
-        """Empty it and remove it; return where that was put which the store does not have."""
+    def close(self, is_saved: Callable[[bytes], bool], is_saved_link: Callable[[bytes], bool]) -> list[bytes]:
+        """Empty and remove the folder; return the new paths of files that no checkpoint has."""
         try:
-            return self._sweep(self.name, known, known_link) if self.fd >= 0 else []
+            return self._sweep(self.name, is_saved, is_saved_link) if self.fd >= 0 else []
         finally:
             for fd in (self.fd, self.marker):
                 if fd >= 0:
@@ -73,25 +73,25 @@ class Staging:
             self.fd = self.marker = -1
 
     def new(self) -> bytes:
-        """A name under which anything may come to lie."""
+        """Return a new name for an entry from the tree."""
         self.count += 1
         return b"%x" % self.count
 
     def own(self) -> bytes:
-        """A name for what we write."""
+        """Return a new name for a file that the restore writes."""
         self.count += 1
-        return OURS + b"%x" % self.count
+        return OWN_PREFIX + b"%x" % self.count
 
     def lend(self, name: bytes) -> bytes:
-        """Give what we wrote a name under which somebody else's bytes may come to lie."""
-        if not name.startswith(OURS):
+        """Rename a file that we wrote, because an exchange will put an entry from the tree under its name."""
+        if not name.startswith(OWN_PREFIX):
             return name
         lent = self.new()
         rename(name, lent, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         return lent
 
     def discard(self, name: bytes) -> None:
-        """Remove what we wrote and cannot put anywhere, unless it was lent."""
+        """Remove a file that we wrote and could not place, unless it was renamed by `lend`."""
         try:
             unlink(name, dir_fd=self.fd)
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class Staging:
     # What was taken away
 
     def settle(self, name: bytes, entry: Entry | None) -> str:
-        """Remove what lies here if it is what `entry` says and nobody can be writing to it; else say why not."""
+        """Remove the entry if it equals `entry` and no process can be writing to it; return the verdict."""
         seen = stat(name, dir_fd=self.fd, follow_symlinks=False)
         if entry is None or entry.kind not in (FILE, LINK):
             return CHANGED
@@ -113,7 +113,7 @@ class Staging:
             return CHANGED
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=self.fd)
         try:
-            # Another name of the file stays behind: whoever writes to it loses nothing.
+            # Another hard link remains, so a process that writes to the file loses nothing.
             lease = None if seen.st_nlink > 1 else _lease(fd)
             if entry.content not in self.ids(lambda most: read(fd, most), bool(entry.flags & SEALED)):
                 return CHANGED
@@ -125,7 +125,7 @@ class Staging:
             close(fd)
 
     def content(self, name: bytes, sealed: bool) -> Sequence[bytes]:
-        """The ids that the content of a file here has."""
+        """Return the content ids of a staged file."""
         fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=self.fd)
         try:
             return self.ids(lambda most: read(fd, most), sealed)
@@ -133,7 +133,7 @@ class Staging:
             close(fd)
 
     def put_aside(self, path: bytes, name: bytes) -> bytes:
-        """Move something to where its owner can find it, outside of capture; return where."""
+        """Move an entry to `.keepfast/aside`, where people can find it; return its new path."""
         return self._put_aside(self.fd, path, name)
 
     def _put_aside(self, folder: int, path: bytes, name: bytes) -> bytes:
@@ -145,44 +145,46 @@ class Staging:
             close(aside)
         return MARKER + b"/" + ASIDE + b"/" + target
 
-    # What a restore that was cut off has left
+    # What an interrupted restore left behind
 
-    def sweep_old(self, known: Callable[[bytes], bool], known_link: Callable[[bytes], bool]) -> list[bytes]:
-        """Clear what earlier restores left; return where that was put which the store does not have."""
-        found: list[bytes] = []
+    def sweep_old(self, is_saved: Callable[[bytes], bool], is_saved_link: Callable[[bytes], bool]) -> list[bytes]:
+        """Clear the folders of interrupted restores; return the new paths of files that no checkpoint has."""
+        rescued: list[bytes] = []
         for text in listdir(self.marker):
             name = text.encode(ENCODING, ERRORS)
             if name.startswith(PREFIX) and name != self.name:
-                found += self._sweep(name, known, known_link)
-        return found
+                rescued += self._sweep(name, is_saved, is_saved_link)
+        return rescued
 
-    def _sweep(self, name: bytes, known: Callable[[bytes], bool], known_link: Callable[[bytes], bool]) -> list[bytes]:
+    def _sweep(
+        self, name: bytes, is_saved: Callable[[bytes], bool], is_saved_link: Callable[[bytes], bool]
+    ) -> list[bytes]:
         try:
             fd = open_fd(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=self.marker)
         except OSError:
-            return []  # somebody else has removed it, or it is none of ours
-        found = []
+            return []  # already removed, or not a staging folder
+        rescued = []
         try:
             for text in listdir(fd):
                 entry = text.encode(ENCODING, ERRORS)
-                if entry.startswith(OURS):
+                if entry.startswith(OWN_PREFIX):
                     _remove(fd, entry)
-                elif not self._remove_if_known(fd, entry, known, known_link):
-                    found.append(self._put_aside(fd, b"rescued", entry))
+                elif not self._remove_if_saved(fd, entry, is_saved, is_saved_link):
+                    rescued.append(self._put_aside(fd, b"rescued", entry))
         finally:
             close(fd)
         try:
             rmdir(name, dir_fd=self.marker)
         except FileNotFoundError:
             pass
-        return found
+        return rescued
 
-    def _remove_if_known(
-        self, folder: int, name: bytes, known: Callable[[bytes], bool], known_link: Callable[[bytes], bool]
+    def _remove_if_saved(
+        self, folder: int, name: bytes, is_saved: Callable[[bytes], bool], is_saved_link: Callable[[bytes], bool]
     ) -> bool:
         seen = stat(name, dir_fd=folder, follow_symlinks=False)
         if S_ISLNK(seen.st_mode):
-            if not known_link(readlink(name, dir_fd=folder)):
+            if not is_saved_link(readlink(name, dir_fd=folder)):
                 return False
         elif not S_ISREG(seen.st_mode):
             return False
@@ -194,7 +196,7 @@ class Staging:
             try:
                 lease = _lease(fd)
                 ids = self.ids(lambda most: read(fd, most), True)
-                if not any(map(known, ids)) or lease is False or _was_broken(fd, lease):
+                if not any(map(is_saved, ids)) or lease is False or _was_broken(fd, lease):
                     return False
             finally:
                 close(fd)
@@ -203,7 +205,7 @@ class Staging:
 
 
 def _remove(folder: int, name: bytes) -> None:
-    """Remove a file that we wrote, or a folder that we built: folders in it are moved beside it, so none is too deep."""
+    """Remove a file or folder that we wrote. Inner folders are moved up first, so that none is too deep."""
     if _is_unlinked(folder, name):
         return
     waiting = [name]
@@ -214,7 +216,7 @@ def _remove(folder: int, name: bytes) -> None:
             for text in listdir(fd):
                 entry = text.encode(ENCODING, ERRORS)
                 if not _is_unlinked(fd, entry):
-                    waiting.append(OURS + urandom(8).hex().encode())
+                    waiting.append(OWN_PREFIX + urandom(8).hex().encode())
                     rename(entry, waiting[-1], src_dir_fd=fd, dst_dir_fd=folder)
         finally:
             close(fd)
@@ -222,7 +224,7 @@ def _remove(folder: int, name: bytes) -> None:
 
 
 def _is_unlinked(folder: int, name: bytes) -> bool:
-    """Remove what is no folder; False if it is one."""
+    """Remove the entry unless it is a folder; return whether it was removed."""
     try:
         unlink(name, dir_fd=folder)
     except OSError:
@@ -233,10 +235,10 @@ def _is_unlinked(folder: int, name: bytes) -> bool:
 
 
 def _lease(fd: int) -> bool | None:
-    """True: no descriptor or mapping anywhere may write to the file. False: one may. None: there are no leases here."""
+    """Take a read lease. True: no open descriptor or mapping can write to the file. False: one can. None: no leases here."""
     try:
-        fcntl(fd, F_SETSIG, SIGURG)  # the usual signal of a broken lease would end us; this one is ignored
-        for attempt in range(PATIENCE):
+        fcntl(fd, F_SETSIG, SIGURG)  # the default signal of a broken lease would kill us; this one is ignored
+        for attempt in range(LEASE_ATTEMPTS):
             try:
                 fcntl(fd, F_SETLEASE, F_RDLCK)
                 return True
@@ -248,7 +250,7 @@ def _lease(fd: int) -> bool | None:
 
 
 def _was_broken(fd: int, lease: bool | None) -> bool:
-    """Has somebody opened the file for writing since the lease was granted? He waits until we let go."""
+    """Has a process tried to open the file for writing since the lease was granted? It waits until we release it."""
     return lease is True and fcntl(fd, F_GETLEASE) != F_RDLCK
 
 

@@ -34,7 +34,7 @@ try:
     from keepfast.workspace._check import crc32 as crc32
     from keepfast.workspace._check import lock as lock
     from keepfast.workspace._check import offsets as _offsets
-except ImportError:  # no compiler when it was installed, or other sources: the same in Python
+except ImportError:  # installed without a compiler, or built from other sources: use Python
     from fcntl import LOCK_EX, flock
     from zlib import crc32 as crc32
 
@@ -58,13 +58,13 @@ HEAD = 64
 CODES = "qqQQqQq"
 RENEWAL = 12
 BEGINNING, MOST_RENEWALS = 64 << 10, 64 << 10
-"""`peek` reads so much of the cache, and of its renewals: beyond, the next save had better look at everything again."""
+"""Bytes that `peek` reads of the cache and of its renewals; with more renewals, the next save should be a full scan."""
 MANY = 2_000
 """From this number of files on, the accelerator uses two threads."""
 
 
 class Cache:
-    """A loaded cache. Its columns are unpacked only when somebody asks for them."""
+    """A loaded cache. Its columns are unpacked on demand."""
 
     __slots__ = (
         "end",
@@ -80,7 +80,7 @@ class Cache:
     )
 
     def __init__(self, raw: bytes) -> None:
-        """Raises `ValueError` unless the numbers in `raw` fit one another."""
+        """Raises `ValueError` unless the numbers in `raw` are consistent."""
         self._begin(raw, len(raw))
         if self.end != len(raw):
             raise ValueError("the stat cache has trailing data")
@@ -95,7 +95,7 @@ class Cache:
 
     @classmethod
     def begun(cls, raw: bytes, size: int) -> Cache:
-        """What the first bytes of a file of that size say. Raises `ValueError`."""
+        """Return the cache's header from the first bytes of a file of that size. Raises `ValueError`."""
         cache = cls.__new__(cls)
         cache._begin(raw, size)
         return cache
@@ -127,7 +127,7 @@ class Cache:
         return result
 
     def views(self) -> list[Column]:
-        """The same columns; nothing is unpacked until it is looked at."""
+        """Return the same columns without unpacking them."""
         view, at = memoryview(self.raw), self.start
         result: list[Column] = []
         for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
@@ -136,7 +136,7 @@ class Cache:
         return result
 
     def counts(self) -> list[int]:
-        """How many files lie directly in each folder."""
+        """Return the number of files directly in each folder."""
         at = self.texts()
         return memoryview(self.raw)[at - 8 * self.folders : at].cast("q").tolist()
 
@@ -144,12 +144,12 @@ class Cache:
         return bytes(self.text()).split(b"\0")[:-1]
 
     def text(self) -> memoryview:
-        """All names, each followed by NUL."""
+        """Return all names, each followed by NUL."""
         at = self.texts()
         return memoryview(self.raw)[at : at + self.name_bytes]
 
     def offsets(self, numbers: list[int], accelerated: bool = True) -> list[int]:
-        """Where the names of these files begin in that text; numbers rise, and that behind the last file is its end."""
+        """Return the offsets of these files' names in that text. Numbers are sorted; the one after the last file gives the end."""
         if accelerated and _offsets is not None:
             from _struct import pack
 
@@ -171,12 +171,12 @@ class Cache:
 
 
 def _sound(raw: bytes, start: int, end: int, texts: int) -> bool:
-    """Are there exactly so many texts between start and end, each followed by NUL?"""
+    """Are there exactly `texts` texts between start and end, each followed by NUL?"""
     return raw.count(b"\0", start, end) == texts and (start == end or raw[end - 1] == 0)
 
 
 def load(path: str) -> Cache | None:
-    """Return the cache with all its renewals, or None if there is none that is whole."""
+    """Return the cache with all its renewals; None if there is no valid one."""
     try:
         fd = open_fd(path, O_RDONLY | O_CLOEXEC)
     except OSError:
@@ -232,7 +232,7 @@ def peek(path: str) -> tuple[bytes, int] | None:
 
 
 def _apply_renewals(cache: Cache, raw: bytes) -> None:
-    """Let a cache speak of a version since which only some paths were saved: they are looked at again."""
+    """Apply renewals: the cache then belongs to a later version, and the paths saved since are checked again."""
     renewals = _renewals_in(raw)
     if not renewals:
         return
@@ -262,25 +262,25 @@ def _apply_renewals(cache: Cache, raw: bytes) -> None:
         at = end
     cache.raw = bytes(columns)
     if unknown:
-        # Of a path that it does not know, the cache could not say that it has gone: only a full scan can.
+        # The cache would not notice the removal of a path that it does not have: only a full scan does.
         cache.full_scan_at = 0
 
 
 def _renewals_in(raw: bytes) -> list[tuple[bytes, list[bytes]]]:
-    """Identity and paths of each renewal, up to the first that is not whole."""
-    found, at = [], 0
+    """Return identity and paths of each renewal, up to the first damaged one."""
+    renewals, at = [], 0
     while len(raw) - at >= RENEWAL:
         check, size, length = [int.from_bytes(raw[at + part : at + part + 4], "little") for part in (0, 4, 8)]
         body = raw[at + 4 : at + RENEWAL + size]
         if len(body) != 8 + size or crc32(body) != check or length > size:
             break
-        found.append((body[8 : 8 + length], body[8 + length :].split(b"\0")[:-1]))
+        renewals.append((body[8 : 8 + length], body[8 + length :].split(b"\0")[:-1]))
         at += RENEWAL + size
-    return found
+    return renewals
 
 
 def check(cache: Cache, root: int, accelerated: bool = True) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the numbers of the files and of the folders that are not as the cache has them. `root` is a descriptor."""
+    """Return the numbers of the files and of the folders that differ from the cache. `root` is a descriptor."""
     if accelerated and _check is not None:
         files, folders = _check.check(cache.raw, root, 2 if cache.files > MANY else 1)
         return memoryview(files).cast("I"), memoryview(folders).cast("I")

@@ -1,4 +1,4 @@
-"""The next stat cache after a re-check, put together of pieces of the last one and of what is new; no name is unpacked."""
+"""Assemble the next stat cache after a re-check from pieces of the last one and new entries, without unpacking names."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from keepfast.workspace.stat_cache import Cache, Column
-    from keepfast.workspace.walk import Known, Scan
+    from keepfast.workspace.walk import CachedTree, Scan
 
 
 class Pieces:
-    """In the order of the next cache: first the folders that were visited and the new ones, then all others.
+    """Pieces in the order of the next cache: first visited and new folders, then all others.
 
-    Until `finish`, columns and names of the scan hold only what is new.
+    Until `finish`, columns and names of the scan hold only the new entries.
     """
 
-    def __init__(self, cache: Cache, scan: Scan, old: Known, accelerated: bool) -> None:
+    def __init__(self, cache: Cache, scan: Scan, old: CachedTree, accelerated: bool) -> None:
         self.cache, self.scan, self.old, self.accelerated = cache, scan, old, accelerated
         self.pieces: list[tuple[int, int, bool]] = []
-        """First file, the one behind the last, and whether these numbers are of the last cache, not of what is new."""
+        """(first file, number after the last file, whether these are numbers of the last cache or of the new entries)."""
         self.placed = 0
-        """So much of what is new has its piece."""
+        """The number of new entries that have a piece."""
         self.touched: list[tuple[int, tuple[int, int, int], bytes]] = []
-        """Files that changed in folders that did not: number, values, and the path of one that is to be read."""
+        """Changed files in unchanged folders: number, stat values, and the path if the file must be read."""
 
     def names(self, numbers: list[int]) -> list[bytes]:
-        """Return the names of files in the last cache, whose numbers rise."""
+        """Return the names of files in the last cache; numbers are sorted."""
         raw, base = self.cache.raw, self.cache.texts()
         starts = [base + offset for offset in self.cache.offsets(numbers, self.accelerated)] if numbers else []
         return [raw[start : raw.index(b"\0", start)] for start in starts]
 
     def keep(self, runs: list[int]) -> int:
-        """Take over files of a folder whose other files come next; return how many."""
+        """Add a folder's unchanged files, before its other files follow; return how many."""
         self._place()
         self.pieces += [(start, end, True) for start, end in pairs(runs)]
         return sum(runs[1::2]) - sum(runs[::2])
 
     def touch(self, number: int, ctime: int, size: int = 0, inode: int = 0, path: bytes = b"") -> None:
-        """Note other values of a file that is taken over."""
+        """Record new stat values of a file that stays."""
         self.touched.append((number, (ctime, size, inode), path))
 
     def finish(self, dropped: list[int]) -> None:
-        """Take over all folders but these, and let the scan hold the whole."""
+        """Add all folders except these, and complete the columns of the scan."""
         old, scan, first = self.old, self.scan, 0
         self._place()
         offsets = self._offsets(self.pieces, False)
@@ -83,23 +83,23 @@ class Pieces:
                 scan.places[path] = at
 
     def _place(self) -> None:
-        """Give what is new and has none yet its piece."""
+        """Add a piece for the new files that have none yet."""
         end = len(self.scan.columns[0])
         if end > self.placed:
             self.pieces.append((self.placed, end, False))
             self.placed = end
 
     def _offsets(self, pieces: list[tuple[int, int, bool]], of_old: bool, at: int = 0) -> list[tuple[int, int]]:
-        """From which number on of the last cache, or of what is new, files lie how much further on in the next one."""
-        found = []
+        """Return pairs (first number in the old cache or the new files, shift of its position in the next cache)."""
+        offsets = []
         for start, end, is_old in pieces:
             if is_old is of_old:
-                found.append((start, at - start))
+                offsets.append((start, at - start))
             at += end - start
-        return found
+        return offsets
 
     def _joined(self) -> list[Column]:
-        """The columns of all files of the next cache; the scan gets their names."""
+        """Return the columns of all files of the next cache; sets the scan's names."""
         scan, new = (
             self.scan,
             [packed(code, column) for code, column in zip(CODES[:3], self.scan.columns, strict=False)],
@@ -117,7 +117,7 @@ class Pieces:
         ]
 
     def _columns(self, new: list[bytes]) -> list[Column]:
-        """The same in Python."""
+        """Do the same in Python."""
         files = []
         for code, column, packed_column in zip(CODES[:3], self.old.columns[:3], new, strict=True):
             fresh = memoryview(packed_column).cast(code)  # type: ignore[call-overload]
@@ -125,7 +125,7 @@ class Pieces:
         return files
 
     def _text(self) -> bytes:
-        """The names of all pieces."""
+        """Return the names of all pieces."""
         numbers = sorted({number for start, end, of_old in self.pieces if of_old for number in (start, end)})
         places = dict(zip(numbers, self.cache.offsets(numbers, self.accelerated), strict=True))
         text, new = self.cache.text(), self.scan.names
@@ -139,7 +139,7 @@ class Pieces:
 
 
 def pairs(runs: list[int]) -> Iterator[tuple[int, int]]:
-    """Each first number with the one behind its last."""
+    """Yield each run as (first number, number after its last)."""
     return zip(runs[::2], runs[1::2], strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Writing the stat cache: its columns while they grow, its bytes, its file, and renewals at the end of it."""
+"""Write the stat cache: its growing columns, its bytes, its file, and renewals appended to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def empty_columns() -> list[Column]:
 
 
 def joined(code: str, parts: Iterable[Column | memoryview]) -> Column:
-    """One column of several parts, to be changed in place. Not an `array`: that loads `collections`, 4 ms."""
+    """Return one mutable column from several parts. Not an `array`, which imports `collections` (4 ms)."""
     data = bytearray().join([packed(code, part) if isinstance(part, list) else part for part in parts])
     return memoryview(data).cast(code)  # type: ignore[call-overload]
 
@@ -39,7 +39,7 @@ def store(
     folders: list[bytes],
     marks: Iterable[bytes],
 ) -> None:
-    """Write the cache beside `path` and rename it there. It is not synced: a torn one is noticed and not believed."""
+    """Write the cache to a temporary file and rename it. Not synced: a torn cache is detected and not used."""
     temporary = path + ".new"
     fd = open_fd(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
     try:
@@ -59,7 +59,7 @@ def encode(
     folders: list[bytes],
     marks: Iterable[bytes],
 ) -> bytes:
-    """Return the bytes of a cache. `names` may be the text of all of them, each followed by NUL."""
+    """Return the bytes of a cache. `names` may be one text with all names, each followed by NUL."""
     body = _body(identity, full_scan_at, columns, names, folders, marks)
     return _head(body) + body
 
@@ -90,7 +90,7 @@ def _body(
 
 
 def renew(path: str, identity: bytes, saved: Iterable[bytes]) -> None:
-    """Add a renewal. It is not synced: a torn one is noticed, and then the cache speaks of an older version."""
+    """Append a renewal. Not synced: a torn one is detected, and the cache then belongs to an older version."""
     texts = b"".join([one + b"\0" for one in saved])
     body = (len(identity) + len(texts)).to_bytes(4, "little") + len(identity).to_bytes(4, "little") + identity + texts
     fd = open_fd(path, O_WRONLY | O_APPEND | O_CLOEXEC)

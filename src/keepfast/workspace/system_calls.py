@@ -1,4 +1,4 @@
-"""Calls that Python does not have: an atomic exchange, a walk that follows no link, a sync of one file system."""
+"""System calls missing in Python: atomic exchange, opening paths without following links, sync of one file system."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 AHEAD, MOST_AHEAD = 24 << 20, 256 << 20
-"""So much is written before the first sync of it begins; then twice as much each time, up to the most.
+"""Bytes that are written before the first sync starts; doubled each time, up to the maximum.
 
 Each sync writes all that the file system says of files, of which the next one writes much again, and holds up whoever writes.
 """
@@ -48,7 +48,7 @@ BENEATH = 0x08 | 0x04 | 0x02
 
 
 class System:
-    """The system's calls, asked for once. Where a call is missing, the same is done in more than one.
+    """The system calls, looked up once. A missing call is replaced by several others.
 
     `accelerated`: by our own compiled module, if it was built; it loads faster than ctypes, and takes many files at once.
     """
@@ -83,7 +83,7 @@ class System:
         """Open a folder below `root` for use as `dir_fd`; no part of the path may be a link."""
         if len(path) < LONG:
             return self._open_at_once(root, path)
-        # In strides that the kernel takes: part by part, every folder of a deep tree would cost as many calls as it is deep.
+        # In the longest steps that the kernel accepts: part by part, a deep folder would cost one call per level.
         fd = -1
         while path:
             cut = len(path) if len(path) < LONG else path.rfind(b"/", 0, LONG)
@@ -131,7 +131,7 @@ class System:
             close(fd)
 
     def sync_file(self, folder: int, name: bytes) -> None:
-        """Make one file or folder durable. Whoever may not open it has the whole file system synced."""
+        """Make one file or folder durable. Without permission to open it, sync the whole file system."""
         try:
             fd = open_fd(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=folder)
         except PermissionError:
@@ -144,25 +144,25 @@ class System:
 
 
 class SyncAhead:
-    """Makes durable what was written while more is being written, so that the sync at the end finds little to do."""
+    """Syncs in a thread while more is being written, so that the final sync is short."""
 
     def __init__(self, system: System) -> None:
         self.system = system
         self._guard = allocate_lock()
-        self._written, self._wanted = 0, AHEAD
+        self._written, self._sync_at = 0, AHEAD
         self._syncing = allocate_lock()
         self._error: OSError | None = None
 
-    def wrote(self, folder: int, size: int) -> None:
-        """So much more was written on the folder's file system, by whichever thread."""
+    def note_written(self, folder: int, size: int) -> None:
+        """Record bytes written on the folder's file system; any thread may call this."""
         with self._guard:
             self._written += size
-            if self._written < self._wanted or not self._syncing.acquire(False):
+            if self._written < self._sync_at or not self._syncing.acquire(False):
                 return
-            self._written, self._wanted = 0, min(2 * self._wanted, MOST_AHEAD)
+            self._written, self._sync_at = 0, min(2 * self._sync_at, MOST_AHEAD)
             try:
                 start_new_thread(self._sync, (folder,))
-            except RuntimeError:  # no more threads: then it is synced at the end, as always
+            except RuntimeError:  # no more threads: the final sync covers it
                 self._syncing.release()
 
     def _sync(self, folder: int) -> None:
@@ -174,7 +174,7 @@ class SyncAhead:
             self._syncing.release()
 
     def wait(self) -> None:
-        """Wait for what was begun. Raises `OSError` if something could not be written."""
+        """Wait for a running sync. Raises `OSError` if one failed."""
         with self._syncing:
             pass
         if self._error is not None:
@@ -183,7 +183,7 @@ class SyncAhead:
 
 
 class Library:
-    """The same calls through the C library, where nothing was compiled."""
+    """The same calls through the C library, used if the C module was not built."""
 
     def __init__(self) -> None:
         import ctypes
@@ -210,7 +210,7 @@ class Library:
 
 
 class Folders:
-    """Descriptors of the folders that hold paths, each opened anew: a folder may be moved away, or be a link by now."""
+    """Opens the folders of paths, always again: a folder may have been moved, or replaced by a link."""
 
     def __init__(self, root: int, system: System) -> None:
         self.root, self.system = root, system
@@ -235,8 +235,8 @@ class Folders:
 
 
 def chmod_below(folder: int, name: bytes, mode: int, is_folder: bool) -> None:
-    """Set the mode of something that we may not open; never through a link. Raises `OSError`."""
-    # A descriptor that only names the file (O_PATH) cannot be replaced by a link between the look and the change.
+    """Set the mode of an entry that cannot be opened; never through a link. Raises `OSError`."""
+    # With a descriptor (O_PATH), the file cannot be replaced by a link between check and change.
     fd = open_fd(name, (FOLDER & ~O_DIRECTORY) | O_NOFOLLOW, dir_fd=folder)
     try:
         seen = fstat(fd)

@@ -1,4 +1,4 @@
-"""A walk through everything below the root, and the visit of one folder, which the re-check needs as well."""
+"""Walk through everything below the root; the visit of a single folder is shared with the re-check."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 DENIED = (EACCES, EPERM)
 
-# Marks: what the stat cache must know beside the columns. Each is a letter and a path.
+# Marks: what the stat cache stores besides the columns. Each is a letter and a path.
 NOT_ENTERED = b"x"  # a row of kind x
-UNREAD = b"u"  # a row of kind u: to be tried again when its folder is listed
-SMALL = b"k"  # an ignored folder that is kept because it has few files: to be counted again when it changes
-REPOSITORY = b"r"  # a folder below the root that holds a .git: ignore rules begin anew there
+UNREAD = b"u"  # a row of kind u: retried when its folder is listed
+SMALL = b"k"  # an ignored folder that is captured because it has few files: counted again when it changes
+REPOSITORY = b"r"  # a folder below the root with a .git: ignore rules start afresh there
 DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
-LEFT = b"o"  # a row of kind o or i: kept after all, if a command is about to destroy it
-FORCED = b"f"  # a row of kind f in spite of the rules, for as long as the file stays as it is
-CROWDED = b"c"  # no path: large ignored folders are left out, because with them the tree has too many files
+LEFT = b"o"  # a row of kind o or i: saved after all if a command is about to destroy it
+FORCED = b"f"  # a row of kind f in spite of the rules, as long as the file is unchanged
+CROWDED = b"c"  # no path: large ignored folders are left out, because the tree would have too many files
 
 
 class Scan:
-    """What a scan found, and the columns from which the next stat cache is written."""
+    """The result of a scan, and the columns of the next stat cache."""
 
     __slots__ = (
         "candidates",
@@ -47,13 +47,13 @@ class Scan:
         "emptied",
         "folders",
         "full",
-        "gone",
         "left",
         "marks",
         "names",
         "notices",
         "paths",
         "places",
+        "removed",
         "seen",
         "text",
     )
@@ -65,10 +65,10 @@ class Scan:
         self.folders: list[tuple[bytes, stat_result]] = []
         """Folders that are new or whose mode may have changed."""
         self.emptied: list[tuple[bytes, stat_result]] = []
-        """Of these, the ones that were empty and had changed shortly before: what was in them may have gone meanwhile."""
+        """Those of them that were empty and had just changed: their files may have been removed during the scan."""
         self.left: list[tuple[bytes, str, int, stat_result | None]] = []
         """What is left out: path, kind, flags."""
-        self.gone: list[bytes] = []
+        self.removed: list[bytes] = []
         """Known paths that are no longer there (after a check; after a walk everything not in `seen` is gone)."""
         self.seen: set[bytes] = set()
         self.notices: list[str] = []
@@ -76,29 +76,29 @@ class Scan:
         self.columns = empty_columns()
         self.names: list[bytes] = []
         self.text: bytes | None = None
-        """All names, each followed by NUL, where most were taken over; `names` is then not of use any more."""
+        """All names, each followed by NUL, if most are unchanged; `names` is then unused."""
         self.paths: list[bytes] = []
         self.marks: set[bytes] = set()
         self.places: dict[bytes, int] = {}
-        """Where the stat columns of a candidate are."""
+        """Candidate → its position in the stat columns."""
 
 
-def walk(root: int, cache: Cache | None, capture: Capture, now: int, known: Callable[[bytes], bool]) -> Scan:
-    """Look at everything below the descriptor `root`.
+def walk(root: int, cache: Cache | None, capture: Capture, now: int, is_known: Callable[[bytes], bool]) -> Scan:
+    """Scan everything below the descriptor `root`.
 
-    `cache` vouches for files whose stat has not moved, if `known(path)` says that the newest version has them; it must
-    speak of that version. `now` is the file system's clock less a margin: a time at or after it is not trusted.
-    Raises `TooMany` for a tree of more files than `capture.max_files`.
+    A file whose stat equals that in `cache` counts as unchanged if `is_known(path)`: the newest version has it. The cache
+    must belong to that version. `now` is the file system's clock minus a margin: a time at or after it is not trusted.
+    Raises `TooMany` if the tree has more files than `capture.max_files`.
     """
     scan = Scan(True)
     forced = {mark[1:] for mark in cache.marks() if mark[:1] == FORCED} if cache is not None else set()
-    visitor = Visitor(root, capture, now, scan, Known(cache), known, forced.__contains__)
+    visitor = Visitor(root, capture, now, scan, CachedTree(cache), is_known, forced.__contains__)
     visitor.enter((b"", (), False))
     return scan
 
 
-class Known:
-    """What a cache knows of the files of a folder."""
+class CachedTree:
+    """The tree as a stat cache has it: folders, and the files in each."""
 
     def __init__(self, cache: Cache | None) -> None:
         self.cache = cache
@@ -115,7 +115,7 @@ class Known:
 
     @property
     def names(self) -> list[bytes]:
-        """Of all files. Of a large tree that takes milliseconds."""
+        """Names of all files; takes milliseconds for a large tree."""
         if self._names is None:
             self._names = self.cache.names() if self.cache is not None else []
         return self._names
@@ -130,7 +130,7 @@ class Known:
 
 
 class Visitor:
-    """Looks at one folder after another and notes in `scan` what becomes of all that lies in them."""
+    """Visits folders one by one and records in `scan` what to do with everything in them."""
 
     def __init__(
         self,
@@ -138,14 +138,14 @@ class Visitor:
         capture: Capture,
         now: int,
         scan: Scan,
-        old: Known,
+        old: CachedTree,
         is_known: Callable[[bytes], bool],
         is_forced: Callable[[bytes], bool],
     ) -> None:
         self.root, self.capture, self.now, self.scan, self.old = root, capture, now, scan, old
         self.is_known, self.is_forced = is_known, is_forced
-        """`is_known`: may the stat cache vouch for this file? `is_forced`: has the newest version a file that the rules
-        leave out?"""
+        """`is_known`: does the newest version have this file, so that the stat cache can be trusted? `is_forced`: does it have
+        this file although the rules leave it out?"""
         self.rules = Rulebook(root, capture)
         self.chooser = Chooser(root, capture)
 
@@ -160,25 +160,25 @@ class Visitor:
                 if not path or error.errno in SHORTAGE:
                     raise
                 if error.errno in VANISHED:
-                    self._vanished(path)
+                    self._note_vanished(path)
                 else:
-                    self._closed(path, error.errno in DENIED)
+                    self._note_unlistable(path, error.errno in DENIED)
                 continue
             names = {name for name, _, _ in entries}
-            if self.stands_apart(path, seen, entries, names):
+            if self.leave_out_store_or_marked(path, seen, entries, names):
                 continue
             rules = self._rules(path, stack, entries, names)
             todo += self.visit(path, seen, entries, names, rules, ignored, self.old.files(path))
 
-    def stands_apart(self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes]) -> bool:
-        """Leave the folder out if it is the store, or carries a file that says it can be made again."""
+    def leave_out_store_or_marked(self, path: bytes, seen: stat_result, entries: Listing, names: set[bytes]) -> bool:
+        """Leave the folder out if it is the store, or contains a marker file of generated folders; return whether it was."""
         if not path:
             return False
         if (seen.st_dev, seen.st_ino) == self.capture.store:
             self._leave(path, BY_NAME)
         elif not self.capture.markers.isdisjoint(names) and self.chooser.is_marked(path, names):
             self._leave(path, BY_MARKER)
-            # Folder and marker are watched, in case the marker goes.
+            # Record folder and marker, to notice if the marker is removed.
             markers = [(name, info) for name, _, info in entries if name in self.capture.markers and info is not None]
             for name, info in markers:
                 self._note_file(name, info)
@@ -196,12 +196,12 @@ class Visitor:
         stack: Stack,
         ignored: bool,
         before: dict[bytes, int],
-        kept: int = 0,
+        kept_count: int = 0,
     ) -> list[Folder]:
-        """Note what is in the list of what lies directly in the folder; return the folders in it that are to be entered.
+        """Record the folder's `entries`; return those of its folders that must be entered.
 
-        `before` has the numbers of known files. So many more are `kept`: they are as the cache has them, and as it was
-        decided then, by the same settings.
+        `before` has the numbers of cached files. `kept_count` more files are unchanged, not among the entries, and treated
+        as they were with the same settings.
         """
         scan, capture, chooser, now = self.scan, self.capture, self.chooser, self.now
         prefix = path + b"/" if path else b""
@@ -210,7 +210,7 @@ class Visitor:
         first, whole = len(ctimes), True
         further: list[Folder] = []
         if path:
-            self._note_listed(path, seen, not entries and not kept)
+            self._note_listed(path, seen, not entries and not kept_count)
         for name, is_folder, info in entries:
             below = prefix + name
             if name[0] == 46 and (never := chooser.never(prefix, name, names, is_folder)):  # "."
@@ -245,14 +245,14 @@ class Visitor:
                     scan.places[below] = len(ctimes)
             else:
                 self._leave_unless_forced(below, kind, info, moved)
-            # As _note_file does; a call less for every file of the tree.
+            # Same as _note_file, without a call for every file of the tree.
             scan.names.append(name)
             ctimes.append(ctime if 0 < ctime < now else -1)
             sizes.append(info.st_size)
             inodes.append(info.st_ino)
         if len(ctimes) > capture.max_files:
-            raise too_many(capture.max_files)
-        self._note(path, seen, kept + len(ctimes) - first, whole)
+            raise too_many_files(capture.max_files)
+        self._note(path, seen, kept_count + len(ctimes) - first, whole)
         return further
 
     def _note_listed(self, path: bytes, seen: stat_result, is_empty: bool) -> None:
@@ -261,7 +261,7 @@ class Visitor:
             self.scan.emptied.append((path, seen))
 
     def _choose(self, path: bytes, stack: Stack, ignored: bool) -> list[Folder]:
-        """Return the folder if it is to be entered; else leave it out."""
+        """Return the folder if it must be entered; otherwise leave it out."""
         flags, inside = self.chooser.folder(path, stack, ignored)
         if flags:
             self._leave(path, flags)
@@ -271,7 +271,7 @@ class Visitor:
         return [(path, stack, inside)]
 
     def _leave_unless_forced(self, path: bytes, kind: str, seen: stat_result, moved: bool) -> None:
-        """Leave a file out, unless the newest version has it in spite of the rules and it is as it was."""
+        """Leave a file out, unless the newest version has it in spite of the rules and it is unchanged."""
         if not moved and kind in (OVERSIZE, IGNORED) and self.is_forced(path):
             self.scan.marks.add(FORCED + path)
         else:
@@ -306,14 +306,14 @@ class Visitor:
         self.scan.marks.add(NOT_ENTERED + path)
         self.scan.seen.add(path)
 
-    def _vanished(self, path: bytes) -> None:
-        """The folder was there when the one above it was listed; what was in it nobody knows."""
+    def _note_vanished(self, path: bytes) -> None:
+        """Record a folder that disappeared after its parent was listed: its contents are unknown."""
         self.scan.left.append((path, UNREADABLE, UNSTEADY, None))
         self.scan.marks.add(UNREAD + path)
         self.scan.seen.add(path)
 
-    def _closed(self, path: bytes, denied: bool) -> None:
-        """The folder is there and cannot be listed. Where permission is missing, a change of that shows in its stat."""
+    def _note_unlistable(self, path: bytes, denied: bool) -> None:
+        """Record a folder that cannot be listed. If permission is missing, a change of that shows in its stat."""
         try:
             seen = lstat_below(self.root, path)
         except OSError as error:
@@ -334,7 +334,7 @@ class Visitor:
         inodes.append(info.st_ino)
 
     def _note(self, path: bytes, seen: stat_result, files: int, trusted: bool = True) -> None:
-        """Note the folder; one that is not trusted is listed again next time, whatever its stat says."""
+        """Record the folder; if it is not `trusted`, it is listed again next time, whatever its stat says."""
         scan = self.scan
         scan.seen.add(path)
         scan.paths.append(path)
@@ -345,7 +345,7 @@ class Visitor:
         counts.append(files)
 
 
-def too_many(limit: int) -> TooMany:
+def too_many_files(limit: int) -> TooMany:
     return TooMany(
         f"The tree has more than {limit:,} files.",
         "Exclude generated files (`keepfast config set capture.exclude …`), or raise the limit: `keepfast "

@@ -96,7 +96,7 @@ def _carry_out(engine: Engine, options: Namespace) -> int:
     if done is None:
         return _answer(None)
     applied = done.applied
-    kept = [[os.fsdecode(path), why] for path, why in applied.kept]
+    kept = [[os.fsdecode(path), why] for path, why in applied.untouched]
     aside = [[os.fsdecode(path), os.fsdecode(where)] for path, where in applied.aside]
     return _answer({"target": done.target, "before": done.before, "kept": kept, "aside": aside})
 

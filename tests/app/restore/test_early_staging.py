@@ -126,7 +126,7 @@ def test_a_plan_that_does_not_hold_any_more_is_made_again(ground: Ground, saved:
     restoring = ground.restorer()
     restored = restoring.restore(restoring._checkpoint(1), conflicts="theirs", ask=put)
 
-    assert restored is not None and not restored.applied.kept
+    assert restored is not None and not restored.applied.untouched
     assert disk(ground.root) == saved and not staging_left(ground.root)
     before = ground.saver.state(restored.before)
     assert {b"d/part1/mine", b"d/part1/file4"} <= before.keys()

@@ -285,7 +285,7 @@ def test_what_changes_between_question_and_answer_is_kept(ground: Ground) -> Non
     assert done is not None
     names = ("asked", "other", "late")
     assert [(ground.root / name).read_text() for name in names] == ["newer\n", "edited\n", "late\n"]
-    assert {path for path, _ in done.applied.kept} == {b"asked", b"other", b"late"}
+    assert {path for path, _ in done.applied.untouched} == {b"asked", b"other", b"late"}
 
 
 def test_what_changes_between_question_and_answer_is_saved_before_theirs_replaces_it(ground: Ground) -> None:
@@ -442,7 +442,7 @@ def test_what_lies_on_a_file_system_of_its_own_is_kept_and_named_or_comes_back(g
 
         assert done is not None
         assert (ground.root / "b").read_text() == "old\n"
-        kept = dict(done.applied.kept)
+        kept = dict(done.applied.untouched)
         assert (ground.root / "mounted/a").read_text() == ("new\n" if b"mounted/a" in kept else "old\n")
 
 
@@ -462,7 +462,7 @@ def test_an_immutable_file_is_kept_and_named_and_all_others_come_back(ground: Gr
         subprocess.run(["chattr", "-i", str(path)], check=True)
 
     assert done is not None
-    assert [kept for kept, _ in done.applied.kept] == [b"fixed"]
+    assert [kept for kept, _ in done.applied.untouched] == [b"fixed"]
     assert (path.read_text(), (ground.root / "other").read_text()) == ("new\n", "old\n")
 
 
@@ -503,7 +503,7 @@ def _restore_closed_folders(folder: Path) -> None:
     done = ground.restore(1)
 
     assert done is not None
-    assert not done.applied.kept, done.applied.kept
+    assert not done.applied.untouched, done.applied.untouched
     assert {path.name: path.read_text() for path in (root / "closed/deep").iterdir()} == {
         "a": "old\n",
         "gone": "gone\n",

@@ -53,7 +53,7 @@ def test_it_appears_with_all_its_plain_files_in_it(wide: Wide) -> None:
 
     # A file with two names, like a link, is put in place by itself.
     assert seen == [{f"file{number}" for number in range(FILES) if number != 2}]
-    assert done is not None and not done.applied.kept
+    assert done is not None and not done.applied.untouched
     assert disk(wide.root) == wide.saved
     assert (wide.root / "d/linked").samefile(wide.root / "d/part2/file2")
     assert not staging_left(wide.root)
@@ -76,7 +76,7 @@ def test_somebody_who_makes_the_folder_meanwhile_keeps_what_is_in_it(wide: Wide)
         done = wide.restore(1)
 
     now = disk(wide.root)
-    assert done is not None and [path for path, _ in done.applied.kept] == [b"d/part1/file4"]
+    assert done is not None and [path for path, _ in done.applied.untouched] == [b"d/part1/file4"]
     assert now.pop(b"d/part1/mine")[2] == b"theirs\n"
     assert now.pop(b"d/part1/file4")[2] == b"theirs too\n"
     assert now == {path: row for path, row in wide.saved.items() if path != b"d/part1/file4"}
@@ -92,7 +92,7 @@ def test_a_link_in_its_place_leads_nothing_outside(wide: Wide) -> None:
 
     assert not list(outside.iterdir())
     assert (wide.root / "d").is_symlink()
-    assert done is not None and len(done.applied.kept) >= FILES
+    assert done is not None and len(done.applied.untouched) >= FILES
     assert not staging_left(wide.root)
 
 
@@ -151,7 +151,7 @@ def test_large_files_and_many_folders_appear_with_it(wide: Wide) -> None:
         done = wide.restore(wide.saver.version())
 
     assert seen == [153]
-    assert done is not None and not done.applied.kept
+    assert done is not None and not done.applied.untouched
     assert disk(wide.root) == saved
     assert not staging_left(wide.root)
 

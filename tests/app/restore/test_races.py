@@ -75,7 +75,7 @@ def test_what_an_editor_saves_during_a_restore_is_never_lost(how: str, folder: P
             places.append(ground.saver.load(saved))
         if wanted not in places:
             lost.append((turn, [place[:40] for place in places]))
-        raced += done is None or bool(done.applied.kept or done.applied.aside) or wanted == places[0]
+        raced += done is None or bool(done.applied.untouched or done.applied.aside) or wanted == places[0]
         for place in aside(ground.root):
             place.unlink()
         assert not staging_left(ground.root)
@@ -116,7 +116,7 @@ def test_a_folder_that_turns_into_a_link_never_leads_a_write_outside(
                 accelerated=accelerated,
             )
             done = apply.run(plan)
-            written, kept = written + done.written, kept + len(done.kept)
+            written, kept = written + done.written, kept + len(done.untouched)
     escaped = list(outside.iterdir())
     os.close(root)
 

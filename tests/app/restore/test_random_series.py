@@ -94,7 +94,7 @@ class Machine(RuleBasedStateMachine):
         self.undoable.append((before, done, paths))
         self.is_at(version, paths, done)
         self.nothing_else_was_touched(before, stats, done)
-        assert not self.left_to_do(version, paths, done) or mine or done.applied.kept or done.applied.filled
+        assert not self.left_to_do(version, paths, done) or mine or done.applied.untouched or done.applied.filled
 
     @precondition(lambda self: self.undoable)
     @rule(redo=st.booleans())
@@ -183,7 +183,7 @@ class Machine(RuleBasedStateMachine):
 
     def groups(self, done: Restored) -> None:
         """Files that were one are one again, if all of them had to be written."""
-        stats, kept = self.ground.stats(), {path for path, _ in done.applied.kept}
+        stats, kept = self.ground.stats(), {path for path, _ in done.applied.untouched}
         groups: dict[tuple[int, bytes, int], set[int]] = defaultdict(set)
         for step in done.plan.steps:
             if step.action == "write" and step.new is not None and step.new.group and step.path not in kept:
@@ -202,7 +202,7 @@ class Machine(RuleBasedStateMachine):
     def excused(self, done: Restored) -> set[bytes]:
         """Paths that the restore said it left alone, or moved aside because they cannot be captured."""
         applied = done.applied
-        named = {path for path, _ in [*applied.kept, *applied.aside]} | {path for path, _ in done.plan.untouched}
+        named = {path for path, _ in [*applied.untouched, *applied.aside]} | {path for path, _ in done.plan.untouched}
         return named | set(applied.filled)
 
 

@@ -51,7 +51,11 @@ class SpentView(TypedDict):
     budget: Limits
 
 
-class TaskView(SpentView):
+RequestView = TypedDict("RequestView", {"wanted": "str | None"})  # noqa: UP013
+"""A person's request to the live run of a task; the key of the JSON form is not used as a name elsewhere."""
+
+
+class TaskView(SpentView, RequestView):
     """A task."""
 
     id: str
@@ -62,7 +66,6 @@ class TaskView(SpentView):
     hold: HoldView | None
     agent_status: str
     frozen: bool
-    wanted: str | None
     phase: int | None
     phases: list[str]
     step: str | None
