@@ -208,12 +208,12 @@ def _judged(
         leading = [word for node in pipeline for word in node.leading()]
         opened = sum([word in OPENING for word in leading])
         has_trap |= _sets_exit_trap(pipeline[0])
-        is_plain = not (depth or opened or has_trap or "!" in leading)
+        is_plain = not any((depth, opened, has_trap, "!" in leading))
         depth = max(0, depth + opened - sum([word in CLOSING for word in leading]))
         if pipeline[0].name() == "set":
             strictness = strictness.after([word.text for word in pipeline[0].words[1:]])
         is_seen = passed_over[at] or (strictness.errexit and pipeline[-1].after in (";", "\n"))
-        is_seen = is_seen and is_told and is_plain and before != "||"
+        is_seen = all((is_seen, is_told, is_plain, before != "||"))
         for node, behind in zip(pipeline, _behind(pipeline, into), strict=True):
             is_covered = is_seen and (node is pipeline[-1] or strictness.pipefail)
             if node.words or node.commands:
