@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from keepfast.web.queries import Backend
 
 LOG_TAIL = 64 << 10
-MOST_FILES, MOST_LINES = 60, 3_000
+MAX_FILES, MAX_LINES = 60, 3_000
 """Limits of a review page: each line has a form field for comments."""
 ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
@@ -173,7 +173,7 @@ class WebTasks:
         row, base = self._row(task), self._phase_base(task)
         if base is None:
             return Patch(old=None, new="now", changed=0, files=[], rest=[])
-        patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
+        patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MAX_FILES, MAX_LINES)
         patch.is_exact = base.is_exact
         return patch
 
