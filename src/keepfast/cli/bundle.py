@@ -269,7 +269,7 @@ def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
         return
     where = show(path) if path else "a workspace without a folder"
     if rows:
-        session.say(f"ImportResult {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
+        session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
     for exported_version, one in rows[:MAX_SHOWN]:
         if one is not None:
             session.say(
