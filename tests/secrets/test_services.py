@@ -269,7 +269,7 @@ def test_lines_are_joined_only_where_a_key_could_continue() -> None:
     program = "int main(void)\n{\n\tcall(one,\n\t     two);\n}\n"
 
     assert unwrapped(program) == program
-    assert unwrapped('key = "abc" +\n      "def"\n\x1b[0m> ghi;\n') == 'key = "abcdef"\n\x1b[0m> ghi;\n'
+    assert unwrapped('key = "abc" +\n      "def";\nghi;\n') == 'key = "abcdef";\nghi;\n'
     assert unwrapped("abc\x1b[0m\n\x1b[32mdef\\\n  ghi") == "abcdefghi"
 
 
