@@ -10,7 +10,7 @@ COMPACTION = "compaction"
 OF_CASES = {"first": 6.0, "edit-1000": 2.0, "mixed-1000": 2.0, "edit-1mb": 2.0, "insert-1mb": 2.0, "history": 4.0}
 OF_TREES = {"linux": 4.0, "node_modules": 4.0, "project": 4.0, "binaries": 3.0}
 OF_COMPACTION = 4.0
-LEAST_RUNS = 2
+MIN_RUNS = 2
 """Fewer say nothing. A case that was begun has as many, whatever the time."""
 
 

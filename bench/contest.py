@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from .budget import COMPACTION, LEAST_RUNS, Budget
+from .budget import COMPACTION, MIN_RUNS, Budget
 from .changes import Workspace
 from .ground import CLEAN_MICROSECONDS, Ground
 from .measure import Failed, Usage, shuffled, summarise
@@ -66,7 +66,7 @@ class Contest:
         usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
         begun = self._begin()
         for number in range(self.plan.long if measured else 1):
-            if number >= LEAST_RUNS and self._is_over("first", number):
+            if number >= MIN_RUNS and self._is_over("first", number):
                 break
             self.say(f"{self.tree.name}: first save, round {number + 1}")
             for tool in shuffled(self.tools, self.chance):
@@ -100,7 +100,7 @@ class Contest:
             if any(pair in self.tools and pair not in active for pair in (REFERENCE, SUBJECT)):
                 break
             least = min((len(usages[tool]) for tool in active), default=0)
-            if least >= LEAST_RUNS and self._is_over(case, least):
+            if least >= MIN_RUNS and self._is_over(case, least):
                 break
             CASES[case](self.workspace)
             for tool in shuffled(active, self.chance):
@@ -125,7 +125,7 @@ class Contest:
         usages: dict[str, list[Usage]] = {tool: [] for tool in peers}
         begun = self._begin()
         for number in range(self.plan.history):
-            if number >= LEAST_RUNS and self._is_over("history", number):
+            if number >= MIN_RUNS and self._is_over("history", number):
                 break
             if number % 50 == 0:
                 self.say(f"{self.tree.name}: history, checkpoint {number + 1} of {self.plan.history}")

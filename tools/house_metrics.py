@@ -28,7 +28,8 @@ def main(source: Path) -> None:
     text = "\n".join([path.read_text() for path in trees])
     modules = {name_of(source, path): tree for path, tree in trees.items()}
     cycles = [sorted(group) for group in groups(imports(modules)) if len(group) > 1]
-    chains = [chain(name, bases(trees)) for name in bases(trees)]
+    parents = bases(trees)
+    chains = [chain(name, parents) for name in parents]
     complex_ones = sorted(((count, where) for count, where in complexities(modules) if count > 20), reverse=True)
     docs = [path.read_text() for path in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md")]
     rows = {

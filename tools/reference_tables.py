@@ -96,15 +96,26 @@ def exit_codes_table() -> str:
 
 def settings_table() -> str:
     rows = [
-        f"| `{key}` | {setting.meaning} | {_values(key, setting)} | {_default(key, setting)} | {_tighter(key, setting)} |"
+        f"| `{key}` | {setting.meaning} | {_values_and_tighter(key, setting)} | {_default(key, setting)} |"
         for key, setting in TABLE.items()
+        if not _is_own(setting)
     ]
-    return _table("| setting | meaning | values | default | tighter |", rows)
+    return _table("| setting | meaning | values | default |", rows)
+
+
+def own_settings_table() -> str:
+    """Settings that neither a project nor the environment can set."""
+    rows = [
+        f"| `{key}` | {setting.meaning} | {_values(key, setting)} | {_default(key, setting)} |"
+        for key, setting in TABLE.items()
+        if _is_own(setting)
+    ]
+    return _table("| setting | meaning | values | default |", rows)
 
 
 TABLES: dict[str, list[tuple[str, Callable[[], str]]]] = {
     "commands.md": [("options", options_table), ("commands", commands_table), ("exit codes", exit_codes_table)],
-    "settings.md": [("settings", settings_table)],
+    "settings.md": [("settings", settings_table), ("own settings", own_settings_table)],
 }
 """By page: the name of each table between `<!-- begin NAME -->` and `<!-- end NAME -->`, and what writes it."""
 
@@ -146,11 +157,15 @@ def _default(key: str, setting: Setting) -> str:
     return f"`{text}`" if text else "empty"
 
 
-def _tighter(key: str, setting: Setting) -> str:
+def _is_own(setting: Setting) -> bool:
+    return not setting.from_environment and not setting.tighter
+
+
+def _values_and_tighter(key: str, setting: Setting) -> str:
     rule = setting.tighter
     if isinstance(rule, tuple):
         return " → ".join([f"`{shown(key, choice)}`" for choice in rule])
-    return rule or ("" if setting.from_environment else "*user*")
+    return _values(key, setting) + (f"; tighter: {rule}" if rule else "")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keepfast.agents import transcript
-from keepfast.agents.recorded_files import MOST_FILES, Files
+from keepfast.agents.recorded_files import MAX_FILES, Files
 from tests.equipment.sessions import CWD, Session
 
 
@@ -123,12 +123,12 @@ def test_failed_calls_change_nothing() -> None:
 
 def test_the_newest_files_are_kept() -> None:
     files = Files()
-    for number in range(MOST_FILES + 10):
+    for number in range(MAX_FILES + 10):
         files.touch(number, f"f{number}")
 
-    assert len(files.by_path) == MOST_FILES
+    assert len(files.by_path) == MAX_FILES
     assert "f0" not in files.by_path
-    assert files.newest_first()[0].path == f"f{MOST_FILES + 9}"
+    assert files.newest_first()[0].path == f"f{MAX_FILES + 9}"
 
 
 def test_a_renamed_file_keeps_its_text() -> None:

@@ -302,7 +302,7 @@ def test_a_packed_transcript_is_read_like_a_plain_one(tmp_path: Path) -> None:
 
 
 def test_an_overlong_line_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "LONGEST_LINE", 5_000)
+    monkeypatch.setattr(transcript, "MAX_LINE_LENGTH", 5_000)
     session = Session()
     session.asked("x" * 20_000)
     session.asked("short")

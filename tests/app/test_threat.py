@@ -573,7 +573,7 @@ def test_a_pattern_with_more_matches_than_are_counted_means_its_folder(
 
 
 def test_a_detached_process_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOST_SECONDS", 1)
+    monkeypatch.setattr(background, "MAX_SECONDS", 1)
     reading, writing = os.pipe()
 
     def never() -> None:
@@ -589,7 +589,7 @@ def test_a_detached_process_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_detached_process_gets_no_more_memory_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOST_MEMORY_BYTES", 300 << 20)
+    monkeypatch.setattr(background, "MAX_MEMORY_BYTES", 300 << 20)
 
     def greedy() -> bytes:
         try:

@@ -251,7 +251,7 @@ def test_notices_are_bounded_and_whole(box: Box) -> None:
 
     notices_stored = notices.read([folder])
 
-    assert (box.project / "notices").stat().st_size <= notices.MOST
+    assert (box.project / "notices").stat().st_size <= notices.MAX_FILE_BYTES
     assert notices_stored[-1].text == "the disk is on fire, 1999"
     assert [notice.at for notice in notices_stored] == list(range(notices_stored[0].at, 2_000))
 

@@ -35,7 +35,7 @@ from .sample import Load, Sample, load, make, open_engine, truth, versions
 
 SHORT, FULL = 80, 1000
 SECONDS = 60
-MOST_MEMORY = 400 << 10
+MAX_MEMORY = 400 << 10
 """KiB at the peak of a process that verifies damaged stores one after another; a healthy one takes about 100 MiB."""
 
 Answers = dict[str, Any]
@@ -76,7 +76,7 @@ def test_damage_is_found_and_named_or_changes_nothing(sample: Sample, campaign: 
     print(f"\n{number} mutations: {dict(outcomes)}; peak memory {max(r['memory'] for r in results) >> 10} MiB")
     assert "\n".join(findings) == ""
     assert outcomes["found"] > number // 4
-    assert max(result["memory"] for result in results) < MOST_MEMORY
+    assert max(result["memory"] for result in results) < MAX_MEMORY
 
 
 @pytest.mark.parametrize("moment", ["early", "before compaction", "after compaction", "late", "none"])

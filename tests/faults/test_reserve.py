@@ -12,7 +12,14 @@ import pytest
 
 from keepfast.model.errors import DiskFull, Failed
 from keepfast.store import reserve
-from keepfast.store.reserve import MOST, PART, ensure_reserve, reserve_size, try_ensure_reserve, with_reserve
+from keepfast.store.reserve import (
+    MAX_RESERVE_BYTES,
+    RESERVE_STEP_BYTES,
+    ensure_reserve,
+    reserve_size,
+    try_ensure_reserve,
+    with_reserve,
+)
 
 from .disks import needs, tmpfs
 
@@ -42,19 +49,24 @@ def somebody_else(store: Path) -> Iterator[None]:
 
 
 def test_it_is_as_large_as_the_ledger_and_more(store: Path) -> None:
-    assert reserve_size(str(store)) == PART
-    for length, parts in ((1, 2), (PART, 2), (PART + 1, 3), (1 << 40, MOST // PART)):
-        assert reserve_size(with_ledger(store, length)) == parts * PART
+    assert reserve_size(str(store)) == RESERVE_STEP_BYTES
+    for length, parts in (
+        (1, 2),
+        (RESERVE_STEP_BYTES, 2),
+        (RESERVE_STEP_BYTES + 1, 3),
+        (1 << 40, MAX_RESERVE_BYTES // RESERVE_STEP_BYTES),
+    ):
+        assert reserve_size(with_ledger(store, length)) == parts * RESERVE_STEP_BYTES
 
 
 def test_it_grows_with_the_ledger_and_is_really_there(store: Path) -> None:
     ensure_reserve(str(store))
-    assert size(store) == PART
-    ensure_reserve(with_ledger(store, PART))
-    assert size(store) == 2 * PART
-    assert (store / "reserve").stat().st_blocks * 512 >= 2 * PART
+    assert size(store) == RESERVE_STEP_BYTES
+    ensure_reserve(with_ledger(store, RESERVE_STEP_BYTES))
+    assert size(store) == 2 * RESERVE_STEP_BYTES
+    assert (store / "reserve").stat().st_blocks * 512 >= 2 * RESERVE_STEP_BYTES
     ensure_reserve(with_ledger(store, 0))
-    assert size(store) == 2 * PART
+    assert size(store) == 2 * RESERVE_STEP_BYTES
 
 
 def test_while_somebody_uses_it_nobody_makes_one(store: Path) -> None:
@@ -81,7 +93,7 @@ def test_while_somebody_uses_it_nobody_else_does(store: Path) -> None:
         with_reserve(str(store), "Testing", work)
 
     assert calls == 1
-    assert size(store) == PART
+    assert size(store) == RESERVE_STEP_BYTES
 
 
 @pytest.mark.parametrize(
@@ -106,7 +118,7 @@ def test_with_it_what_a_full_disk_stopped_is_done_once_more(store: Path, error: 
     else:
         assert with_reserve(str(store), "Testing", work) == "done"
     assert seen == [{"format", "ledger.db", "reserve", "search.db", "search.db-journal"}, {"format", "ledger.db"}]
-    assert size(store) == PART
+    assert size(store) == RESERVE_STEP_BYTES
 
 
 @pytest.mark.parametrize(("error", "told"), [(OSError(5, "Input/output error"), Failed), (Failed("no"), Failed)])
@@ -124,7 +136,7 @@ def test_other_errors_do_not_use_it_up(store: Path, error: Exception, told: type
         with_reserve(str(store), "Testing", work)
 
     assert calls == 1
-    assert size(store) == PART
+    assert size(store) == RESERVE_STEP_BYTES
     assert (store / "search.db").exists()
 
 
@@ -159,7 +171,7 @@ def test_where_there_is_no_room_for_all_of_it_nothing_of_it_stays_taken(
         monkeypatch.setattr(reserve, "posix_fallocate", None)
     with tmpfs(tmp_path / "disk", "size=2560k") as disk:
         (disk / "format").touch()
-        (disk / "ledger.db").write_bytes(bytes(PART))
+        (disk / "ledger.db").write_bytes(bytes(RESERVE_STEP_BYTES))
         free = os.statvfs(disk).f_bfree
 
         with pytest.raises(DiskFull):
@@ -178,4 +190,4 @@ def test_where_there_is_no_room_for_all_of_it_nothing_of_it_stays_taken(
                 raise error
 
         with_reserve(str(disk), "Testing", work)
-        assert size(disk) == PART, "a part is better than nothing"
+        assert size(disk) == RESERVE_STEP_BYTES, "a part is better than nothing"

@@ -17,7 +17,7 @@ from tests.equipment.token_count import count
 from .background import Inline
 from .ground import Ground
 
-MOST_SHOWN = 600
+MAX_SHOWN = 600
 """Characters that the user is shown of a start."""
 
 
@@ -55,7 +55,7 @@ def check(texts: list[str], shown: str) -> None:
     assert count("\n".join(texts)) <= 5_000
     for part in texts:
         check_part(part)
-    assert len(shown) <= MOST_SHOWN and not HIDDEN.search(shown.replace("\n", ""))
+    assert len(shown) <= MAX_SHOWN and not HIDDEN.search(shown.replace("\n", ""))
 
 
 @pytest.mark.parametrize("first", range(0, 100, 20))

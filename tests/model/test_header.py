@@ -18,7 +18,7 @@ from keepfast.model.header import (
     MAX_DEPTH,
     MAX_ITEMS,
     MAX_LABEL,
-    MOST_TEXT,
+    MAX_TEXT,
     NUMBERS,
     OBJECTS,
     TEXTS,
@@ -61,9 +61,9 @@ def test_labels_are_short_printable_lines(name: str) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_are_texts_of_a_bounded_length(name: str) -> None:
-    assert not is_refused(**{name: "two\nlines" + "t" * (MOST_TEXT - 9)})
+    assert not is_refused(**{name: "two\nlines" + "t" * (MAX_TEXT - 9)})
     bad: Any
-    for bad in ("t" * (MOST_TEXT + 1), 5, ["t"], {}):
+    for bad in ("t" * (MAX_TEXT + 1), 5, ["t"], {}):
         assert is_refused(**{name: bad})
 
 
@@ -120,15 +120,15 @@ def test_counts_are_numbers_from_zero_on() -> None:
 
 def test_what_nobody_knows_is_bounded_too() -> None:
     assert not is_refused(unknown=nested(MAX_DEPTH - 1))
-    assert not is_refused(unknown={"t" * MOST_TEXT: ["t"] * MAX_ITEMS, "n": [(1 << 63) - 1, 1.5, None]})
+    assert not is_refused(unknown={"t" * MAX_TEXT: ["t"] * MAX_ITEMS, "n": [(1 << 63) - 1, 1.5, None]})
     for bad in (
         nested(MAX_DEPTH),
         ["t"] * (MAX_ITEMS + 1),
         {str(number): 1 for number in range(MAX_ITEMS + 1)},
-        ["t" * (MOST_TEXT + 1)],
-        {"t" * (MOST_TEXT + 1): 1},
+        ["t" * (MAX_TEXT + 1)],
+        {"t" * (MAX_TEXT + 1): 1},
         [1 << 63],
-        {"a": {"b": "t" * (MOST_TEXT + 1)}},
+        {"a": {"b": "t" * (MAX_TEXT + 1)}},
     ):
         assert is_refused(unknown=bad)
 

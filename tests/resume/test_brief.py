@@ -267,7 +267,7 @@ def test_tokens_are_calibrated_by_what_was_measured() -> None:
     assert tokens.calibrate([(4_000, 2_000)] * 3) == tokens.CHARACTERS
     assert tokens.calibrate([(4_400, 2_000)] * 10) == pytest.approx(2.2)
     assert tokens.calibrate([(9_000, 2_000)] * 10) == tokens.CHARACTERS
-    assert tokens.calibrate([(1_000, 2_000)] * 10) == tokens.LEAST
+    assert tokens.calibrate([(1_000, 2_000)] * 10) == tokens.MIN_CHARACTERS
     assert tokens.calibrate([(1_000, 0)] * 10) == tokens.CHARACTERS
 
 

@@ -86,7 +86,7 @@ def test_of_what_is_no_readable_file_below_the_root_nothing_is_shown(
     elif kind == "late NUL":
         path.write_bytes(b"text\n" * 5_000 + b"\0")
     else:
-        monkeypatch.setattr(disk, "LARGEST", 3)
+        monkeypatch.setattr(disk, "MAX_FILE_BYTES", 3)
         path.write_text("longer")
 
     (found,) = disk.look([file(path, "as known")], str(root))
@@ -129,7 +129,7 @@ def test_a_key_beside_a_byte_that_is_no_text_is_struck_out(tmp_path: Path) -> No
 
 
 def test_only_the_newest_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "MOST_FILES", 1)
+    monkeypatch.setattr(disk, "MAX_FILES", 1)
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
 

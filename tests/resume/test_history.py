@@ -228,7 +228,7 @@ def test_thousands_of_long_prompts_stay_small_and_the_first_stays_whole() -> Non
     known = advance(Earlier(), io.BytesIO(data), len(data), len(data), strike)
 
     assert known.turns[0].text == FIRST and known.turns[-1].text.startswith("1499 ")
-    assert len(known.turns) == earlier.MOST_PROMPTS
+    assert len(known.turns) == earlier.MAX_PROMPTS
     assert len(json.dumps(known.to_json())) < sessions.MAX_EARLIER_SIZE // 2
 
 

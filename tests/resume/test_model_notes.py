@@ -14,7 +14,7 @@ from keepfast.model.errors import Failed
 from keepfast.resume import extractor as notes
 from keepfast.resume import model_client as asking
 from keepfast.resume.model_answer import Extract, checked, join, mark
-from keepfast.resume.model_prompt import MOST, render_record
+from keepfast.resume.model_prompt import MAX_RECORD_CHARACTERS, render_record
 from keepfast.secrets.redaction import redact
 from tests.clients.claude.endpoint import Endpoint, Reply, call, say, use
 from tests.equipment.sessions import Session
@@ -53,7 +53,7 @@ def test_a_long_session_is_cut_in_the_middle() -> None:
 
     text = record(made)
 
-    assert len(text) < MOST + 200
+    assert len(text) < MAX_RECORD_CHARACTERS + 200
     assert "Fix the totals" in text and "prompt 199" in text and "prompt 20 " not in text
 
 

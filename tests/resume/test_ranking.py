@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.resume.ranking import FEATURES, collect, stem
 from keepfast.resume.signals import Signals
-from keepfast.resume.spans import FAR, LONG, MOST_SPANS, NARROW, NOWHERE, SHORT, SMALL, Nearness, fading
+from keepfast.resume.spans import FAR, LONG, MAX_SPANS, NARROW, NOWHERE, SHORT, SMALL, Nearness, fading
 
 NOW = 50
 spans = st.builds(Span, st.integers(0, NOW), st.integers(1, 60), st.integers(0, 30))
@@ -27,7 +27,7 @@ def test_nearness_is_that_of_every_span_to_every_block(
 
     found = Nearness(WorkingFile("a.py", ["x"] * at, hunks=hunks, reads=reads), blocks, NOW)
 
-    placed = [hunk for hunk in hunks if hunk.count or hunk.start > 1][-MOST_SPANS:]
+    placed = [hunk for hunk in hunks if hunk.count or hunk.start > 1][-MAX_SPANS:]
     last_edit = max([hunk.at for hunk in hunks], default=-1)
     for number, (first, last) in enumerate(blocks):
         away = [max(0, hunk.start - (last + 1), first + 1 - hunk.end) for hunk in placed]
@@ -35,7 +35,7 @@ def test_nearness_is_that_of_every_span_to_every_block(
         assert found.overs[number] == away.count(0)
         near = [fading(NOW - hunk.at, LONG) / (1 + far / FAR) for hunk, far in zip(placed, away, strict=True)]
         assert found.near_long[number] == pytest.approx(max(near, default=0.0))
-        over = [span for span in reads[-MOST_SPANS:] if span.start <= last + 1 and span.end >= first + 1]
+        over = [span for span in reads[-MAX_SPANS:] if span.start <= last + 1 and span.end >= first + 1]
         fresh = [(fading(NOW - span.at), span) for span in over]
         assert found.read[number] == max([one for one, _ in fresh], default=0.0)
         assert found.read_lately[number] == max([fading(NOW - span.at, SHORT) for span in over], default=0.0)

@@ -67,9 +67,9 @@ def test_a_cut_within_a_private_key_leaves_none_of_its_lines() -> None:
     ],
 )
 def test_every_text_of_a_conversation_is_cut_so(cut: Callable[[str], str], place: int | str) -> None:
-    from keepfast.agents.turns import LONGEST
+    from keepfast.agents.turns import MAX_CHARACTERS
 
-    at = LONGEST[place] * 3 // 4 if isinstance(place, str) else place
+    at = MAX_CHARACTERS[place] * 3 // 4 if isinstance(place, str) else place
     sample = Sample("github-token", "ghp_" + "".join(Random(5).choices(MIXED, k=36)))
     for before in range(at - 36, at, 5):
         text = text_with(sample.value, before, at + OUTPUT_HEAD + OUTPUT_TAIL + 4 * INPUT)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keepfast.model.errors import Usage
-from keepfast.secrets.strength import LEAST, require_strong, strength
+from keepfast.secrets.strength import MIN_BITS, require_strong, strength
 
 WEAK = [
     "", "a", "secret", "passphrase", "correct horse", "correct horse battery staple", "Password2024!", "P@ssw0rd!P@ssw0rd!",
@@ -35,8 +35,8 @@ def test_a_weak_one_is_refused_with_its_strength(words: str) -> None:
     with pytest.raises(Usage) as caught:
         require_strong(words)
 
-    assert strength(words) < LEAST
-    assert str(strength(words)) in str(caught.value) and str(LEAST) in str(caught.value)
+    assert strength(words) < MIN_BITS
+    assert str(strength(words)) in str(caught.value) and str(MIN_BITS) in str(caught.value)
 
 
 @pytest.mark.parametrize("words", STRONG)
@@ -48,7 +48,7 @@ def test_fourteen_mixed_characters_will_do() -> None:
     random = Random(1)
     made = ["".join(random.choices(ascii_letters + digits + "!#%", k=14)) for _ in range(1000)]
 
-    refused = [words for words in made if strength(words) < LEAST]
+    refused = [words for words in made if strength(words) < MIN_BITS]
 
     assert len(refused) <= 60, refused
 
@@ -57,7 +57,7 @@ def test_the_guide_says_what_a_well_known_sentence_counts() -> None:
     guide = (Path(__file__).parents[2] / "docs/guides/secrets.md").read_text(encoding="utf-8")
     said = re.search(r"`(correct horse battery staple \w+)` has (\d+) bits", guide)
 
-    assert said and strength(said[1]) == int(said[2]) < LEAST
+    assert said and strength(said[1]) == int(said[2]) < MIN_BITS
     with pytest.raises(Usage) as caught:
         require_strong(said[1])
     assert "well-known" in caught.value.hint
@@ -65,4 +65,4 @@ def test_the_guide_says_what_a_well_known_sentence_counts() -> None:
 
 @given(few=st.text(max_size=8), often=st.integers(1, 40))
 def test_a_few_characters_are_weak_however_often_they_come(few: str, often: int) -> None:
-    assert strength(few * often) < LEAST
+    assert strength(few * often) < MIN_BITS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.state.notices import MOST, append, read
+from keepfast.state.notices import MAX_FILE_BYTES, append, read
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def test_a_pipe_in_the_place_of_the_file_holds_nobody_up(folder: Path) -> None:
 
 
 def test_the_newer_ones_are_kept_where_they_become_too_many(folder: Path) -> None:
-    for number in range(2 * MOST // 1000):
+    for number in range(2 * MAX_FILE_BYTES // 1000):
         assert add(folder, text=f"{number} ".ljust(1000, "x"))
 
     found = texts(folder)
-    assert (folder / "notices").stat().st_size <= MOST
-    assert found[-1].startswith(f"{2 * MOST // 1000 - 1} ")
+    assert (folder / "notices").stat().st_size <= MAX_FILE_BYTES
+    assert found[-1].startswith(f"{2 * MAX_FILE_BYTES // 1000 - 1} ")
     assert not found[0].startswith("0 ")

@@ -22,7 +22,7 @@ from keepfast.model import document
 from keepfast.model.entry import Entry
 from keepfast.resume.notes import FileNote, Notes, Run
 from keepfast.resume.signals import Signals
-from keepfast.store.bundle_proof import MOST_HEADER
+from keepfast.store.bundle_proof import MAX_HEADER
 from keepfast.store.bundle_writer import BundleWriter
 from keepfast.store.digest import add, digest, weight
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
@@ -549,7 +549,7 @@ def test_a_header_is_refused_by_its_size_before_it_is_read(
 ) -> None:
     def mangle(data: bytes) -> bytes:
         length = int.from_bytes(data[8:16], "little")
-        head = data[24 : 24 + length].ljust(MOST_HEADER + 1)
+        head = data[24 : 24 + length].ljust(MAX_HEADER + 1)
         return data[:8] + struct.pack("<Q", len(head)) + data[16:24] + head + data[24 + length :]
 
     assert refused(other, craft.write([craft.file(b"a")], mangle))
@@ -613,11 +613,11 @@ def test_every_name_in_a_list_counts_also_that_of_a_list(
     inner, outer = digest(part) * 2, digest(digest(part) * 2) * 3
     craft.contents = [(digest(part), part, SEALED), (digest(inner), inner, LIST), (digest(outer), outer, LIST)]
     row = Entry(b"sealed", "f", 0o600, 8, 0, 0, 0, digest(outer), b"")
-    for bound in ("MOST_PARTS", "MOST_BLOBS"):
+    for bound in ("MAX_PARTS", "MAX_BLOBS"):
         with monkeypatch.context() as patch:
             patch.setattr(proving, bound, 8)  # three lists, and two parts in each: nine
             assert refused(other, craft.write([row]))
-    monkeypatch.setattr(proving, "MOST_PARTS", 9)
+    monkeypatch.setattr(proving, "MAX_PARTS", 9)
     assert not refused(other, craft.write([row]))
 
 
@@ -657,8 +657,8 @@ def test_chunks_named_over_and_over_are_not_put_together(
 ) -> None:
     from keepfast.store import bundle_proof as proving
 
-    monkeypatch.setattr(proving, "MOST_EXPANDED", 1 << 20)
-    monkeypatch.setattr(proving, "MOST_RATIO", 2)
+    monkeypatch.setattr(proving, "MAX_EXPANDED", 1 << 20)
+    monkeypatch.setattr(proving, "MAX_RATIO", 2)
     chunk = bytes(1 << 16)
     for times, is_refused in ((10, False), (40, True)):
         whole = chunk * times
@@ -672,7 +672,7 @@ def test_frames_that_unpack_to_much_more_than_the_file_are_refused(
 ) -> None:
     from keepfast.store import bundle
 
-    monkeypatch.setattr(bundle, "MOST_RAW", 1 << 20)
+    monkeypatch.setattr(bundle, "MAX_DECOMPRESSED", 1 << 20)
     for size, is_refused in ((1 << 19, False), (8 << 20, True)):
         craft.contents = [(digest(bytes(size)), bytes(size), CONTENT)]  # nobody needs it
         assert refused(other, craft.write([craft.file(b"a")])) == is_refused
@@ -694,7 +694,7 @@ def test_tags_of_all_versions_together_are_bounded(
 ) -> None:
     from keepfast.store import bundle_proof as proving
 
-    monkeypatch.setattr(proving, "MOST_TAGS", 3)
+    monkeypatch.setattr(proving, "MAX_TAGS", 3)
     for count, is_refused in ((3, False), (4, True)):
         craft.header = {"tags": [f"t{number}" for number in range(count)]}
         assert refused(other, craft.write([craft.file(b"a")])) == is_refused
@@ -706,7 +706,7 @@ def test_a_bundle_whose_reading_unpacks_too_much_is_refused(
     from keepfast.store import bundle
 
     file = craft.write([craft.file(b"a", b"x" * 5000)])
-    monkeypatch.setattr(bundle, "MOST_UNPACKED", 1)
+    monkeypatch.setattr(bundle, "MAX_UNPACKED", 1)
     monkeypatch.setattr(bundle, "UNPACKED_FACTOR", 0)
 
     assert refused(other, file)
@@ -720,7 +720,7 @@ def test_contents_that_lie_so_that_a_frame_is_unpacked_over_and_over_are_refused
     """Chunks by turns out of two frames, of which only one is kept at hand."""
     from keepfast.store import bundle
 
-    monkeypatch.setattr(bundle, "MOST_UNPACKED", 0)
+    monkeypatch.setattr(bundle, "MAX_UNPACKED", 0)
     monkeypatch.setattr(bundle, "FRAMES_KEPT", 1)
     parts = [os.urandom(250_000) for _ in range(12)]
     one, two = parts[0], parts[-1]

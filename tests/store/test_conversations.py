@@ -15,7 +15,7 @@ from keepfast.app.conversation import ConversationRestorer
 from keepfast.model.errors import NotFound, WrongKey
 from keepfast.model.event import Outcome
 from keepfast.store.conversations import (
-    LONGEST_TRANSCRIPT,
+    MAX_TRANSCRIPT_LENGTH,
     PART,
     PARTS_PER_LIST,
     conversation_from_json,
@@ -206,7 +206,7 @@ def test_an_odd_transcript_is_at_most_a_notice(saver: Saver, transcript: Path, o
         transcript.touch(0)
     elif odd == "huge":
         with open(transcript, "wb") as file:
-            file.truncate(LONGEST_TRANSCRIPT + 1)
+            file.truncate(MAX_TRANSCRIPT_LENGTH + 1)
     elif odd == "NUL":
         transcript.write_bytes(b"\0" * 5000 + b"\n")
     elif odd == "relative":

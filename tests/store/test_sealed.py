@@ -376,7 +376,7 @@ def test_whoever_reads_lists_of_lists_that_name_nothing_stops_at_once(shared: Se
 def test_whoever_reads_lists_of_lists_stops_at_a_number_of_parts(
     shared: Sealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keepfast.store.contents.MOST_PARTS", 100)
+    monkeypatch.setattr("keepfast.store.contents.MAX_PARTS", 100)
     contents = Listed(shared)
     part = contents.put(shared.seal(b"x"), SEALED)
     inner = contents.put(part * 9)

@@ -188,7 +188,7 @@ def test_a_connection_is_closed_when_its_request_is_refused(served: Served, chan
 
 
 def test_strangers_who_crowd_the_door_keep_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_STRANGERS", 20)
+    monkeypatch.setattr(connection, "MAX_STRANGERS", 20)
     monkeypatch.setattr(connection, "SETTLE_SECONDS", 0.05)
     with ExitStack() as crowd:
         visitor = crowd.enter_context(call(served))
@@ -206,7 +206,7 @@ def test_strangers_who_crowd_the_door_keep_nobody_out(served: Served, monkeypatc
 
 
 def test_a_visitor_with_many_connections_keeps_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_OF_VISITORS", 20)
+    monkeypatch.setattr(connection, "MAX_SIGNED_IN", 20)
     greedy = served.web_database.create_session("viewer", "somebody greedy")
     with ExitStack() as crowd:
         other = crowd.enter_context(call(served))
@@ -250,7 +250,7 @@ def test_who_has_just_come_makes_no_room_for_a_burst_of_strangers(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A first request is on its way when others come, from whatever address of this machine."""
-    monkeypatch.setattr(connection, "MOST_STRANGERS", 5)
+    monkeypatch.setattr(connection, "MAX_STRANGERS", 5)
     monkeypatch.setattr(connection, "SETTLE_SECONDS", LONG)
     with ExitStack() as crowd:
         visitor = crowd.enter_context(call(served))
@@ -264,7 +264,7 @@ def test_who_has_just_come_makes_no_room_for_a_burst_of_strangers(
 
 
 def test_newcomers_have_their_limit_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_NEWCOMERS", 10)
+    monkeypatch.setattr(connection, "MAX_NEWCOMERS", 10)
     monkeypatch.setattr(connection, "SETTLE_SECONDS", LONG)
     with ExitStack() as crowd:
         callers = [crowd.enter_context(call(served)) for _ in range(15)]
@@ -274,7 +274,7 @@ def test_newcomers_have_their_limit_too(served: Served, monkeypatch: pytest.Monk
 
 
 def test_a_visitor_who_fetched_a_static_file_is_no_stranger(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_STRANGERS", 5)
+    monkeypatch.setattr(connection, "MAX_STRANGERS", 5)
     monkeypatch.setattr(connection, "SETTLE_SECONDS", 0.05)
     with ExitStack() as crowd:
         visitor = crowd.enter_context(call(served))
@@ -300,8 +300,8 @@ def test_wrong_tickets_do_not_push_what_was_opened_out_of_the_trail(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does what a viewer tries: everybody fills a share of their own."""
-    monkeypatch.setattr(database, "MOST_AUDITED", 20)
-    monkeypatch.setattr(database, "MOST_OF_STRANGERS", 10)
+    monkeypatch.setattr(database, "MAX_AUDITED", 20)
+    monkeypatch.setattr(database, "MAX_AUDITED_WITHOUT_SESSION", 10)
     people = {role: database.Visitor(role, "somebody", role) for role in database.ROLES}
     served.web_database.audit(people["operator"], "OPEN", "/x?path=.env", "done")
     served.web_database.audit(people["operator"], "POST", "/restore", "done")
@@ -328,8 +328,8 @@ def test_passwords_are_counted_for_each_peer() -> None:
 
 
 def test_a_visitor_whose_bodies_never_come_keeps_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "MOST_AT_ONCE", 20)
-    monkeypatch.setattr(gate, "MOST_OF_ONE", 10)
+    monkeypatch.setattr(gate, "MAX_AT_ONCE", 20)
+    monkeypatch.setattr(gate, "MAX_PER_CLIENT", 10)
     greedy = served.web_database.create_session("viewer", "somebody greedy")
     waiting = head(served, "/language", "POST", "Content-Type: application/json", "Content-Length: 50")
     with ExitStack() as crowd:
@@ -347,7 +347,7 @@ def test_a_visitor_whose_bodies_never_come_keeps_nobody_out(served: Served, monk
 
 
 def test_strangers_whose_bodies_never_come_keep_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr(gate, "MAX_AT_ONCE", 5)
     waiting = f"POST /session HTTP/1.1\r\nHost: {served.host}\r\nContent-Length: 50\r\n\r\n".encode()
     with ExitStack() as crowd:
         for caller in [crowd.enter_context(call(served)) for _ in range(10)]:

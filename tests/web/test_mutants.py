@@ -101,19 +101,19 @@ def slow(served: Served) -> bool:
 
 
 def crowded(served: Served) -> bool:
-    had, served.world.access.MOST_AT_ONCE = served.world.access.MOST_AT_ONCE, 0
+    had, served.world.access.MAX_AT_ONCE = served.world.access.MAX_AT_ONCE, 0
     try:
         return knock(served, headers=signed(served)) == [503]
     finally:
-        served.world.access.MOST_AT_ONCE = had
+        served.world.access.MAX_AT_ONCE = had
 
 
 def streams(served: Served) -> bool:
-    had, served.world.app.MOST_STREAMS = served.world.app.MOST_STREAMS, 0
+    had, served.world.app.MAX_STREAMS = served.world.app.MAX_STREAMS, 0
     try:
         return begins(served, "/api/stream", {"Authorization": f"Bearer {served.session}"}) == 503
     finally:
-        served.world.app.MOST_STREAMS = had
+        served.world.app.MAX_STREAMS = had
 
 
 def begins(served: Served, path: str, headers: dict[str, str]) -> int:
@@ -135,7 +135,7 @@ def silent(served: Served) -> bool:
 def hurry(served: Served, strangers: int = 100, visitors: int = 300) -> Iterator[None]:
     limits, had = served.world.connection, dict(vars(served.world.connection))
     limits.HEAD_SECONDS = limits.TAKE_SECONDS = 0.2
-    limits.MOST_STRANGERS, limits.MOST_OF_VISITORS, limits.SETTLE_SECONDS = strangers, visitors, 0.1
+    limits.MAX_STRANGERS, limits.MAX_SIGNED_IN, limits.SETTLE_SECONDS = strangers, visitors, 0.1
     try:
         yield
     finally:
@@ -226,7 +226,7 @@ def greedy(served: Served) -> bool:
 
 def busy(served: Served) -> bool:
     """Somebody who has too much done at once is told so; others are not."""
-    had, served.world.access.MOST_OF_ONE = served.world.access.MOST_OF_ONE, 1
+    had, served.world.access.MAX_PER_CLIENT = served.world.access.MAX_PER_CLIENT, 1
     other = {"Authorization": f"Bearer {served.web_database.create_session('viewer', 'somebody else')}"}
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE)
     try:
@@ -240,16 +240,16 @@ def busy(served: Served) -> bool:
         ]
     finally:
         connection.close()
-        served.world.access.MOST_OF_ONE = had
+        served.world.access.MAX_PER_CLIENT = had
     return [listens, *statuses] == [200, 503, 200]
 
 
 def one_by_one(served: Served) -> bool:
-    had, served.world.access.MOST_OF_ONE = served.world.access.MOST_OF_ONE, 2
+    had, served.world.access.MAX_PER_CLIENT = served.world.access.MAX_PER_CLIENT, 2
     try:
         return [served.ask("GET", "/api/openapi.json").status for _ in range(4)] == [200] * 4
     finally:
-        served.world.access.MOST_OF_ONE = had
+        served.world.access.MAX_PER_CLIENT = had
 
 
 def stranger_body(length: int) -> Probe:

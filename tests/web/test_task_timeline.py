@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from keepfast.web.task_timeline import MOST_MARKS, MOST_TICKS, SECOND, Course, Mark, Span, draw, ticks
+from keepfast.web.task_timeline import MAX_MARKS, MAX_TICKS, SECOND, Course, Mark, Span, draw, ticks
 
 NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND
 MINUTE, HOUR = 60 * SECOND, 3_600 * SECOND
@@ -68,7 +68,7 @@ def test_however_long_a_task_takes_a_phone_has_room_for_its_clock(length: timede
     end = NOON + int(length.total_seconds()) * SECOND
     found = ticks(NOON + 1, end)
 
-    assert 1 <= len(found) <= MOST_TICKS + 1
+    assert 1 <= len(found) <= MAX_TICKS + 1
     assert all(NOON <= at <= end and at % (step * SECOND) == 0 for at, step in found)
 
 
@@ -85,7 +85,7 @@ def test_thousands_of_checkpoints_are_thinned_and_the_ends_stay() -> None:
     marks = [Mark(NOON + number * SECOND, "interval", f"v{number}") for number in range(3_601)]
     drawn = str(draw(Course(NOON, NOON + HOUR, checkpoints=marks), english))
 
-    assert drawn.count("<circle") == MOST_MARKS
+    assert drawn.count("<circle") == MAX_MARKS
     assert "<title>v0 " in drawn
     assert "<title>v3600 " in drawn
     assert "Checkpoints 3601" in drawn

@@ -10,7 +10,7 @@ import pytest
 
 from keepfast.app.workspace_lock import Folder
 from keepfast.workspace import stat_cache as cache
-from keepfast.workspace.stat_cache import MOST_RENEWALS
+from keepfast.workspace.stat_cache import MAX_RENEWALS
 from tests.equipment.saver import Saver
 
 ONLY = (b"folder", b"folder/one")
@@ -110,7 +110,7 @@ def test_many_renewals_are_followed_by_a_look_at_everything(saver: Saver) -> Non
         (saver.root / "folder/one").write_text(f"{number}")
         saver.save("manual", only=ONLY)
 
-    assert saver.cache().stat().st_size < 100_000 + MOST_RENEWALS
+    assert saver.cache().stat().st_size < 100_000 + MAX_RENEWALS
     saver.save()
     assert saver.read("folder/one") == b"299"
 

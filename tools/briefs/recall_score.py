@@ -14,7 +14,7 @@ from keepfast.resume.notes import Notes
 from keepfast.resume.ranking import is_generated
 
 CALLS = 20
-FEWEST_CALLS = 16
+MIN_CALLS = 16
 SHARES = (25, 50, 75)
 BLANK = "\0"
 
@@ -67,7 +67,7 @@ def cuts(path: str, project: str, every: int = 0, calls: int = CALLS) -> Iterato
         data = transcript.unpacked(file.read())
     full = transcript.read(data, keep=True)
     begun = [turn for turn in full.turns if turn.call is not None and not turn.side]
-    if len(begun) < FEWEST_CALLS:
+    if len(begun) < MIN_CALLS:
         return
     moments: list[tuple[int, int, str]] = []
     if every:

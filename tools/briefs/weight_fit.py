@@ -14,7 +14,7 @@ SAMPLE_EVERY = 6  # calls between two moments of a session
 KEEP_ONE_IN = 4  # of the blocks that were not needed
 SOON = 2.0  # the first edit counts up to three times a late one
 PENALTY = 0.02  # per sample, on every weight: strong, because it is other projects that count
-STEPS, LONGEST_STEP = 14, 1.0
+STEPS, MAX_STEP_LENGTH = 14, 1.0
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def _newton(vectors: list[list[float]], needed: list[bool], weights: list[float]
                 curve[other][at] = curve[at][other]
         step = _solve(curve, gradient)
         # Far from the solution a whole step may lead further away.
-        part = min(1.0, LONGEST_STEP / max(map(abs, step[1:]), default=LONGEST_STEP))
+        part = min(1.0, MAX_STEP_LENGTH / max(map(abs, step[1:]), default=MAX_STEP_LENGTH))
         solution = [a + part * b for a, b in zip(solution, step, strict=True)]
     return solution
 

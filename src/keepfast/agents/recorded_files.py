@@ -8,10 +8,10 @@ from typing import Any
 from keepfast.agents.working_file import Span, WorkingFile
 
 # A session that touches more keeps the newest; 100 MB transcripts must not become 100 MB of lines in memory.
-MOST_FILES = 400
-LONGEST_FILE = 12_000_000
+MAX_FILES = 400
+MAX_FILE_LENGTH = 12_000_000
 KEPT_CHANGES = 60
-LONGEST_CHANGE = 8_000
+MAX_CHANGE_LENGTH = 8_000
 
 
 @dataclass(slots=True)
@@ -69,18 +69,18 @@ class Files:
         if not hunks:
             file.hunks.append(Span(number, 1, 0))
         for old, new, _ in pairs:
-            self._remember(Change(number, path, old[:LONGEST_CHANGE], new[:LONGEST_CHANGE]))
+            self._remember(Change(number, path, old[:MAX_CHANGE_LENGTH], new[:MAX_CHANGE_LENGTH]))
 
     def write(self, number: int, path: str, content: str, patch: list[Any]) -> None:
         """Record that the whole file was written."""
         file = self._touch(path, number)
-        file.lines = list(content[:LONGEST_FILE].split("\n"))
+        file.lines = list(content[:MAX_FILE_LENGTH].split("\n"))
         hunks = _hunks(number, patch)
         if not hunks:
             file.hunks = []
             hunks = [Span(number, 1, len(file.lines))]
         file.hunks += hunks
-        self._remember(Change(number, path, "", content[:LONGEST_CHANGE]))
+        self._remember(Change(number, path, "", content[:MAX_CHANGE_LENGTH]))
 
     def touch(self, number: int, path: str, edited: bool = False) -> None:
         """Record that a call named the file, without its text."""
@@ -104,7 +104,7 @@ class Files:
     def _touch(self, path: str, number: int) -> WorkingFile:
         file = self.by_path.get(path)
         if file is None:
-            if len(self.by_path) >= MOST_FILES:
+            if len(self.by_path) >= MAX_FILES:
                 oldest = min(self.by_path.values(), key=lambda file: (file.touched, file.path))
                 del self.by_path[oldest.path]
             file = self.by_path[path] = WorkingFile(path)

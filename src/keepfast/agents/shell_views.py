@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SED = re.compile(r"^(\d+)(?:,(\d+))?p$")
 NUMBERED = re.compile(r"^\s*(\d+)\t")
-LONGEST = 60_000
+MAX_OUTPUT_CHARACTERS = 60_000
 RUNNERS = frozenset(
     """uv poetry pdm pipenv hatch rye pixi nix direnv mise npx bunx pnpx pnpm yarn npm bun bundle docker podman kubectl
     docker-compose xvfb-run ssh dotenv""".split()
@@ -29,9 +29,9 @@ KEEPERS = frozenset("add install i remove rm uninstall update upgrade up why lis
 """Subcommands that only manage, fetch or show packages, and run none."""
 MODULES = ("python", "pypy", "coverage")
 """Programs that run the module behind `-m`."""
-MOST_TRIED = 32
+MAX_TRIED = 32
 PIPES = ("|", "|&")
-MOST_BEHIND = 8
+MAX_PIPED_PROGRAMS = 8
 OPENING = frozenset(("if", "while", "until", "for", "case", "select"))
 CLOSING = frozenset(("fi", "done", "esac"))
 """Words between which a command may run never, or often, and whose exit code is that of the last one."""
@@ -55,7 +55,7 @@ def take(files: Files, call: Call, output: str, cwd: str, keep: bool = False) ->
 
 def printed_lines(command: str, output: str, cwd: str) -> tuple[str, int, list[str]] | None:
     """Return file, first line and lines that a plain command printed; None if its output is anything else."""
-    if not output or len(output) > LONGEST or "\n[…]\n" in output or len(command) > 400:
+    if not output or len(output) > MAX_OUTPUT_CHARACTERS or "\n[…]\n" in output or len(command) > 400:
         return None
     try:
         words = shlex.split(command.strip())
@@ -253,11 +253,13 @@ def _passed_over(pipelines: list[list[_Node]]) -> list[bool]:
 
 
 def _behind(pipeline: list[_Node], into: frozenset[str]) -> list[frozenset[str]]:
-    """Return for each the programs that its output goes through (at most `MOST_BEHIND`)."""
+    """Return for each the programs that its output goes through (at most `MAX_PIPED_PROGRAMS`)."""
     programs_behind = [into]
     for node in pipeline[:0:-1]:
         programs_behind.append(
-            programs_behind[-1] | {node.name()} if len(programs_behind[-1]) < MOST_BEHIND else programs_behind[-1]
+            programs_behind[-1] | {node.name()}
+            if len(programs_behind[-1]) < MAX_PIPED_PROGRAMS
+            else programs_behind[-1]
         )
     return programs_behind[::-1]
 
@@ -284,7 +286,7 @@ def _run(
         at = next((at for at, word in enumerate(words) if word.text == "-m"), len(words))
         yield from _run(words[at + 1 :], [], depth + 1, scripts, inside)
     elif name in RUNNERS and not inside and KEEPERS.isdisjoint([word.text for word in words[1:3]]):
-        for at in range(1, min(len(words), MOST_TRIED)):
+        for at in range(1, min(len(words), MAX_TRIED)):
             yield from _run(words[at:], [], depth + 1, scripts, inside=True)
 
 

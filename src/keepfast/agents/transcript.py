@@ -16,7 +16,7 @@ from keepfast.agents.recorded_files import Files
 from keepfast.agents.turns import Call, MessageSize, Turn
 
 # Nothing a client records in one line is longer; what is longer is skipped instead of filling the memory.
-LONGEST_LINE = 64 << 20
+MAX_LINE_LENGTH = 64 << 20
 GZIP = b"\x1f\x8b"
 
 
@@ -168,13 +168,13 @@ def _lines(source: str | os.PathLike[str] | bytes, conversation: Conversation) -
     with open(source, "rb") as file:
         file.seek(conversation.offset)
         while True:
-            line = file.readline(LONGEST_LINE)
+            line = file.readline(MAX_LINE_LENGTH)
             if not line:
                 return
-            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            if len(line) == MAX_LINE_LENGTH and not line.endswith(b"\n"):
                 conversation.offset += len(line)
                 conversation.skipped += 1
-                while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                while (rest := file.readline(MAX_LINE_LENGTH)) and not rest.endswith(b"\n"):
                     conversation.offset += len(rest)
                 conversation.offset += len(rest)
                 continue

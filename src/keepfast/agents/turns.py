@@ -10,7 +10,7 @@ from keepfast.model.frozen import FORMER_TAG
 from keepfast.secrets.cuts import head, tail
 
 # What is kept of one text. A prompt is a person's own words; the rest can be looked up in the transcript.
-LONGEST = {"asked": 40_000, "said": 12_000, "thought": 6_000, "summary": 40_000}
+MAX_CHARACTERS = {"asked": 40_000, "said": 12_000, "thought": 6_000, "summary": 40_000}
 OUTPUT_HEAD = 2_000
 OUTPUT_TAIL = 6_000
 INPUT = 24_000
@@ -99,7 +99,7 @@ class Turn:
 
 
 def clip(text: str, kind: str) -> str:
-    longest = LONGEST[kind]
+    longest = MAX_CHARACTERS[kind]
     return text if len(text) <= longest else head(text, longest * 3 // 4) + "\n[…]\n" + tail(text, longest // 4)
 
 

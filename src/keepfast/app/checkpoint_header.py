@@ -39,7 +39,7 @@ def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices
     """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
     from keepfast.agents.registry import sessions
     from keepfast.store.conversations import (
-        LONGEST_TRANSCRIPT,
+        MAX_TRANSCRIPT_LENGTH,
         Conversation,
         latest_conversation,
         store_side_files,
@@ -47,7 +47,7 @@ def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices
     )
 
     previous = latest_conversation(saving.repository, saving.row.id, event.session)
-    max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else LONGEST_TRANSCRIPT
+    max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else MAX_TRANSCRIPT_LENGTH
     client = sessions(event.agent)
     try:
         stored, newest = store_transcript(

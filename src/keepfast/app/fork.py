@@ -23,7 +23,7 @@ from keepfast.workspace.apply import Apply
 from keepfast.workspace.block_clone import Cloning
 from keepfast.workspace.capture import GIT, NEVER_ENTERED
 from keepfast.workspace.git import facts
-from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, leads_out, targets
+from keepfast.workspace.git_pointers import MAX_POINTER_BYTES, POINTS_IN, leads_in, leads_out, targets
 from keepfast.workspace.marker import show
 from keepfast.workspace.selection import Chooser, Rulebook
 from keepfast.workspace.staged_files import Contents
@@ -208,7 +208,7 @@ class Forker:
     def _reason_to_omit(self, pointer: Entry, folder: bytes, kind: Callable[[bytes], str]) -> str:
         """Return why a `.git` of the checkpoint is omitted; empty if it is not."""
         try:
-            is_long = pointer.kind != LINK and pointer.size > LONGEST
+            is_long = pointer.kind != LINK and pointer.size > MAX_POINTER_BYTES
             pointer_text = (
                 pointer.content
                 if pointer.kind == LINK

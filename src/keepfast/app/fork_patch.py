@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.store.rows import WorkspaceRow
 
-LARGEST = 16 << 20
+MAX_COMPARED_BYTES = 16 << 20
 """Larger contents are not compared line by line."""
 LINK_MODE = 0o120000
 
@@ -74,7 +74,7 @@ def _parts(change: Change) -> list[Change]:
 
 def _lines(change: Change) -> Iterator[bytes]:
     old, new = change.old, change.new
-    if max(old.size if old else 0, new.size if new else 0) > LARGEST and change.kind != "mode":
+    if max(old.size if old else 0, new.size if new else 0) > MAX_COMPARED_BYTES and change.kind != "mode":
         return
     line_diff = compare_lines(change.old_content(), change.new_content())
     if line_diff.binary:
@@ -86,4 +86,4 @@ def _lines(change: Change) -> Iterator[bytes]:
 
 def _why(change: Change) -> str:
     sizes = [entry.size for entry in (change.old, change.new) if entry is not None]
-    return "is too large for a patch" if max(sizes) > LARGEST else "is binary"
+    return "is too large for a patch" if max(sizes) > MAX_COMPARED_BYTES else "is binary"

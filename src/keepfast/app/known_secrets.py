@@ -8,7 +8,7 @@ from keepfast.model.entry import FILE
 from keepfast.model.errors import KeepfastError
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
-from keepfast.secrets.values import SHORTEST, redact_values, values_of
+from keepfast.secrets.values import MIN_VALUE_LENGTH, redact_values, values_of
 
 if TYPE_CHECKING:
     from keepfast.model.entry import Entry
@@ -52,7 +52,7 @@ class KnownSecrets:
     def _load(self) -> set[str]:
         values: set[str] = set()
         try:
-            rows = self.repository.sealed(self.workspace, SHORTEST)
+            rows = self.repository.sealed(self.workspace, MIN_VALUE_LENGTH)
         except KeepfastError:
             return values
         for row in [row for row in rows if row.kind == FILE and row.size <= MAX_FILE_BYTES][:MAX_FILES]:

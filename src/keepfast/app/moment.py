@@ -95,7 +95,7 @@ def files(
     base = os.path.realpath(top)
     result = []
     for number, file in enumerate(seen_files):
-        inner = disk.below(file.path, base, top, cwd) if number < disk.MOST_FILES else None
+        inner = disk.below(file.path, base, top, cwd) if number < disk.MAX_FILES else None
         result.append(
             replace(file, remark=disk.AS_SEEN) if inner is None else _file_at(repository, row, file, inner, base)
         )
@@ -136,7 +136,7 @@ def _file_at(repository: Repository, row: CheckpointRow, file: WorkingFile, inne
         return disk.unshown(file, NOT_SAVED) if is_left_out else replace(file, lines=[], is_missing=True)
     if entry.kind != FILE:
         return disk.unshown(file, KINDS.get(entry.kind, NOT_SAVED))
-    if entry.size > disk.LARGEST:
+    if entry.size > disk.MAX_FILE_BYTES:
         return disk.unshown(file, disk.TOO_LARGE)
     try:
         content = repository.contents.load(entry.content)

@@ -29,7 +29,7 @@ from keepfast.model.entry import (
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
 from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT_AS_IT_IS, MODE, NOT_READ, Plan, parents, plan
-from keepfast.workspace.git_pointers import LONGEST, POINTS_IN, leads_in, targets
+from keepfast.workspace.git_pointers import MAX_POINTER_BYTES, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
@@ -360,7 +360,7 @@ class Planner:
         """Return what a `.git` file or link holds; nothing if that is too long. One on disk may be in no checkpoint yet."""
         if pointer.kind == LINK:
             return pointer.content
-        if pointer.size > LONGEST:
+        if pointer.size > MAX_POINTER_BYTES:
             return b""
         try:
             return self.repository.contents.load(pointer.content)
@@ -373,7 +373,7 @@ class Planner:
         finally:
             close(top)
         try:
-            return read(fd, LONGEST + 1)
+            return read(fd, MAX_POINTER_BYTES + 1)
         finally:
             close(fd)
 

@@ -11,7 +11,7 @@ from keepfast.app.inspect import disk_now
 from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, REASONS, SEALED, Entry
 from keepfast.model.errors import Damaged, KeepfastError, NotFound, Usage
 from keepfast.resume.passages import (
-    MOST_LINE,
+    MAX_LINE,
     STRUCK_AROUND,
     Passage,
     around_words,
@@ -328,7 +328,7 @@ def _lines_that_fit(lines: list[str], room: int) -> int:
     for count, line in enumerate(lines):
         if room < 0:
             return count
-        room -= min(len(line), MOST_LINE)
+        room -= min(len(line), MAX_LINE)
     return len(lines)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keepfast.store.bundle_import import ImportResult
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 @click.command()
@@ -85,8 +85,8 @@ def export(
             }
         )
         return
-    versions = ", ".join([f"v{checkpoint.version}" for checkpoint in chosen[:MOST_SHOWN]]) + (
-        " …" if len(chosen) > MOST_SHOWN else ""
+    versions = ", ".join([f"v{checkpoint.version}" for checkpoint in chosen[:MAX_SHOWN]]) + (
+        " …" if len(chosen) > MAX_SHOWN else ""
     )
     took = f"({size(length)}, {session.milliseconds()}ms)"
     session.say(f"Wrote {plural(len(chosen), 'checkpoint')} ({versions}) to {show(os.fsencode(path))} {took}")
@@ -269,16 +269,16 @@ def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
         return
     where = show(path) if path else "a workspace without a folder"
     if rows:
-        session.say(f"ImportResult {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
-    for exported_version, one in rows[:MOST_SHOWN]:
+        session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
+    for exported_version, one in rows[:MAX_SHOWN]:
         if one is not None:
             session.say(
                 f"  {title(one)}"
                 + (f", was v{exported_version}" if exported_version != one.version else "")
                 + f"  {one.id}"
             )
-    if len(rows) > MOST_SHOWN:
-        session.say(f"  … and {len(rows) - MOST_SHOWN} more")
+    if len(rows) > MAX_SHOWN:
+        session.say(f"  … and {len(rows) - MAX_SHOWN} more")
     if bundle.left_out:
         session.remark(f"Excluded when the file was exported: {plural(bundle.left_out, 'sealed content')}.")
     if done.skipped:

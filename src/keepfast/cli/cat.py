@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
-MOST_COMPLETIONS = 200
+MAX_COMPLETIONS = 200
 
 
 def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -39,7 +39,7 @@ def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
             for entry in entries
             if entry.kind in (FILE, LINK) and entry.path.startswith(start)
         )
-        return list(islice((path for path in paths if path.startswith(incomplete)), MOST_COMPLETIONS))
+        return list(islice((path for path in paths if path.startswith(incomplete)), MAX_COMPLETIONS))
     except (KeepfastError, OSError):
         return []
 

@@ -18,7 +18,7 @@ from keepfast.state.notices import Notice
 SCOPES = {"user": "settings.json", "project": "settings.json", "local": "settings.local.json"}
 BACKUP_SUFFIX = ".before-keepfast"
 PLUGIN = "plugin"
-MOST_LOG_BYTES = 1 << 16
+MAX_LOG_BYTES = 1 << 16
 USERS_SUFFIX = ".users"
 """Suffix of the file next to the launcher that lists the settings files that name it, and `plugin` for the plugin."""
 INTERPRETER_FILE = "interpreter"
@@ -374,7 +374,7 @@ def last_failure(path: str) -> Notice | None:
     try:
         at = os.stat(path + launcher.LOG).st_mtime_ns
         with open(path + launcher.LOG, encoding="utf-8", errors="replace") as file:
-            lines = file.read(MOST_LOG_BYTES).strip().splitlines()
+            lines = file.read(MAX_LOG_BYTES).strip().splitlines()
     except OSError:
         return None
     return Notice(at, "failed", "hook", f"A hook did not start: {lines[-1] if lines else ''}")

@@ -20,7 +20,7 @@ PROJECT = click.option(
     is_flag=True,
     help="Use the settings file of the current workspace, which can only tighten the user's settings.",
 )
-MOST_COLUMNS = 60
+MAX_COLUMNS = 60
 HOOKS_SECTION = "hooks."
 DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Show what would change in the file, and change nothing.")
 
@@ -155,7 +155,7 @@ def path(session: Session, project: bool) -> None:
 
 def _cut(text: str) -> str:
     """Shorten a long value, which would push the last column off the screen; `config get` prints all of it."""
-    return text if len(text) <= MOST_COLUMNS else text[: MOST_COLUMNS - 1] + "…"
+    return text if len(text) <= MAX_COLUMNS else text[: MAX_COLUMNS - 1] + "…"
 
 
 def _check_key(key: str) -> None:

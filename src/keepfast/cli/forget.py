@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 NOTHING_LEFT = "the remaining checkpoints are pinned, named, manual or the newest"
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 LEFT_BYTES_WORTH_REPORTING = 64 << 10
 """Unneeded bytes left in packs are reported from this size on; a few documents always remain."""
 
@@ -197,10 +197,10 @@ def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> N
     if session.json:
         return
     session.say(f"{verb} {plural(len(chosen), 'checkpoint')}:")
-    for row in chosen[:MOST_SHOWN]:
+    for row in chosen[:MAX_SHOWN]:
         session.say(f"  {title(row)}, {row.trigger}, {age(row.created_at, session.now())}")
-    if len(chosen) > MOST_SHOWN:
-        session.say(f"  … and {len(chosen) - MOST_SHOWN:,} more")
+    if len(chosen) > MAX_SHOWN:
+        session.say(f"  … and {len(chosen) - MAX_SHOWN:,} more")
 
 
 def _print_result(

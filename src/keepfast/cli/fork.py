@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.app.fork_patch import Patch
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 
 
 @click.command()
@@ -160,10 +160,10 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
     session.say(f"Forked v{checkpoint.version} to {show(target)}: {files} ({session.milliseconds()}ms)")
     if done.branch:
         session.say(f"It is a git repository on the branch {done.branch}.")
-    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:MOST_SHOWN]:
+    for path, why in sorted(done.left_out, key=lambda one: one[1] != POINTS_IN)[:MAX_SHOWN]:
         session.remark(f"  skipped {show(path)}: it {why}")
-    if len(done.left_out) > MOST_SHOWN:
-        session.remark(f"  … and {len(done.left_out) - MOST_SHOWN} more skipped")
+    if len(done.left_out) > MAX_SHOWN:
+        session.remark(f"  … and {len(done.left_out) - MAX_SHOWN} more skipped")
     for path, why in done.applied.untouched:
         session.warn(f"  differs: {show(path)}: {why}")
     if done.differs and not done.applied.untouched:

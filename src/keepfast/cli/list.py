@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from keepfast.store.rows import CheckpointRow
 
-MOST_SHOWN = 50
+MAX_SHOWN = 50
 OPTIONS = (
     click.option("--session", "session_id", default="", metavar="ID", help="Show only checkpoints of this session."),
     click.option("--task", "task_id", default="", metavar="ID", help="Show only checkpoints of this task."),
@@ -50,7 +50,7 @@ def list_(session: Session, limit: int | None, **filters: Any) -> None:
 
     Safety checkpoints made by restores are shown only with --all or --trigger.
     """
-    most = limit if limit is not None else 0 if session.json else MOST_SHOWN
+    most = limit if limit is not None else 0 if session.json else MAX_SHOWN
     rows, labels = _matching_rows(session, most + 1 if most else 0, **filters)
     more = bool(most) and len(rows) > most
     rows = rows[:most] if most else rows

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError
 
-MOST_COMPLETIONS = 20
+MAX_COMPLETIONS = 20
 
 
 class Reference(click.types.StringParamType):
@@ -23,7 +23,7 @@ class Reference(click.types.StringParamType):
 
         try:
             row = session.workspace()[1]
-            rows = session.repository.find(Query(workspace=row.id, limit=MOST_COMPLETIONS))
+            rows = session.repository.find(Query(workspace=row.id, limit=MAX_COMPLETIONS))
         except (KeepfastError, OSError):
             return []
         items = [CompletionItem("latest", help="the newest checkpoint")]

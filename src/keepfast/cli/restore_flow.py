@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from keepfast.model.restore_plan import Plan
     from keepfast.store.rows import CheckpointRow
 
-MOST_SHOWN = 40
-MOST_NAMED = 5
+MAX_SHOWN = 40
+MAX_NAMED = 5
 SIGNS = {"write": ("~", "yellow"), "mode": ("m", "yellow"), "delete": ("-", "red"), "new": ("+", "green")}
 
 
@@ -260,19 +260,19 @@ def _show(
         session.print(_nothing_to_do_message(what, left_out))
     if preview.conflicts:
         session.print(paint("bold", "Unsaved changes:"))
-        for path in preview.conflicts[:MOST_SHOWN]:
+        for path in preview.conflicts[:MAX_SHOWN]:
             session.print(f"  {paint('red', '!')} {show(path)}")
         session.print("")
-    for step in plan.steps[:MOST_SHOWN]:
+    for step in plan.steps[:MAX_SHOWN]:
         sign, colour = SIGNS["new" if step.old is None else step.action]
         session.print(f"  {paint(colour, sign)} {show(step.path)}")
-    if len(plan.steps) > MOST_SHOWN:
-        session.print(f"  … and {len(plan.steps) - MOST_SHOWN} more")
+    if len(plan.steps) > MAX_SHOWN:
+        session.print(f"  … and {len(plan.steps) - MAX_SHOWN} more")
     kept_paths = [path for path, why in plan.untouched if why == KEPT_AS_IT_IS]
-    for path in kept_paths[:MOST_SHOWN]:
+    for path in kept_paths[:MAX_SHOWN]:
         session.print(f"  = {show(path)} (kept)")
-    if len(kept_paths) > MOST_SHOWN:
-        session.print(f"  … and {len(kept_paths) - MOST_SHOWN} more")
+    if len(kept_paths) > MAX_SHOWN:
+        session.print(f"  … and {len(kept_paths) - MAX_SHOWN} more")
     # Missing paths are not skipped ones: `_print_missing` lists them.
     absent = {entry.path for entry in missing if entry.state == "missing"}
     _show_skipped(session, [(path, why) for path, why in plan.untouched if why != KEPT_AS_IT_IS and path not in absent])
@@ -297,7 +297,7 @@ def _show_skipped(session: Session, skipped: Sequence[tuple[bytes, str]]) -> Non
     if skipped:
         text = f"Skipped {plural(len(skipped), 'path')} that are excluded, in the checkpoint or now:"
         session.print(session.paint("dim", text))
-    for path, why in skipped[:MOST_NAMED]:
+    for path, why in skipped[:MAX_NAMED]:
         session.print(session.paint("dim", f"    {show(path)}: {why}"))
 
 
@@ -309,9 +309,9 @@ def _nothing_to_do_message(what: str, left_out: Sequence[tuple[bytes, int]]) -> 
     from keepfast.workspace.marker import show
 
     names = ", ".join(
-        [show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left_out[:MOST_NAMED]]
+        [show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left_out[:MAX_NAMED]]
     )
-    more = f" and {len(left_out) - MOST_NAMED:,} more" if len(left_out) > MOST_NAMED else ""
+    more = f" and {len(left_out) - MAX_NAMED:,} more" if len(left_out) > MAX_NAMED else ""
     return f"All saved files are already at {what}. Excluded from it: {names}{more}."
 
 
@@ -325,12 +325,12 @@ def _print_missing(session: Session, what: str, missing: Sequence[Missing]) -> N
     session.warn(
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
-    for entry in missing[:MOST_SHOWN]:
+    for entry in missing[:MAX_SHOWN]:
         way = entry.holder_hint() or (f"run `{entry.command}` to recreate it" if entry.command else "")
         state = entry.state if entry.state == "missing" else f"{entry.state} now"
         session.warn(f"  {show(entry.path)} ({state}): {entry.why}{'; ' + way if way else ''}")
-    if len(missing) > MOST_SHOWN:
-        session.warn(f"  … and {len(missing) - MOST_SHOWN:,} more; --json names them.")
+    if len(missing) > MAX_SHOWN:
+        session.warn(f"  … and {len(missing) - MAX_SHOWN:,} more; --json names them.")
 
 
 def _print_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
@@ -345,7 +345,7 @@ def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes,
     """List what a version has in folders that are excluded now, and how to restore it."""
     from keepfast.workspace.marker import show
 
-    for path, why in not_read[:MOST_SHOWN]:
+    for path, why in not_read[:MAX_SHOWN]:
         session.warn(f"  left {show(path)}: it {why}")
     if not_read:
         session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
@@ -357,13 +357,13 @@ def _print_untouched(session: Session, done: Restored) -> None:
     from keepfast.workspace.git_pointers import POINTS_IN
     from keepfast.workspace.marker import show
 
-    for path, why in [pair for pair in done.plan.untouched if pair[1] == OUTSIDE][:MOST_SHOWN]:
+    for path, why in [pair for pair in done.plan.untouched if pair[1] == OUTSIDE][:MAX_SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
     _print_spared(session, [pair for pair in done.plan.untouched if pair[1] == POINTS_IN])
     _print_not_read(
         session,
         f"v{done.target}",
-        [pair for pair in done.plan.untouched if pair[1] in (NOT_READ, BELOW_NOT_READ)][:MOST_NAMED],
+        [pair for pair in done.plan.untouched if pair[1] in (NOT_READ, BELOW_NOT_READ)][:MAX_NAMED],
     )
     for path, why in [pair for pair in done.plan.untouched if pair[1] == KEPT_AS_IT_IS]:
         session.remark(f"  skipped {show(path)}: it {why}")

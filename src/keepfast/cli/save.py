@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keepfast.model.event import Event, Outcome
     from keepfast.store.rows import CheckpointRow
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Files over the size limit that are listed by name."""
 OPTIONS = (
     click.option("-m", "--message", default=None, metavar="TEXT", help="Message of the checkpoint."),
@@ -219,8 +219,8 @@ def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
     rows = session.repository.left_out(checkpoint.workspace, checkpoint.version)
     large = [row for row in rows if row.kind == OVERSIZE]
     if large:
-        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:MOST_NAMED]])
-        more = f" and {len(large) - MOST_NAMED:,} more" if len(large) > MOST_NAMED else ""
+        names = ", ".join([f"{show(row.path)} ({size(row.size)})" for row in large[:MAX_NAMED]])
+        more = f" and {len(large) - MAX_NAMED:,} more" if len(large) > MAX_NAMED else ""
         session.warn(f"Excluded, larger than capture.max_file_size: {names}{more}.")
 
 

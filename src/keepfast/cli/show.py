@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.rows import CheckpointRow
 
-MOST_SHOWN = 40
+MAX_SHOWN = 40
 AGENT_MEMBERS = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
 """Members of a document that only checkpoints of agents' sessions have."""
 
@@ -151,11 +151,11 @@ def _print_changes(
     if after:
         session.print(f"{plural(row.changed, 'change')} since v{after}, the version directly before.")
     session.print(f"{plural(len(changes), 'change')}{since}{':' if changes else '.'}")
-    for change in changes if everything else changes[:MOST_SHOWN]:
+    for change in changes if everything else changes[:MAX_SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
-    if len(changes) > MOST_SHOWN and not everything:
-        session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; `--all` shows them.")
+    if len(changes) > MAX_SHOWN and not everything:
+        session.print(f"  … and {len(changes) - MAX_SHOWN:,} more; `--all` shows them.")
 
 
 def _print_excluded(session: Session, coverage: Coverage, notable_entries: list[Entry], all_left_out: bool) -> None:
@@ -168,9 +168,9 @@ def _print_excluded(session: Session, coverage: Coverage, notable_entries: list[
         return
     if coverage.left_out:
         session.print(f"Excluded: {excluded_counts(coverage)}.")
-    for entry in notable_entries if all_left_out else notable_entries[:MOST_SHOWN]:
+    for entry in notable_entries if all_left_out else notable_entries[:MAX_SHOWN]:
         session.print(f"  {show_path(entry.path)}: {_why(entry)}")
-    named = sum(entry.kind in LEFT_OUT for entry in notable_entries[:MOST_SHOWN])
+    named = sum(entry.kind in LEFT_OUT for entry in notable_entries[:MAX_SHOWN])
     if not all_left_out and named < sum(coverage.left_out.values()):
         session.print("  Run `keepfast show --excluded` to list all of them.")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from keepfast.state.workers import RunningWorker
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
-MOST_SHOWN, MOST_NOTICES = 20, 5
+MAX_SHOWN, MAX_NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
 ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
 """Kinds of notices that are about hooks, not about one checkpoint."""
@@ -320,11 +320,11 @@ def _print_changes(session: Session, standing: WorkspaceStatus) -> None:
     if changes or (base is not None and standing.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
         session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"No changes {since}.")
-    for change in changes[:MOST_SHOWN]:
+    for change in changes[:MAX_SHOWN]:
         letter, text = changed_line(change)
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
-    if len(changes) > MOST_SHOWN:
-        session.print(f"  … and {len(changes) - MOST_SHOWN:,} more; run `keepfast diff --name-only` to list them.")
+    if len(changes) > MAX_SHOWN:
+        session.print(f"  … and {len(changes) - MAX_SHOWN:,} more; run `keepfast diff --name-only` to list them.")
     for remark in standing.remarks:
         session.print(session.paint("yellow", remark))
 
@@ -335,13 +335,13 @@ def _print_notices(session: Session, standing: WorkspaceStatus) -> None:
     if not standing.notices:
         return
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
-    for notice in reversed(standing.notices[-MOST_NOTICES:]):
+    for notice in reversed(standing.notices[-MAX_NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
         reported = " (already reported)" if notice.was_reported else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
         session.print(printable(f"  {what}: {notice.text}{reported}"))
-    if len(standing.notices) > MOST_NOTICES:
+    if len(standing.notices) > MAX_NOTICES:
         session.print(
-            f"  … and {len(standing.notices) - MOST_NOTICES:,} more; run `keepfast status --json` to list them."
+            f"  … and {len(standing.notices) - MAX_NOTICES:,} more; run `keepfast status --json` to list them."
         )

@@ -20,7 +20,7 @@ from keepfast.present.terminal import SECOND, age
 if TYPE_CHECKING:
     from keepfast.runner.actions.view_types import TaskDetails, TaskView
 
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 LABEL_WIDTH = 9
 """Width of the label before a fact."""
 
@@ -68,9 +68,9 @@ def _say_lost(session: Session) -> None:
         folders = dict.fromkeys([*protected, *workspaces(session.settings["supervisor.roots"])])
         task_folders = [folder for folder in folders if os.path.isfile(folder + "/.metadata/task.json")]
         if task_folders:
-            more = f" and {len(task_folders) - MOST_SHOWN} more" if len(task_folders) > MOST_SHOWN else ""
+            more = f" and {len(task_folders) - MAX_SHOWN} more" if len(task_folders) > MAX_SHOWN else ""
             session.warn(
-                f"The task database has no tasks, but task documents were found in {', '.join(task_folders[:MOST_SHOWN])}{more}."
+                f"The task database has no tasks, but task documents were found in {', '.join(task_folders[:MAX_SHOWN])}{more}."
                 " Run `keepfast rebuild` to restore them."
             )
 
@@ -112,8 +112,8 @@ def show(session: Session, ref: str) -> None:
         for checkpoint in task["checkpoints"]
     ]
     for head, rows in (
-        (["RUN", "OUTCOME", "WHY"], runs[-MOST_SHOWN:]),
-        (["VERSION", "REASON", "WHEN"], checkpoints[:MOST_SHOWN]),
+        (["RUN", "OUTCOME", "WHY"], runs[-MAX_SHOWN:]),
+        (["VERSION", "REASON", "WHEN"], checkpoints[:MAX_SHOWN]),
     ):
         if rows:
             session.print()

@@ -13,7 +13,7 @@ from keepfast.model.errors import Failed, NotCompacted, Usage
 if TYPE_CHECKING:
     from keepfast.app.unprotect import Protected
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @click.command()
@@ -136,10 +136,10 @@ def _show(session: Session, chosen: list[Protected], verb: str) -> None:
     if session.json or not chosen:
         return
     session.say(f"{verb} {plural(len(chosen), 'workspace')}:")
-    for workspace in chosen[:MOST_SHOWN]:
+    for workspace in chosen[:MAX_SHOWN]:
         session.say(f"  {_name(workspace)}, {_checkpoints(workspace)}")
-    if len(chosen) > MOST_SHOWN:
-        session.say(f"  … and {len(chosen) - MOST_SHOWN:,} more")
+    if len(chosen) > MAX_SHOWN:
+        session.say(f"  … and {len(chosen) - MAX_SHOWN:,} more")
 
 
 def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False, **more: Any) -> None:

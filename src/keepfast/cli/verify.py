@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.recovery import RebuiltTask
     from keepfast.store.maintenance.verify import Problem
 
-MOST_CHECKPOINTS = 10
+MAX_CHECKPOINTS = 10
 
 
 @click.command()
@@ -154,10 +154,10 @@ def _repair(session: Session) -> int:
 def _print_problems(session: Session, problems: list[Problem]) -> None:
     for problem in problems:
         session.print("  " + session.paint("red", problem.text))
-        for name in problem.checkpoints[:MOST_CHECKPOINTS]:
+        for name in problem.checkpoints[:MAX_CHECKPOINTS]:
             session.print(f"    {name}")
-        if len(problem.checkpoints) > MOST_CHECKPOINTS:
-            session.print(f"    … and {len(problem.checkpoints) - MOST_CHECKPOINTS:,} more; --json names all")
+        if len(problem.checkpoints) > MAX_CHECKPOINTS:
+            session.print(f"    … and {len(problem.checkpoints) - MAX_CHECKPOINTS:,} more; --json names all")
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

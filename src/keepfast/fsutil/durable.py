@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 FULL = (ENOSPC, EDQUOT)
-MOMENT, MOST_SHOWN = 1.0, 80
+MOMENT, MAX_SHOWN = 1.0, 80
 """Seconds before a wait is announced, and characters of the holder's command line that are shown."""
 TRY_AGAIN = "Run the command again when that process is done; if it hangs, end it."
 READ_ONLY = (
@@ -138,7 +138,7 @@ def holder_of(fd: int) -> str:
             words = file.read(4096).decode("utf-8", "replace").split("\0")
     except (OSError, IndexError, StopIteration):
         return "another process"
-    return f"process {pid} ({' '.join(' '.join(words).split())[:MOST_SHOWN]})"
+    return f"process {pid} ({' '.join(' '.join(words).split())[:MAX_SHOWN]})"
 
 
 def write_all(fd: int, data: bytes) -> None:

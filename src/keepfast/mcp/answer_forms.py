@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from keepfast.app.inspect import Change
     from keepfast.store.rows import CheckpointRow
 
-MOST_MESSAGE_CHARACTERS, MOST_TEXT_CHARACTERS, MOST_ITEMS, MOST_DEPTH = 1_000, 4_000, 100, 4
+MAX_MESSAGE_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_ITEMS, MAX_DEPTH = 1_000, 4_000, 100, 4
 
 
-def safe_text(text: str, most: int = MOST_TEXT_CHARACTERS) -> str:
+def safe_text(text: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Return a text of a checkpoint for an agent: shortened, redacted, with invisible characters escaped."""
     if len(text) > most:
         return visible(f"{redact(head(text, most))}… [{len(text) - most:,} more characters]")
@@ -34,14 +34,14 @@ def checkpoint(row: CheckpointRow, now: int) -> answers.Checkpoint:
     return answers.Checkpoint(
         version=facts["version"],
         id=facts["id"],
-        message=safe_text(facts["message"], MOST_MESSAGE_CHARACTERS),
+        message=safe_text(facts["message"], MAX_MESSAGE_CHARACTERS),
         trigger=facts["trigger"],
         created_at=facts["created_at"],
         age=age_in_words(row.created_at, now),
         created_by=facts["created_by"],
         session_id=facts["session_id"],
         name=safe_text(facts["name"], 200) if facts["name"] else None,
-        tags=[safe_text(tag, 200) for tag in facts["tags"][:MOST_ITEMS]],
+        tags=[safe_text(tag, 200) for tag in facts["tags"][:MAX_ITEMS]],
         pinned=facts["pinned"],
         files=facts["files"],
         changed=facts["changed"],
@@ -64,7 +64,7 @@ def changed_paths(changes: Sequence[Change], most: int, with_lines: bool) -> lis
     return listed
 
 
-def safe_json(value: Any, depth: int = MOST_DEPTH) -> Any:
+def safe_json(value: Any, depth: int = MAX_DEPTH) -> Any:
     """Return the JSON of a checkpoint's notes for an agent, limited in depth, number of items and length of texts."""
     if isinstance(value, str):
         return safe_text(value)
@@ -73,11 +73,11 @@ def safe_json(value: Any, depth: int = MOST_DEPTH) -> Any:
     if depth == 0:
         return "…"
     if isinstance(value, list):
-        return [safe_json(item, depth - 1) for item in value[:MOST_ITEMS]]
+        return [safe_json(item, depth - 1) for item in value[:MAX_ITEMS]]
     if isinstance(value, dict):
-        return {safe_text(str(key), 100): safe_json(item, depth - 1) for key, item in list(value.items())[:MOST_ITEMS]}
+        return {safe_text(str(key), 100): safe_json(item, depth - 1) for key, item in list(value.items())[:MAX_ITEMS]}
     return safe_text(str(value))
 
 
 def safe_texts(value: object) -> list[str]:
-    return [safe_text(item) for item in value[:MOST_ITEMS] if isinstance(item, str)] if isinstance(value, list) else []
+    return [safe_text(item) for item in value[:MAX_ITEMS] if isinstance(item, str)] if isinstance(value, list) else []

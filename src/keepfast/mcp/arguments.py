@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 SIMILARITY = 0.5
-MOST_ERRORS, MOST_NAME = 5, 60
+MAX_ERRORS, MAX_NAME = 5, 60
 UNKNOWN_ARGUMENT = "extra_forbidden"
 
 
@@ -34,9 +34,9 @@ class ClosedTool(Tool):
     def _describe(self, error: ValidationError) -> str:
         errors = error.errors(include_url=False, include_input=False)
         argument_names = list(self.parameters.get("properties", {}))
-        sentences = [_message_for(error_detail, argument_names) for error_detail in errors[:MOST_ERRORS]]
-        if len(errors) > MOST_ERRORS:
-            sentences.append(f"{len(errors) - MOST_ERRORS:,} more errors.")
+        sentences = [_message_for(error_detail, argument_names) for error_detail in errors[:MAX_ERRORS]]
+        if len(errors) > MAX_ERRORS:
+            sentences.append(f"{len(errors) - MAX_ERRORS:,} more errors.")
         return " ".join(sentences)
 
 
@@ -51,16 +51,16 @@ def closed_tool(function: Callable[..., Any], title: str, kind: ToolAnnotations,
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return the name that was probably meant; empty if none is similar."""
-    similar = get_close_matches(name[:MOST_NAME], names, 1, SIMILARITY)
+    similar = get_close_matches(name[:MAX_NAME], names, 1, SIMILARITY)
     starts = [candidate for candidate in names if len(name) > 1 and candidate.startswith(name)]
     return (starts or similar or [""])[0]
 
 
 def _message_for(error: ErrorDetails, argument_names: Sequence[str]) -> str:
     place = [str(part) for part in error["loc"]]
-    where = ".".join([place[0], *place[1:]])[: 2 * MOST_NAME] if place else "arguments"
+    where = ".".join([place[0], *place[1:]])[: 2 * MAX_NAME] if place else "arguments"
     if error["type"] != UNKNOWN_ARGUMENT:
         return f"{where}: {error['msg']}."
     guess = nearest(place[-1], argument_names)
     suggestion = f" Did you mean {guess!r}?" if guess else ""
-    return f"Unknown argument {where[:MOST_NAME]!r}.{suggestion} Known: {', '.join(argument_names)}."
+    return f"Unknown argument {where[:MAX_NAME]!r}.{suggestion} Known: {', '.join(argument_names)}."

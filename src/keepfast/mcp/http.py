@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 HOST, PATH = "127.0.0.1", "/mcp"
-SHORTEST_TOKEN = 20
+MIN_TOKEN_LENGTH = 20
 
 
 def serve_http(server: MCPServer, token_file: str, port: int) -> int:
@@ -87,7 +87,7 @@ def token_in(path: str) -> str:
         raise Failed(
             f"The token file {path} cannot be used: {error.strerror}.", "Give another with --token-file."
         ) from None
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
+    if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
         raise Failed(
             (f"The token in {path} is too short or has invalid characters."), "Remove the file; a new one is created."
         )

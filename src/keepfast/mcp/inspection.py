@@ -14,7 +14,7 @@ from keepfast.model.entry import SEALED
 from keepfast.model.errors import NotFound, Usage
 from keepfast.present.patches import patch, without_implied
 from keepfast.present.terminal import age_in_words
-from keepfast.resume.passages import MOST_LINE, quotable_lines
+from keepfast.resume.passages import MAX_LINE, quotable_lines
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.bases import previous_version
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from keepfast.mcp.workspace_access import OpenWorkspace
     from keepfast.store.rows import CheckpointRow
 
-MOST_LISTED, MOST_CHANGES, MOST_COUNTED = 100, 200, 60
-MOST_PATCH = 30_000
-MOST_TOKENS, MOST_VERSION = 20_000, 10**15
+MAX_LISTED, MAX_CHANGES, MAX_COUNTED = 100, 200, 60
+MAX_PATCH = 30_000
+MAX_TOKENS, MAX_VERSION = 20_000, 10**15
 Reference = Annotated[
     str, Field(description="v5, an id, a name, latest, @~2 (steps back) or @{2h} (back in time)", max_length=200)
 ]
@@ -56,15 +56,15 @@ Paths = Annotated[list[Path], Field(max_length=50, description="Only these paths
 
 def checkpoint_list(
     access: WorkspaceAccess,
-    limit: Annotated[Count, Field(ge=0, le=MOST_LISTED, description="0: the limit that the user has set")] = 0,
-    before: Annotated[Count, Field(ge=0, le=MOST_VERSION, description="Only versions below this number")] = 0,
+    limit: Annotated[Count, Field(ge=0, le=MAX_LISTED, description="0: the limit that the user has set")] = 0,
+    before: Annotated[Count, Field(ge=0, le=MAX_VERSION, description="Only versions below this number")] = 0,
     session: Annotated[str, Field(max_length=200, description="Only of this session id")] = "",
     trigger: Annotated[str, Field(max_length=100)] = "",
     tag: Annotated[str, Field(max_length=100)] = "",
 ) -> answers.Listed:
     """List this workspace's checkpoints, newest first."""
     with access.open() as workspace:
-        most = limit or min(workspace.settings["checkpoint.max_auto_summaries"], MOST_LISTED)
+        most = limit or min(workspace.settings["checkpoint.max_auto_summaries"], MAX_LISTED)
         query = Query(
             workspace=workspace.row.id, session=session, trigger=trigger, tag=tag, before=before, limit=most + 1
         )
@@ -76,7 +76,7 @@ def checkpoint_list(
 
 
 def checkpoint_search(
-    access: WorkspaceAccess, text: Words, limit: Annotated[Count, Field(ge=1, le=MOST_LISTED)] = 20
+    access: WorkspaceAccess, text: Words, limit: Annotated[Count, Field(ge=1, le=MAX_LISTED)] = 20
 ) -> answers.Hits:
     """Find checkpoints by a part of their message, name, tag, or of a path they hold."""
     from keepfast.store.search import search
@@ -91,7 +91,7 @@ def checkpoint_search(
                 answers.Hit(
                     where=hit.where,
                     text=answer_forms.safe_text(
-                        show(hit.path) if hit.path else hit.text, answer_forms.MOST_MESSAGE_CHARACTERS
+                        show(hit.path) if hit.path else hit.text, answer_forms.MAX_MESSAGE_CHARACTERS
                     ),
                     checkpoint=answer_forms.checkpoint(hit.checkpoint, now),
                 )
@@ -121,8 +121,8 @@ def checkpoint_show(access: WorkspaceAccess, reference: Reference = "latest") ->
             notes=answer_forms.safe_json(header.notes),
             active_files=answer_forms.safe_texts(header.active_files),
             previous=f"v{before.version}" if before is not None else None,
-            changes=answer_forms.changed_paths(changes, MOST_CHANGES, with_lines=False),
-            changes_left_out=max(0, len(changes) - MOST_CHANGES),
+            changes=answer_forms.changed_paths(changes, MAX_CHANGES, with_lines=False),
+            changes_left_out=max(0, len(changes) - MAX_CHANGES),
             notices=answer_forms.safe_texts(header.notices),
         )
 
@@ -146,10 +146,10 @@ def checkpoint_diff(
         answer = answers.Difference(
             old=f"v{old_row.version}",
             new=f"v{new_row.version}" if new_row is not None else "disk",
-            changes=answer_forms.changed_paths(changes, MOST_CHANGES, with_lines=len(changes) <= MOST_COUNTED),
+            changes=answer_forms.changed_paths(changes, MAX_CHANGES, with_lines=len(changes) <= MAX_COUNTED),
         )
-        if len(changes) > MOST_CHANGES:
-            answer.left_out.append(f"{len(changes) - MOST_CHANGES:,} more changed paths")
+        if len(changes) > MAX_CHANGES:
+            answer.left_out.append(f"{len(changes) - MAX_CHANGES:,} more changed paths")
         if with_patch:
             _add_patch(answer, changes)
         return answer
@@ -164,7 +164,7 @@ def checkpoint_resume(
             description=("Version to resume from, as it was then; empty: the newest, with the current files"),
         ),
     ] = "",
-    tokens: Annotated[Count, Field(ge=200, le=MOST_TOKENS, description="Token limit")] = 5_000,
+    tokens: Annotated[Count, Field(ge=200, le=MAX_TOKENS, description="Token limit")] = 5_000,
 ) -> answers.Resumed:
     """Get what is needed to go on from a checkpoint: task, next steps, decisions, last test, and exact excerpts of files."""
     from keepfast.app.resume import Resumer
@@ -187,7 +187,7 @@ def checkpoint_resume(
             age=age_in_words(work.row.created_at, workspace.now()),
             text=built.text,
             tokens=built.tokens,
-            left_out=[answer_forms.safe_text(text) for text in built.left_out[: answer_forms.MOST_ITEMS]],
+            left_out=[answer_forms.safe_text(text) for text in built.left_out[: answer_forms.MAX_ITEMS]],
         )
 
 
@@ -241,7 +241,7 @@ def _refuse_unknown(
 def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:
     """Add the patches of whole files, ordered by path, as far as they fit; list the others in `left_out`."""
     parts: list[str] = []
-    room = MOST_PATCH
+    room = MAX_PATCH
     for change in changes:
         name = answer_forms.safe_text(show(change.path))
         if is_secret_by_name(change.path):
@@ -261,9 +261,9 @@ def _add_patch(answer: answers.Difference, changes: list[Change]) -> None:
         room -= sum(map(len, lines)) + len(lines)
         parts += lines
     answer.patch = "\n".join(parts)
-    if len(answer.left_out) > answer_forms.MOST_ITEMS:
-        rest = len(answer.left_out) - answer_forms.MOST_ITEMS
-        answer.left_out = [*answer.left_out[: answer_forms.MOST_ITEMS], f"{rest:,} more"]
+    if len(answer.left_out) > answer_forms.MAX_ITEMS:
+        rest = len(answer.left_out) - answer_forms.MAX_ITEMS
+        answer.left_out = [*answer.left_out[: answer_forms.MAX_ITEMS], f"{rest:,} more"]
 
 
 def _lines(change: Change, room: int) -> list[str] | None:
@@ -271,7 +271,7 @@ def _lines(change: Change, room: int) -> list[str] | None:
     lines = []
     for _, line in patch(change):
         lines.append(line.decode("utf-8", "surrogateescape"))
-        room -= min(len(escaped(lines[-1])), MOST_LINE) + 1
+        room -= min(len(escaped(lines[-1])), MAX_LINE) + 1
         if room < 0:
             return None
     return quotable_lines(lines, 1, len(lines))

@@ -16,7 +16,7 @@ from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.model.errors import Conflict, Usage
 from keepfast.workspace.marker import show
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 BUNDLE_SUFFIX = b".keepfast"
 WHY = {
     "restore": "A restore changes files; the user decides. It makes a safety checkpoint first and can be undone.",
@@ -47,14 +47,14 @@ def checkpoint_restore_preview(
             target=answer_forms.checkpoint(row, workspace.now()),
             steps=[
                 answers.Step(path=answer_forms.safe_text(show(step.path)), action=step.action)
-                for step in steps[:MOST_STEPS]
+                for step in steps[:MAX_STEPS]
             ],
-            steps_left_out=max(0, len(steps) - MOST_STEPS),
-            conflicts=[answer_forms.safe_text(show(path)) for path in preview.conflicts[:MOST_STEPS]],
+            steps_left_out=max(0, len(steps) - MAX_STEPS),
+            conflicts=[answer_forms.safe_text(show(path)) for path in preview.conflicts[:MAX_STEPS]],
             untouched=[
-                f"{answer_forms.safe_text(show(path))}: {why}" for path, why in preview.plan.untouched[:MOST_STEPS]
+                f"{answer_forms.safe_text(show(path))}: {why}" for path, why in preview.plan.untouched[:MAX_STEPS]
             ],
-            missing=[_missing(entry) for entry in restorer.planner.missing(row, below_paths)[:MOST_STEPS]],
+            missing=[_missing(entry) for entry in restorer.planner.missing(row, below_paths)[:MAX_STEPS]],
             prepared=answers.Prepared(command=command(access, words, workspace.root), why=WHY["restore"]),
         )
 

@@ -28,7 +28,7 @@ INSTRUCTIONS = (
     " `checkpoint_prepare` give the command for the user to run."
 )
 ALWAYS_LOAD = "anthropic/alwaysLoad"
-MOST_RESULT_CHARACTERS = "anthropic/maxResultSizeChars"
+MAX_RESULT_FIELD = "anthropic/maxResultSizeChars"
 LARGE_RESULT = 100_000
 
 READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -37,12 +37,12 @@ IDEMPOTENT = ToolAnnotations(read_only_hint=False, destructive_hint=False, idemp
 
 TOOLS: list[tuple[Callable[..., Any], str, ToolAnnotations, dict[str, Any]]] = [
     (save.checkpoint_save, "Save a checkpoint", ADDITIVE, {ALWAYS_LOAD: True}),
-    (inspection.recall, "Recall exact text", READ_ONLY, {ALWAYS_LOAD: True, MOST_RESULT_CHARACTERS: LARGE_RESULT}),
+    (inspection.recall, "Recall exact text", READ_ONLY, {ALWAYS_LOAD: True, MAX_RESULT_FIELD: LARGE_RESULT}),
     (inspection.checkpoint_list, "List checkpoints", READ_ONLY, {}),
     (inspection.checkpoint_search, "Search checkpoints", READ_ONLY, {}),
     (inspection.checkpoint_show, "Show a checkpoint", READ_ONLY, {}),
-    (inspection.checkpoint_diff, "Compare checkpoints", READ_ONLY, {MOST_RESULT_CHARACTERS: LARGE_RESULT}),
-    (inspection.checkpoint_resume, "Resume from a checkpoint", READ_ONLY, {MOST_RESULT_CHARACTERS: LARGE_RESULT}),
+    (inspection.checkpoint_diff, "Compare checkpoints", READ_ONLY, {MAX_RESULT_FIELD: LARGE_RESULT}),
+    (inspection.checkpoint_resume, "Resume from a checkpoint", READ_ONLY, {MAX_RESULT_FIELD: LARGE_RESULT}),
     (preparation.checkpoint_restore_preview, "Preview a restore", READ_ONLY, {}),
     (preparation.checkpoint_prepare, "Prepare a command for the user", READ_ONLY, {}),
     (configuration.checkpoint_configure, "Tighten settings", IDEMPOTENT, {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keepfast.model.entry import ATTRIBUTES, LINK
 from keepfast.model.errors import Damaged
 from keepfast.model.light_json import loads
-from keepfast.model.shapes import MOST_TEXT as MOST_TEXT
+from keepfast.model.shapes import MAX_TEXT as MAX_TEXT
 from keepfast.model.shapes import SPAN, fits, is_number, is_text
 
 TYPE_CHECKING = False

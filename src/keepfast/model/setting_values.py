@@ -37,7 +37,7 @@ TIMES = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 WORDS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 PLAIN = (NUMBER, FLAG, TRISTATE)
 SHELL = "'\"\\$`|;&<>"
-MOST_TEXT, MOST_ITEMS, MOST_DIGITS = 4096, 1000, 18
+MAX_TEXT, MAX_ITEMS, MAX_DIGITS = 4096, 1000, 18
 
 
 def checked(key: str, value: object, origin: str, typed: bool = False) -> Any:
@@ -134,8 +134,8 @@ def _time(value: object) -> int | None:
 def _number(value: object) -> int | None:
     if isinstance(value, str):
         text = value.strip()
-        return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 10**MOST_DIGITS:
+        return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 10**MAX_DIGITS:
         return None
     return value
 
@@ -153,7 +153,7 @@ def _tristate(value: object) -> bool | str | None:
 
 
 def _text(value: object) -> str | None:
-    if not isinstance(value, str) or len(value) > MOST_TEXT:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
         return None
     return value if value.isprintable() else None
 
@@ -167,7 +167,7 @@ def _list(value: object) -> list[str] | None:
                 return None
         else:
             value = [part.strip() for part in value.split(",") if part.strip()]
-    if not isinstance(value, list) or len(value) > MOST_ITEMS:
+    if not isinstance(value, list) or len(value) > MAX_ITEMS:
         return None
     return value if all(_text(item) for item in value) else None
 
@@ -185,7 +185,7 @@ def _numbers(value: object) -> dict[str, int] | None:
             value = loads(value) if value.lstrip().startswith("{") else dict(_pairs(value))
         except ValueError:
             return None
-    if not isinstance(value, dict) or len(value) > MOST_ITEMS:
+    if not isinstance(value, dict) or len(value) > MAX_ITEMS:
         return None
     result = {name: _number(number) for name, number in value.items()}
     complete = {name: number for name, number in result.items() if number is not None and _text(name)}

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-MOST_TEXT, MOST_NUMBER = 1 << 20, 1 << 63
+MAX_TEXT, MAX_NUMBER = 1 << 20, 1 << 63
 SPAN = "span"
 """Two numbers in a list."""
 
@@ -31,7 +31,7 @@ def fits(value: object, shape: Any) -> bool:
 
 def is_text(value: object) -> bool:
     """Is it a text of limited length that can be encoded as UTF-8 or as the bytes of a file name?"""
-    if not isinstance(value, str) or len(value) > MOST_TEXT:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
         return False
     try:
         value.encode("utf-8", "surrogateescape")
@@ -41,7 +41,7 @@ def is_text(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    return type(value) in (int, float) and -MOST_NUMBER < value < MOST_NUMBER  # type: ignore[operator]
+    return type(value) in (int, float) and -MAX_NUMBER < value < MAX_NUMBER  # type: ignore[operator]
 
 
 _KINDS: dict[type, Callable[[object], bool]] = {

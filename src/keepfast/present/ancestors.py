@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_NOFOLLOW, O_RDONLY, close, getppid, read, readlink
 from posix import open as open_fd
 
-MOST_BYTES, MOST_ANCESTORS = 4096, 256
+MAX_BYTES, MAX_ANCESTORS = 4096, 256
 SHELLS = ("sh", "dash", "bash", "zsh", "ksh", "ash", "busybox")
 
 
@@ -13,7 +13,7 @@ def ancestors() -> list[int]:
     """Return the ids of our ancestor processes, nearest first; none if the system has no /proc."""
     processes: list[int] = []
     process = getppid()
-    while process > 0 and len(processes) < MOST_ANCESTORS:
+    while process > 0 and len(processes) < MAX_ANCESTORS:
         fields = read_start(f"/proc/{process}/stat").rpartition(b")")[2].split()
         if len(fields) < 2:
             break
@@ -41,7 +41,7 @@ def read_start(path: str) -> bytes:
     except OSError:
         return b""
     try:
-        return read(fd, MOST_BYTES)
+        return read(fd, MAX_BYTES)
     except OSError:
         return b""
     finally:

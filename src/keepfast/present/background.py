@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LAUNCH = __file__.rpartition("/present/")[0] + "/hook/launch.py"
 READ_BYTES = 65536
-MOST_SECONDS, MOST_MEMORY_BYTES = 1800, 2 << 30
+MAX_SECONDS, MAX_MEMORY_BYTES = 1800, 2 << 30
 """Limits of a detached process, which nobody would notice if it hung. A save takes a hundredth of both."""
 
 
@@ -108,15 +108,15 @@ def _make_group_leader(process: int) -> None:
 
 
 def _limit_resources() -> None:
-    """Let the kernel end this process after `MOST_SECONDS`, and limit its memory."""
+    """Let the kernel end this process after `MAX_SECONDS`, and limit its memory."""
     from resource import RLIM_INFINITY, RLIMIT_DATA, getrlimit, setrlimit
     from signal import SIG_DFL, SIGALRM, alarm, signal
 
     signal(SIGALRM, SIG_DFL)
-    alarm(MOST_SECONDS)
+    alarm(MAX_SECONDS)
     soft, hard = getrlimit(RLIMIT_DATA)
-    if soft == RLIM_INFINITY or soft > MOST_MEMORY_BYTES:
-        setrlimit(RLIMIT_DATA, (MOST_MEMORY_BYTES, hard))
+    if soft == RLIM_INFINITY or soft > MAX_MEMORY_BYTES:
+        setrlimit(RLIMIT_DATA, (MAX_MEMORY_BYTES, hard))
 
 
 def _run_and_exit(work: Callable[[], object], report: int) -> None:

@@ -12,7 +12,7 @@ from keepfast.workspace.diff import FileDiff, compare, unified
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_COMPARED_BYTES = 16 << 20
+MAX_COMPARED_BYTES = 16 << 20
 """Larger contents are not compared line by line."""
 LINK_MODE = 0o120000
 REMARK = "remark"
@@ -25,7 +25,7 @@ def has_content(change: Change) -> bool:
 
 
 def file_diff(change: Change) -> FileDiff:
-    if max(change.old.size if change.old else 0, change.new.size if change.new else 0) > MOST_COMPARED_BYTES:
+    if max(change.old.size if change.old else 0, change.new.size if change.new else 0) > MAX_COMPARED_BYTES:
         return FileDiff(change.kind != "mode", 0, 0, [])
     if change.kind == "mode":
         return FileDiff(False, 0, 0, [])

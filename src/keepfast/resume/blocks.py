@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-MOST = 16
-FEWEST = 3
+MAX_BLOCK_LINES = 16
+MIN_BLOCK_LINES = 3
 # A line that long is data or minified code; a brief can neither show nor use it.
-LONGEST_LINE = 600
+MAX_LINE_LENGTH = 600
 TAB = 4
 CLOSING = ("}", ")", "]", "end")
 
@@ -15,7 +15,7 @@ def cut(lines: list[str | None], first: int = 0, last: int | None = None) -> lis
     with a closing bracket."""
     blocks = []
     stop = len(lines) if last is None else min(len(lines), last + 1)
-    usable = [line is not None and len(line) <= LONGEST_LINE for line in lines[first:stop]]
+    usable = [line is not None and len(line) <= MAX_LINE_LENGTH for line in lines[first:stop]]
     usable.append(False)
     at = first
     while at < stop:
@@ -32,9 +32,9 @@ def cut(lines: list[str | None], first: int = 0, last: int | None = None) -> lis
 
 def _end(lines: list[str | None], start: int, end: int) -> int:
     """Where the block that begins at `start` is best ended: after a blank line, before little indentation."""
-    limit = min(end, start + MOST)
+    limit = min(end, start + MAX_BLOCK_LINES)
     best, best_worth = limit, -1000.0
-    for at in range(start + FEWEST, limit + 1):
+    for at in range(start + MIN_BLOCK_LINES, limit + 1):
         if at >= end:
             return end
         before, after = lines[at - 1] or "", lines[at] or ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from keepfast.agents.working_file import WorkingFile
-from keepfast.resume.blocks import LONGEST_LINE
+from keepfast.resume.blocks import MAX_LINE_LENGTH
 from keepfast.resume.brief_notes import Facts, opening, render_notes
 from keepfast.resume.notes import SUMMARY, Notes
 from keepfast.resume.quotation import clean, escaped, fence
@@ -29,7 +29,7 @@ READ_FIRST = "To edit a file, first Read a range shown here (offset, limit): cli
 REDACTED_AROUND = 52
 STRUCK = "[redacted]"
 SEALED = "sealed, not shown"
-MOST_NAMED = 12
+MAX_NAMED = 12
 MARKS = 60  # the fence around a part
 TRIES = 6
 SPLIT = 600  # a shorter section goes into one part whole
@@ -264,7 +264,7 @@ def _struck(file: WorkingFile, spans: list[tuple[int, int]], strike: Callable[[s
             windows.append((start, end))
     redacted: dict[int, str] = {}
     for start, end in windows:
-        around = [line if line is not None and len(line) <= LONGEST_LINE else "" for line in file.lines[start:end]]
+        around = [line if line is not None and len(line) <= MAX_LINE_LENGTH else "" for line in file.lines[start:end]]
         struck = strike("\n".join(around)).split("\n")
         if len(struck) != len(around):
             struck = _aligned(around, struck)
@@ -370,5 +370,5 @@ def _unshown(whole: list[str], notes: str) -> str:
 
 
 def _few(names: list[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join([name[-60:] for name in names[:MOST_NAMED]] + ([f"{more} more"] if more > 0 else []))
+    more = len(names) - MAX_NAMED
+    return ", ".join([name[-60:] for name in names[:MAX_NAMED]] + ([f"{more} more"] if more > 0 else []))

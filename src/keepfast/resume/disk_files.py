@@ -9,8 +9,8 @@ from dataclasses import replace
 from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.workspace.diff import is_binary
 
-LARGEST = 12_000_000
-MOST_FILES = 60
+MAX_FILE_BYTES = 12_000_000
+MAX_FILES = 60
 BINARY, LINK, FOLDER, PIPE, TOO_LARGE = "binary", "link", "folder", "pipe", "too large"
 SOCKET, DEVICE, UNREADABLE = "socket", "device", "cannot be read"
 AS_SEEN = "as the session last saw it"
@@ -27,7 +27,7 @@ def look(files: list[WorkingFile], root: str, cwd: str = "") -> list[WorkingFile
     base = os.path.realpath(root)
     looked = []
     for number, file in enumerate(files):
-        path = below(file.path, base, root, cwd) if number < MOST_FILES else None
+        path = below(file.path, base, root, cwd) if number < MAX_FILES else None
         looked.append(replace(file, remark=AS_SEEN) if path is None else _compared(file, path, base))
     return looked
 
@@ -66,7 +66,7 @@ def _kind_of(base: str, inner: str) -> str:
     except OSError:
         return UNREADABLE
     if stat.S_ISREG(about.st_mode):
-        return TOO_LARGE if about.st_size > LARGEST else UNREADABLE
+        return TOO_LARGE if about.st_size > MAX_FILE_BYTES else UNREADABLE
     kinds = {stat.S_IFLNK: LINK, stat.S_IFDIR: FOLDER, stat.S_IFIFO: PIPE, stat.S_IFSOCK: SOCKET}
     return kinds.get(stat.S_IFMT(about.st_mode), DEVICE)
 
@@ -122,10 +122,10 @@ def content_of(base: str, inner: str) -> bytes | None:
         return None
     try:
         about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
             return None
         content = b""
-        while len(content) <= LARGEST and (piece := os.read(file, 1 << 20)):
+        while len(content) <= MAX_FILE_BYTES and (piece := os.read(file, 1 << 20)):
             content += piece
     except OSError:
         return None

@@ -20,13 +20,13 @@ from keepfast.secrets.marks import is_secret_by_name
 
 __all__ = ["FileNote", "Notes", "Run", "take"]
 
-MOST_FILES = 60
-MOST_STEPS = 8
+MAX_FILES = 60
+MAX_STEPS = 8
 RECENT_TURNS = 1_200  # where decisions are looked for
 SEARCHED = 6_000  # characters of a text in which a decision is looked for
-MOST_DECISIONS = 8
-MOST_BLOCKERS = 5
-MOST_COMMANDS = 10
+MAX_DECISIONS = 8
+MAX_BLOCKERS = 5
+MAX_COMMANDS = 10
 TAIL = 1_200
 TELLING = frozenset((TODO, TASK, PLAN, ASK, RUN, OTHER))
 STATED = re.compile(r"(?:^|_)checkpoint_save$")
@@ -121,10 +121,10 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
         branch=conversation.branch,
         before=before.task if before is not None else "",
     )
-    notes.next_steps = _several(stated.get("next_steps"))[:MOST_STEPS] or _steps(tasks, answers)
-    notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MOST_DECISIONS]
+    notes.next_steps = _several(stated.get("next_steps"))[:MAX_STEPS] or _steps(tasks, answers)
+    notes.decisions = _unique([*_several(stated.get("decisions")), *_decisions(conversation, notes)])[:MAX_DECISIONS]
     notes.blockers = _unique([*_several(stated.get("blockers")), *_blockers(answers, prompts, last, notes)])[
-        :MOST_BLOCKERS
+        :MAX_BLOCKERS
     ]
     return notes if notes.empty else join(notes, before)
 
@@ -289,7 +289,7 @@ def _commands(calls: list[Call]) -> list[str]:
         line = head(call.command.strip().split("\n")[0], 200)
         if line and not TRIVIAL.match(line) and line not in commands:
             commands.append(line)
-            if len(commands) == MOST_COMMANDS:
+            if len(commands) == MAX_COMMANDS:
                 break
     return commands
 
@@ -298,7 +298,7 @@ def _files(notes: Notes, conversation: Conversation) -> None:
     folders: dict[str, int] = {}
     for file in conversation.files.newest_first():
         path = relative(file.path, notes.cwd)
-        if len(notes.files) < MOST_FILES:
+        if len(notes.files) < MAX_FILES:
             notes.files.append(
                 FileNote(
                     file.path,
@@ -333,10 +333,10 @@ def _steps(tasks: list[tuple[str, str]], answers: list[str]) -> list[str]:
     steps = [text for status, text in tasks if status == "in_progress" and text]
     steps += [text for status, text in tasks if status not in ("in_progress", "completed") and text]
     if steps:
-        return _unique([*(phrases.named(answers[-1]) if answers else ()), *steps])[:MOST_STEPS]
+        return _unique([*(phrases.named(answers[-1]) if answers else ()), *steps])[:MAX_STEPS]
     for text in reversed(answers[-2:]):
         if phrases.listed(text, phrases.HEADING):
-            return phrases.steps(text)[:MOST_STEPS]
+            return phrases.steps(text)[:MAX_STEPS]
         steps = phrases.steps(text)
         if steps:
             return steps[-3:]
@@ -353,7 +353,7 @@ def _decisions(conversation: Conversation, notes: Notes) -> list[str]:
         if turn.side or turn.kind not in ("said", "asked"):
             continue
         decisions += phrases.decisions(turn.text[:SEARCHED], is_prompt=turn.kind == "asked")
-        if len(decisions) >= MOST_DECISIONS * 2:
+        if len(decisions) >= MAX_DECISIONS * 2:
             break
     return decisions
 

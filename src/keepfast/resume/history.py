@@ -22,10 +22,10 @@ STILL_OPEN = 40
 """Calls after which one without a result has none coming."""
 
 # How many turns of a kind are kept, the newest, and how much of a text. Prompts are all kept, those in the middle in short.
-FIRST_PROMPTS, LAST_PROMPTS, MOST_PROMPTS = 3, 8, 400
+FIRST_PROMPTS, LAST_PROMPTS, MAX_PROMPTS = 3, 8, 400
 FIRST, LAST, MIDDLE = 4_000, 1_000, 80
-MOST = {TODO: 1, PLAN: 1, ASK: 6, TASK: 300, OTHER: 12, RUN: 1, "said": 12}
-LONGEST = {PLAN: 4_000, TODO: 12_000, TASK: 400, OTHER: 3_000, ASK: 1_500, RUN: 1_500}
+MAX_COUNTS = {TODO: 1, PLAN: 1, ASK: 6, TASK: 300, OTHER: 12, RUN: 1, "said": 12}
+MAX_CHARACTERS = {PLAN: 4_000, TODO: 12_000, TASK: 400, OTHER: 3_000, ASK: 1_500, RUN: 1_500}
 WANTED = {PLAN: ("plan",), TODO: ("todos",), ASK: (), RUN: ("command", "run_in_background")}
 SENTENCE = 320
 
@@ -124,8 +124,8 @@ def _thinned(turns: list[Turn]) -> list[Turn]:
     counts: dict[str, int] = {}
     newest: list[Turn] = []
     prompts = [turn for turn in turns if turn.kind == "asked"]
-    if len(prompts) > MOST_PROMPTS:
-        prompts = [*prompts[:FIRST_PROMPTS], *prompts[FIRST_PROMPTS - MOST_PROMPTS :]]
+    if len(prompts) > MAX_PROMPTS:
+        prompts = [*prompts[:FIRST_PROMPTS], *prompts[FIRST_PROMPTS - MAX_PROMPTS :]]
     whole = {id(turn): FIRST for turn in prompts[:FIRST_PROMPTS]}
     whole |= {id(turn): LAST for turn in prompts[-LAST_PROMPTS:] if id(turn) not in whole}
     stay = {id(turn) for turn in prompts}
@@ -137,7 +137,7 @@ def _thinned(turns: list[Turn]) -> list[Turn]:
             continue
         kind = turn.call.act if turn.call is not None else turn.kind
         counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= MOST.get(kind, 0):
+        if counts[kind] <= MAX_COUNTS.get(kind, 0):
             newest.append(turn)
     return newest[::-1]
 
@@ -154,7 +154,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         listed = "\n".join(["Decisions:", *[f"- {one}" for one in _deciding(turn.text)[-4:]]])
         text = _short(turn.text, FIRST) if turn.kind == "asked" else listed
         return {"kind": turn.kind, "text": text, "at": turn.at}
-    longest = LONGEST[call.act]
+    longest = MAX_CHARACTERS[call.act]
     input_names = WANTED.get(call.act)
     inputs = {key: value for key, value in call.input.items() if input_names is None or key in input_names}
     optional = {"answers": call.answers, "task": call.task}

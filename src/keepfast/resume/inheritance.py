@@ -10,10 +10,10 @@ from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.resume.notes import FileNote, Notes
 from keepfast.secrets.cuts import head
 
-LONGEST, LONGEST_PATH = 300, 400
-MOST_CHANGED, MOST_READ, MOST_NUMBER = 12, 6, 10_000_000
+MAX_CHARACTERS, MAX_PATH_LENGTH = 300, 400
+MAX_CHANGED_SPANS, MAX_READ_SPANS, MAX_NUMBER = 12, 6, 10_000_000
 """How many changed and read places of a file are inherited, and the largest number in them."""
-MOST_STEPS, MOST_DECISIONS, MOST_BLOCKERS, MOST_FILES = 8, 8, 5, 40
+MAX_STEPS, MAX_DECISIONS, MAX_BLOCKERS, MAX_FILES = 8, 8, 5, 40
 TEST_FAILS, WAITING = "The last test fails: ", "Waiting for an answer: "
 """How blockers begin that the next test or the next prompt ends."""
 
@@ -38,9 +38,9 @@ class InheritedFile:
         """Read back what `to_json` wrote; None if the form is invalid."""
         fields = value if isinstance(value, dict) else {}
         path = fields.get("path")
-        if not isinstance(path, str) or not 0 < len(path) <= LONGEST_PATH:
+        if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH:
             return None
-        changed, read = _spans(fields.get("changed"), MOST_CHANGED), _spans(fields.get("read"), MOST_READ)
+        changed, read = _spans(fields.get("changed"), MAX_CHANGED_SPANS), _spans(fields.get("read"), MAX_READ_SPANS)
         return cls(path, path in edited, _number(fields.get("lines")), -_number(fields.get("age")), changed, read)
 
     def as_note(self) -> FileNote:
@@ -94,9 +94,9 @@ class Inheritance:
         inheritance = cls(
             _line(value.get("checkpoint")),
             _line(value.get("task")),
-            _lines(value.get("next_steps"), MOST_STEPS),
-            _lines(value.get("decisions"), MOST_DECISIONS),
-            _lines(value.get("blockers"), MOST_BLOCKERS),
+            _lines(value.get("next_steps"), MAX_STEPS),
+            _lines(value.get("decisions"), MAX_DECISIONS),
+            _lines(value.get("blockers"), MAX_BLOCKERS),
             _files(value.get("files"), value.get("places")),
         )
         return inheritance if inheritance != cls(inheritance.checkpoint) else None
@@ -125,7 +125,7 @@ def _left(note: FileNote, file: WorkingFile | None, now: int) -> InheritedFile:
         return InheritedFile(note.path, note.edited, touched=-now)
     changed = [Span(span.at - now, span.start, span.count) for span in file.hunks]
     read = [Span(span.at - now, span.start, span.count) for span in file.reads]
-    spans = tuple(changed[-MOST_CHANGED:]), tuple(read[-MOST_READ:])
+    spans = tuple(changed[-MAX_CHANGED_SPANS:]), tuple(read[-MAX_READ_SPANS:])
     return InheritedFile(note.path, note.edited, len(file.lines), min(0, file.touched - now), *spans)
 
 
@@ -135,7 +135,7 @@ def join(notes: Notes, before: Inheritance | None) -> Notes:
         return notes
     if not notes.next_steps and not notes.tasks:
         notes.next_steps = list(before.next_steps)
-    notes.decisions = list(dict.fromkeys([*notes.decisions, *before.decisions]))[:MOST_DECISIONS]
+    notes.decisions = list(dict.fromkeys([*notes.decisions, *before.decisions]))[:MAX_DECISIONS]
     if not notes.blockers:
         is_tested = notes.last_run is not None and notes.last_run.is_known
         ended = (TEST_FAILS if is_tested else "", WAITING if notes.prompts else "")
@@ -174,7 +174,7 @@ def with_places(notes: Notes, files: list[WorkingFile], before: Inheritance | No
 
 def _line(value: object) -> str:
     line = " ".join(value.split()) if isinstance(value, str) else ""
-    return line if len(line) <= LONGEST else head(line, LONGEST - 1).rstrip() + "…"
+    return line if len(line) <= MAX_CHARACTERS else head(line, MAX_CHARACTERS - 1).rstrip() + "…"
 
 
 def _lines(value: object, most: int) -> tuple[str, ...]:
@@ -188,8 +188,8 @@ def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
     listed = places if isinstance(places, list) else []
     inherited = [InheritedFile.from_json(one, frozenset(edited)) for one in listed]
     files = {file.path: file for file in inherited if file is not None}
-    files |= {path: InheritedFile(path) for path in edited if path not in files and 0 < len(path) <= LONGEST_PATH}
-    return tuple(files.values())[:MOST_FILES]
+    files |= {path: InheritedFile(path) for path in edited if path not in files and 0 < len(path) <= MAX_PATH_LENGTH}
+    return tuple(files.values())[:MAX_FILES]
 
 
 def _kept(spans: tuple[Span, ...]) -> list[list[int]]:
@@ -204,7 +204,7 @@ def _spans(value: object, most: int) -> tuple[Span, ...]:
 
 
 def _number(value: object) -> int:
-    return value if type(value) is int and 0 <= value <= MOST_NUMBER else 0
+    return value if type(value) is int and 0 <= value <= MAX_NUMBER else 0
 
 
 def _moved(spans: Iterable[Span], start: int, by: int) -> tuple[Span, ...]:

@@ -6,7 +6,7 @@ from os.path import isfile
 
 from keepfast.model.light_json import loads
 
-MOST = 256 << 10
+TAIL_BYTES = 256 << 10
 
 
 def last_words(path: str) -> str:
@@ -15,8 +15,8 @@ def last_words(path: str) -> str:
         return ""  # reading a pipe could block for ever
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - MOST))
-            lines = file.read(MOST).split(b"\n")
+            file.seek(max(0, file.seek(0, 2) - TAIL_BYTES))
+            lines = file.read(TAIL_BYTES).split(b"\n")
     except OSError:
         return ""
     return next((text for line in reversed(lines) if (text := _answer_text(line))), "")

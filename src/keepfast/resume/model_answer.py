@@ -10,8 +10,8 @@ from keepfast.resume.notes import Notes
 from keepfast.resume.quotation import clean
 from keepfast.secrets.cuts import head
 
-MOST_ITEMS, LONGEST = 8, 300
-MOST_BLOCKERS = 5
+MAX_ITEMS, MAX_ITEM_CHARACTERS = 8, 300
+MAX_BLOCKERS = 5
 LISTS = ("next_steps", "decisions", "blockers")
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -67,7 +67,7 @@ def checked(answer: object, *, by: str = "", prompt: str = "") -> Extract:
         items = answer.get(name, [])
         if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
             raise ValueError(f"{name} is no list of texts")
-        lists[name] = tuple([line for line in map(_line, items[: MOST_ITEMS * 2]) if line][:MOST_ITEMS])
+        lists[name] = tuple([line for line in map(_line, items[: MAX_ITEMS * 2]) if line][:MAX_ITEMS])
     if not task.strip() and not any(lists.values()):
         raise ValueError("it says nothing")
     return Extract(_line(task), **lists, by=_line(by), prompt=prompt[:64])
@@ -82,14 +82,14 @@ def join(notes: Notes, extract: Extract | None) -> Notes:
         return notes
     stated = "decisions" in notes.declared
     first, then = (notes.decisions, extract.decisions) if stated else (extract.decisions, notes.decisions)
-    notes.decisions = list(dict.fromkeys([*first, *then]))[:MOST_ITEMS]
+    notes.decisions = list(dict.fromkeys([*first, *then]))[:MAX_ITEMS]
     if extract.prompt == mark(notes.prompts):
         if "current_task" not in notes.declared:
             notes.current_task = extract.current_task or notes.current_task
         if "next_steps" not in notes.declared:
             notes.next_steps = list(extract.next_steps) or notes.next_steps
         # A failing test is a fact, whatever a model says of it.
-        notes.blockers = list(dict.fromkeys([*notes.blockers, *extract.blockers]))[:MOST_BLOCKERS]
+        notes.blockers = list(dict.fromkeys([*notes.blockers, *extract.blockers]))[:MAX_BLOCKERS]
     notes.read_by = extract.by
     return notes
 
@@ -100,5 +100,5 @@ def mark(prompts: list[str]) -> str:
 
 
 def _line(text: str) -> str:
-    line = " ".join(clean(text[: LONGEST * 8]).split())
-    return line if len(line) <= LONGEST else head(line, LONGEST - 1).rstrip() + "…"
+    line = " ".join(clean(text[: MAX_ITEM_CHARACTERS * 8]).split())
+    return line if len(line) <= MAX_ITEM_CHARACTERS else head(line, MAX_ITEM_CHARACTERS - 1).rstrip() + "…"

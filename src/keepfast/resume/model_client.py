@@ -20,7 +20,7 @@ from keepfast.resume.model_answer import SCHEMA
 from keepfast.resume.model_prompt import FORM, INSTRUCTIONS
 
 URL, MODEL, API = "https://api.anthropic.com", "claude-haiku-4-5", "2023-06-01"
-MOST_ANSWER, MOST_KEY = 256 << 10, 4096
+MAX_ANSWER, MAX_KEY = 256 << 10, 4096
 TOKENS = 1_500
 TOOL = "notes"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -82,7 +82,7 @@ def key_in(path: str) -> str:
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            text = file.read(MOST_KEY)
+            text = file.read(MAX_KEY)
     except OSError as error:
         raise Failed(f"The key file {path} cannot be read: {error.strerror}.") from None
     if status.st_mode & 0o077:
@@ -119,14 +119,14 @@ def _posted(url: str, key: str, request: dict[str, Any], seconds: float) -> Any:
         response = connection.getresponse()
         if response.status != 200:
             raise Failed(f"The model's endpoint answered {response.status}.")
-        text = response.read(MOST_ANSWER + 1)
+        text = response.read(MAX_ANSWER + 1)
     except TimeoutError:
         raise _late(seconds) from None
     except (OSError, HTTPException) as error:
         raise Failed(f"The model's endpoint cannot be reached: {type(error).__name__}.") from None
     finally:
         connection.close()
-    if len(text) > MOST_ANSWER:
+    if len(text) > MAX_ANSWER:
         raise _large()
     return _called(_parsed(text))
 
@@ -163,7 +163,7 @@ def _read(pipe: int, end: float, seconds: float) -> bytes:
         if not part:
             return b"".join(parts)
         size += len(part)
-        if size > MOST_ANSWER:
+        if size > MAX_ANSWER:
             raise _large()
         parts.append(part)
 
@@ -194,4 +194,4 @@ def _late(seconds: float) -> Failed:
 
 
 def _large() -> Failed:
-    return Failed(f"The answer is larger than {MOST_ANSWER >> 10} KB.")
+    return Failed(f"The answer is larger than {MAX_ANSWER >> 10} KB.")

@@ -9,8 +9,8 @@ from keepfast.agents.turns import EDIT, READ, RUN, WRITE, Call, Turn
 from keepfast.resume.brief_notes import clip
 from keepfast.resume.quotation import clean, fence
 
-MOST = 60_000
-LONGEST = {"asked": 3_000, "command": 300, "said": 1_500, "summary": 6_000}
+MAX_RECORD_CHARACTERS = 60_000
+MAX_TURN_CHARACTERS = {"asked": 3_000, "command": 300, "said": 1_500, "summary": 6_000}
 COMMAND, FAILING = 200, 600
 ACTS = {READ: "read", EDIT: "edited", WRITE: "wrote"}
 INSTRUCTIONS = (
@@ -26,13 +26,13 @@ FORM = (
 
 
 def render_record(conversation: Conversation, redact: Callable[[str], str]) -> str:
-    """Return the record, at most `MOST` characters: the first prompt, then as much of the end as fits."""
+    """Return the record, at most `MAX_RECORD_CHARACTERS` characters: the first prompt, then as much of the end as fits."""
     rows = [row for row in map(_row, [*conversation.earlier, *conversation.turns]) if row]
     if not rows:
         return ""
     # Secrets can span rows, so they are looked for in the whole.
     last_rows: list[str] = []
-    room = MOST - len(rows[0])
+    room = MAX_RECORD_CHARACTERS - len(rows[0])
     for row in reversed(rows[1:]):
         if len(row) + 1 > room:
             last_rows.append("[…]")
@@ -47,10 +47,10 @@ def _row(turn: Turn) -> str:
         return ""
     if turn.call is not None:
         return _done(turn.call)
-    if turn.kind not in LONGEST or not turn.text.strip():
+    if turn.kind not in MAX_TURN_CHARACTERS or not turn.text.strip():
         return ""
     speaker = {"asked": "USER", "command": "USER", "said": "AGENT"}.get(turn.kind, "SUMMARY OF WHAT WENT BEFORE")
-    return f"{speaker}: {clip(turn.text, LONGEST[turn.kind])}"
+    return f"{speaker}: {clip(turn.text, MAX_TURN_CHARACTERS[turn.kind])}"
 
 
 def _done(call: Call) -> str:

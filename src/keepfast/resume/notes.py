@@ -12,7 +12,7 @@ from keepfast.secrets.cuts import head
 
 SUMMARY = 80
 BETWEEN = " — "
-FEWEST = 48
+MIN_TASK_CHARACTERS = 48
 """Characters that a task keeps beside the newest words about it."""
 
 
@@ -25,7 +25,7 @@ def shortened(text: str, longest: int = SUMMARY) -> str:
     if not between:
         return _cut(line, longest)
     room = longest - len(between)
-    first = _cut(task, max(FEWEST, room - len(newest)))
+    first = _cut(task, max(MIN_TASK_CHARACTERS, room - len(newest)))
     return first + between + _cut(newest, room - len(first))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.redaction import find
 
-MOST_BLOCK, AROUND, MOST_LINE = 160, 4, 2_000
+MAX_BLOCK, AROUND, MAX_LINE = 160, 4, 2_000
 STRUCK_AROUND, MORE = 60, 500
 NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*\Z")
 BEFORE = re.compile(r"\s*(?:@|#|//|/\*|\*|--|'''|\"\"\"|\[)")
@@ -100,7 +100,7 @@ def quotable_lines(lines: list[str], first: int, last: int, around: int = STRUCK
     """
     # A secret can span lines and the place of a cut, and a table says at its top what stands in its columns.
     start = max(0, first - 1 - around)
-    seen = [line[: MOST_LINE + MORE] for line in lines[start : last + around]]
+    seen = [line[: MAX_LINE + MORE] for line in lines[start : last + around]]
     struck = _struck("\n".join(seen)).split("\n")[first - 1 - start : last - start]
     return [
         visible(escaped(_cut(line, len(whole)))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)
@@ -117,7 +117,7 @@ def _struck(text: str) -> str:
 
 def _cut(text: str, size: int) -> str:
     """Cut a very long line, and say how many characters are missing."""
-    return text if size <= MOST_LINE else f"{text[:MOST_LINE]}… [{size - MOST_LINE:,} more characters in this line]"
+    return text if size <= MAX_LINE else f"{text[:MAX_LINE]}… [{size - MAX_LINE:,} more characters in this line]"
 
 
 def visible(text: str) -> str:
@@ -148,7 +148,7 @@ def _escape(letter: str) -> str:
 
 def _block(lines: list[str], start: int, weight: int) -> Passage:
     indent, last = _indent(lines[start]), start
-    for number in range(start + 1, min(len(lines), start + MOST_BLOCK)):
+    for number in range(start + 1, min(len(lines), start + MAX_BLOCK)):
         line = lines[number]
         if not line.strip():
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LONGEST_DECISION, LONGEST_WISH = 320, 200
+MAX_DECISION_LENGTH, MAX_WISH_LENGTH = 320, 200
 
 # A table per kind: English, Korean, Chinese, Japanese, German, Spanish, French. A sentence counts if any row is found in it.
 DECISION = re.compile(
@@ -175,11 +175,11 @@ def decisions(text: str, *, is_prompt: bool = False) -> list[str]:
     """Return the decisions in a text: a list under such a heading, and sentences; in a prompt also a person's wishes."""
     items = listed(text, DECIDED)
     for sentence in sentences(text):
-        if not 8 < len(sentence) <= LONGEST_DECISION or sentence.endswith(("?", "？")) or DECIDED.match(sentence):
+        if not 8 < len(sentence) <= MAX_DECISION_LENGTH or sentence.endswith(("?", "？")) or DECIDED.match(sentence):
             continue
         decides = DECISION.search(sentence)
         if is_prompt:
-            decides = decides or (DIRECTIVE.search(sentence) if len(sentence) < LONGEST_WISH else None)
+            decides = decides or (DIRECTIVE.search(sentence) if len(sentence) < MAX_WISH_LENGTH else None)
         if decides and not _is_item(sentence, items):
             items.append(LABEL.sub("", sentence))
     return items
@@ -189,7 +189,7 @@ def blockers(text: str) -> list[str]:
     """Return the blockers that the text names."""
     items = listed(text, BLOCKED)
     for sentence in sentences(text):
-        if len(sentence) >= LONGEST_DECISION or BLOCKED.match(sentence) or _is_item(sentence, items):
+        if len(sentence) >= MAX_DECISION_LENGTH or BLOCKED.match(sentence) or _is_item(sentence, items):
             continue
         if BLOCKER.search(sentence) and not SOLVED.search(sentence):
             items.append(BLOCKED_LABEL.sub("", sentence))

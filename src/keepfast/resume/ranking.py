@@ -9,7 +9,7 @@ from math import exp, log, log1p
 from keepfast.agents.working_file import Span, WorkingFile
 from keepfast.resume.blocks import cut
 from keepfast.resume.signals import Signals
-from keepfast.resume.spans import LN2, MOST_SPANS, Nearness, fading
+from keepfast.resume.spans import LN2, MAX_SPANS, Nearness, fading
 from keepfast.resume.weights import WEIGHTS
 
 NEAR = 8.0  # lines until closeness counts half
@@ -49,10 +49,10 @@ IMPORTS = re.compile(r"^\s*(?:import|from|use|using|#include|package|const .*req
 
 # Beyond this much text only what was read or changed is looked at: a brief must be ready in 100 ms.
 WHOLE_LINES = 2_500
-MOST_TEXT = 450_000
-MOST_FILES = 40
-AROUND, MOST_WINDOWS = 60, 12
-BEGINNING, LEAST_BEGINNING = 16_000, 1_000
+MAX_TEXT = 450_000
+MAX_FILES = 40
+AROUND, MAX_WINDOWS = 60, 12
+BEGINNING, MIN_BEGINNING = 16_000, 1_000
 """Characters taken from the beginning of very long files without known places: of all together, and at least of one."""
 IMPORTS_END = 120
 
@@ -63,8 +63,8 @@ FEATURES = (
 
 SOURCES = ("recent", "last", "removed", "open")
 """Where the words come from that blocks are searched for."""
-MOST_COUNTED = 3.0  # of one word
-FARTHEST = 999
+MAX_COUNTED = 3.0  # of one word
+MAX_DISTANCE = 999
 TESTING = re.compile(r"^tests?_|[._-]?(?:tests?|spec)$", re.I)
 
 SEPARATORS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
@@ -134,18 +134,18 @@ def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
 
 def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
     cuts: dict[int, list[tuple[int, int]]] = {}
-    left = MOST_TEXT
+    left = MAX_TEXT
     windows = {number: _windows(file) for number, file in enumerate(files) if len(file.lines) > WHOLE_LINES}
     unplaced = sum([not spans for spans in windows.values()])
     for number, file in enumerate(files):
-        if len(cuts) >= MOST_FILES or left <= 0:
+        if len(cuts) >= MAX_FILES or left <= 0:
             break
         if file.is_missing or not file.lines:
             continue
         if number not in windows:
             blocks = cut(file.lines)
         elif not windows[number]:
-            blocks = cut(file.lines, 0, _end_of_beginning(file, max(LEAST_BEGINNING, BEGINNING // unplaced)))
+            blocks = cut(file.lines, 0, _end_of_beginning(file, max(MIN_BEGINNING, BEGINNING // unplaced)))
         else:
             blocks = [block for a, b in windows[number] for block in cut(file.lines, a, b)]
         if blocks:
@@ -156,7 +156,7 @@ def _cuts(files: list[WorkingFile]) -> dict[int, list[tuple[int, int]]]:
 
 def _windows(file: WorkingFile) -> list[tuple[int, int]]:
     """Return the line ranges around the last changes and reads of a very long file."""
-    hunks = [span for span in file.hunks[-2 * MOST_WINDOWS :] if span.is_placed][-MOST_WINDOWS:]
+    hunks = [span for span in file.hunks[-2 * MAX_WINDOWS :] if span.is_placed][-MAX_WINDOWS:]
     spans = [(max(0, span.start - 1 - AROUND), span.end - 1 + AROUND) for span in hunks]
     spans += [(span.start - 1, min(span.end - 1, span.start + 400)) for span in file.reads[-6:]]
     merged: list[tuple[int, int]] = []
@@ -185,9 +185,7 @@ class _Session:
         self.words = {source: signals.of(source) for source in SOURCES}
         # A long session has thousands of changes, in the order of time.
         changes = [
-            (hunk.at, -number, file.path, hunk)
-            for number, file in enumerate(files)
-            for hunk in file.hunks[-MOST_SPANS:]
+            (hunk.at, -number, file.path, hunk) for number, file in enumerate(files) for hunk in file.hunks[-MAX_SPANS:]
         ]
         self.latest: tuple[str, Span] | None = None
         if changes:
@@ -196,7 +194,7 @@ class _Session:
         self.edited: dict[str, list[tuple[float, str]]] = {}
         for file in files:
             if file.hunks:
-                fresh = fading(signals.now - max([hunk.at for hunk in file.hunks[-MOST_SPANS:]]))
+                fresh = fading(signals.now - max([hunk.at for hunk in file.hunks[-MAX_SPANS:]]))
                 self.edited.setdefault(stem(file.path), []).append((fresh, file.path))
 
     def sibling(self, path: str) -> float:
@@ -234,14 +232,14 @@ class _About:
         if words:  # most blocks have none
             recent, last_said, removed, open_ = self.words.values()
             shared = [word for word in words if word in recent]
-            recent_overlap = log1p(sum([min(recent[word], MOST_COUNTED) for word in shared]))
+            recent_overlap = log1p(sum([min(recent[word], MAX_COUNTED) for word in shared]))
             last_rare = log1p(sum([rarity[word] for word in words if word in last_said]))
             removed_overlap = log1p(sum([removed[word] * rarity[word] for word in words if word in removed]))
-            still_open = log1p(sum([min(open_[word], MOST_COUNTED) * rarity[word] for word in words if word in open_]))
+            still_open = log1p(sum([min(open_[word], MAX_COUNTED) * rarity[word] for word in words if word in open_]))
         closest = nearness.closest[at]
         return [
             self.touched,
-            exp(-LN2 * closest / NEAR) if closest < FARTHEST else 0.0,
+            exp(-LN2 * closest / NEAR) if closest < MAX_DISTANCE else 0.0,
             nearness.read[at],
             nearness.narrow[at],
             recent_overlap,

@@ -10,7 +10,7 @@ from keepfast.resume.tokens import CHARACTERS, weigh
 OVERHEAD = 130
 # A likely block is worth more than two half as likely ones: chances are estimates, and doubtful ones are overestimated.
 TRUST = 1.6
-SMALLEST = 60
+MIN_TOKENS = 60
 RANGE = 14  # "@1200-1234" and its line end
 
 
@@ -42,7 +42,7 @@ class Selector:
             elif block.first - 1 not in lines and block.last + 1 not in lines:
                 price += RANGE
             if price > left:
-                if left < SMALLEST:
+                if left < MIN_TOKENS:
                     break
                 continue
             left -= price

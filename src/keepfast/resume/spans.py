@@ -11,7 +11,7 @@ LN2 = 0.6931471805599453
 HALF, LONG, SHORT = 12.0, 40.0, 4.0  # tool calls until a sign counts half
 FAR = 25.0
 NARROW, SMALL = 60, 40  # a read of so many lines or fewer was meant for them
-MOST_SPANS = 20
+MAX_SPANS = 20
 NOWHERE = 999
 
 
@@ -33,11 +33,11 @@ class Nearness:
         self.read_lately = [0.0] * count
         self.narrow = [0.0] * count
         self.small = [0.0] * count
-        hunks = [hunk for hunk in file.hunks[-2 * MOST_SPANS :] if hunk.is_placed][-MOST_SPANS:]
+        hunks = [hunk for hunk in file.hunks[-2 * MAX_SPANS :] if hunk.is_placed][-MAX_SPANS:]
         if hunks:
             self._changed(hunks, now)
-        last_edit = max([hunk.at for hunk in file.hunks[-MOST_SPANS:]], default=-1)
-        for span in file.reads[-MOST_SPANS:]:
+        last_edit = max([hunk.at for hunk in file.hunks[-MAX_SPANS:]], default=-1)
+        for span in file.reads[-MAX_SPANS:]:
             self._seen(span, now, span.at > last_edit)
 
     def covered(self, start: int, end: int) -> range:

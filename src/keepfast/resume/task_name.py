@@ -17,9 +17,9 @@ LEANING = 20
 """A prompt of fewer words that says `it` or begins with `no` refers to what was said before."""
 LOOKED_AT, SHOWN = 4_000, 120
 """How many characters of a prompt are read, and of its title are searched for telling words: a summary is short."""
-LONGEST, LONGEST_HEAD, LONGEST_TAIL = 300, 200, 90
-BACK, MOST_FILES = 12, 3
-FEWEST = 8
+MAX_CHARACTERS, MAX_HEAD_CHARACTERS, MAX_TAIL_CHARACTERS = 300, 200, 90
+BACK, MAX_FILES = 12, 3
+MIN_WORDS = 8
 """Words of a paragraph that says more than the line which announces it."""
 PROSE, TITLE, LISTED = "prose", "title", "listed"
 
@@ -190,7 +190,7 @@ def _with_surroundings(base: str, answers: Sequence[str], files: Sequence[str], 
     if weight(_spoken(branch)) >= WEAK:
         return join(base, f"branch {branch}")
     if files:
-        return join(base or "Work", ", ".join(files[:MOST_FILES]))
+        return join(base or "Work", ", ".join(files[:MAX_FILES]))
     return base if weight(base) >= WEAK else join(_first(answers, STRONG), base)
 
 
@@ -204,10 +204,10 @@ def follow(before: str, prompt: str) -> str:
 
 def join(base: str, newest: str) -> str:
     """Return the work, followed by the newest words about it if they differ."""
-    base, newest = _clipped(base, LONGEST), _clipped(newest, LONGEST)
+    base, newest = _clipped(base, MAX_CHARACTERS), _clipped(newest, MAX_CHARACTERS)
     if not base or not newest or newest in base:
         return base or newest
-    return _clipped(base, LONGEST_HEAD) + BETWEEN + _clipped(newest, LONGEST_TAIL)
+    return _clipped(base, MAX_HEAD_CHARACTERS) + BETWEEN + _clipped(newest, MAX_TAIL_CHARACTERS)
 
 
 def weight(text: str) -> int:
@@ -289,7 +289,7 @@ def _title_words_in_prose(text: str) -> tuple[str, bool]:
             best = max(best, words, key=weight)
         elif not announced and paragraph.endswith((":", "：")) and weight(words) < WHOLE:
             announced = words.rstrip(":： ")
-        elif not announced or (weight(words) >= WHOLE and len(words.split()) >= FEWEST):
+        elif not announced or (weight(words) >= WHOLE and len(words.split()) >= MIN_WORDS):
             return words, False
     return announced or best or _pasted(text), False
 
@@ -330,7 +330,7 @@ def _is_output(line: str) -> bool:
     if OUTPUT.match(line):
         return True
     plain = len(PLAIN.findall(line))
-    return (plain < FEWEST // 2 and line.endswith(CODE_ENDS)) or (plain < WEAK and CODE.search(line) is not None)
+    return (plain < MIN_WORDS // 2 and line.endswith(CODE_ENDS)) or (plain < WEAK and CODE.search(line) is not None)
 
 
 def _is_pasted(text: str) -> bool:
@@ -342,7 +342,7 @@ def _telling(paragraph: str) -> str:
     """Return the paragraph from its first telling sentence on; all of it if there is none."""
     parts = [part for part in phrases.SENTENCE.split(paragraph) if part.strip()]
     for at, part in enumerate(parts):
-        if weight(part) < WEAK and len(part.split()) < FEWEST:
+        if weight(part) < WEAK and len(part.split()) < MIN_WORDS:
             continue  # "Okay, not bad."
         rest = " ".join([one.strip() for one in parts[at:]])
         bare = LEADING.sub("", rest)
@@ -387,7 +387,7 @@ def _reported_heading(answers: Sequence[str]) -> str:
     """The newest heading over what the agent reports."""
     for text in reversed(answers[-BACK:]):
         for line in text.split("\n"):
-            match = HEADING.match(line.strip()[:LONGEST])
+            match = HEADING.match(line.strip()[:MAX_CHARACTERS])
             if match and not GENERAL.match(match["text"]) and weight(match["text"]) >= STRONG:
                 return match["text"].replace("**", "").replace("`", "")
     return ""
@@ -407,7 +407,7 @@ def _first(answers: Sequence[str], enough: int) -> str:
     """Return the agent's first sentence with enough telling words."""
     for text in answers[-BACK:]:
         for sentence in phrases.sentences(text[:LOOKED_AT]):
-            if weight(sentence) >= enough and len(sentence) < LONGEST:
+            if weight(sentence) >= enough and len(sentence) < MAX_CHARACTERS:
                 return next(iter(phrases.intentions(sentence)), sentence)
     return ""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 # Measured on the usage that real clients recorded for tool output: 2.8 characters of code per token is the upper
 # quartile for the models of 2025; newer ones write the same code with more tokens, down to 2.1.
 CHARACTERS = 2.8
-LEAST = 2.0
+MIN_CHARACTERS = 2.0
 ENOUGH = 8
 
 WIDE = re.compile(r"[\u1100-\u11ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]")
@@ -75,4 +75,4 @@ def calibrate(measured: Sequence[tuple[int, int]]) -> float:
     ratios = sorted(characters / tokens for characters, tokens in measured if tokens > 0)
     if len(ratios) < ENOUGH:
         return CHARACTERS
-    return min(CHARACTERS, max(LEAST, ratios[len(ratios) * 3 // 4]))
+    return min(CHARACTERS, max(MIN_CHARACTERS, ratios[len(ratios) * 3 // 4]))

@@ -32,8 +32,8 @@ SIGNATURE = lazy(r"\s*(?:async\s+)?def\s+\w+\s*[(\[]")
 PASSWORD_LABELS = ("pass", "pwd")
 """Beside these labels even plain words are a secret: `password: "PasswordStore1"`."""
 QUALIFIERS = ("const", "mut", "dyn")
-SHORTEST, LONGEST = 3, 120
-MEAN, MOST_DIGITS = 4.5, 4
+MIN_WORD_LENGTH, MAX_VALUE_LENGTH = 3, 120
+MEAN, MAX_DIGITS = 4.5, 4
 """Least mean length of the words in a long name (random letters change case after two), and its most digits."""
 
 
@@ -41,7 +41,7 @@ def is_name(run: str) -> bool:
     """Is a long run of letters an identifier made of words, such as the name of a test?"""
     words = WORD.findall(run)
     digits = sum(map(str.isdigit, run))
-    return run.isidentifier() and digits <= MOST_DIGITS and sum(map(len, words)) >= MEAN * len(words)
+    return run.isidentifier() and digits <= MAX_DIGITS and sum(map(len, words)) >= MEAN * len(words)
 
 
 def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
@@ -59,7 +59,7 @@ def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
     if bare in QUALIFIERS:
         return True
     words = [word.lower() for word in WORD.findall(bare)]
-    if not _are_spelled_out(words) or sum(map(str.isdigit, bare)) > MOST_DIGITS:
+    if not _are_spelled_out(words) or sum(map(str.isdigit, bare)) > MAX_DIGITS:
         return False
     if after and after in OPENS:
         return after == "(" or bare.isalpha()
@@ -69,13 +69,13 @@ def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
         return True  # `token=auth_token`: one variable passed as another
     if sign == "=":
         return False  # a line of a settings file
-    stems = [word.lower().removesuffix("s") for word in WORD.findall(name) if len(word) >= SHORTEST]
+    stems = [word.lower().removesuffix("s") for word in WORD.findall(name) if len(word) >= MIN_WORD_LENGTH]
     return words[-1] in KINDS or any(word.startswith(stem) for word in words for stem in stems)
 
 
 def _are_spelled_out(words: list[str]) -> bool:
     """Is there at least one word of three letters, and none of a single letter?"""
-    return bool(words) and min(map(len, words)) >= 2 and max(map(len, words)) >= SHORTEST
+    return bool(words) and min(map(len, words)) >= 2 and max(map(len, words)) >= MIN_WORD_LENGTH
 
 
 def is_annotation(name: str, sign: str, value: str, line: str, after: str) -> bool:
@@ -85,7 +85,12 @@ def is_annotation(name: str, sign: str, value: str, line: str, after: str) -> bo
     closing quote. Settings files are written the same way, so the name of the type must repeat the label and end like
     a type. Only in the signature of a function is there no doubt.
     """
-    if sign not in (":", ": ") or len(value) > LONGEST or after.isalnum() or name.lower().startswith(PASSWORD_LABELS):
+    if (
+        sign not in (":", ": ")
+        or len(value) > MAX_VALUE_LENGTH
+        or after.isalnum()
+        or name.lower().startswith(PASSWORD_LABELS)
+    ):
         return False
     types = [word for word in BETWEEN.split(value) if word not in AROUND_TYPES and word]
     if not types or not all(TYPE.fullmatch(word) for word in types):
@@ -98,6 +103,6 @@ def is_annotation(name: str, sign: str, value: str, line: str, after: str) -> bo
 def _matches_label(name: str, type_: str) -> bool:
     """Does the name of the type repeat the label, and end as types end?"""
     words = [word.lower() for word in WORD.findall(type_)]
-    stems = [word.lower().removesuffix("s") for word in WORD.findall(name) if len(word) >= SHORTEST]
+    stems = [word.lower().removesuffix("s") for word in WORD.findall(name) if len(word) >= MIN_WORD_LENGTH]
     named = any(word.startswith(stem) for word in words for stem in stems)
     return len(words) >= 2 and min(map(len, words)) >= 2 and named and words[-1] in QUOTED_KINDS

@@ -38,7 +38,7 @@ BACKUPS = tuple([joint + word for word in _BACKUPS for joint in (b".", b"-", b"_
 BACKUP_TAILS = frozenset([word[-3:] for word in _BACKUPS])
 SWAPS = (b".swp", b".swo", b".swn")
 """Vim's swap files; their names also begin with a dot."""
-NUMBERS, MOST_BACKUPS = b"0123456789", 4
+NUMBERS, MAX_BACKUPS = b"0123456789", 4
 SECRET, KEY, SETTINGS = 1, 2, 4
 FOLDERS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".gcloud", b".kube", b".docker"))
 
@@ -103,8 +103,8 @@ CODED_ADDRESSES = (b"%3a//", b"%3A//")
 CERTAIN_BYTES = 5
 SHORT_SIGN = 3
 """Signs up to this length are not searched for in base64; base64 that decodes to text is searched in decoded form."""
-LEAST_CODED, MOST_STRANGE = 24, 4
-"""Base64 counts as text from `LEAST_CODED` letters on, if at most `MOST_STRANGE` of their bytes are not printable."""
+MIN_CODED, MAX_UNPRINTABLE = 24, 4
+"""Base64 counts as text from `MIN_CODED` letters on, if at most `MAX_UNPRINTABLE` of their bytes are not printable."""
 STANDARD = bytes.maketrans(b"-_", b"+/")
 """Translates URL-safe base64 to the standard alphabet."""
 PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
@@ -190,7 +190,7 @@ def _is_in_secret_folder(path: bytes) -> bool:
 
 def _without_backup(name: bytes) -> bytes:
     """Return the name of the file of which this is a backup; the same name if it is none."""
-    for _ in range(MOST_BACKUPS):
+    for _ in range(MAX_BACKUPS):
         base = name.rstrip(b"~")
         if base[:1] == b"#" == base[-1:]:
             base = base[1:-1]

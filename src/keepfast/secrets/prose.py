@@ -34,10 +34,10 @@ _STEM = rf"\.?(?:{_PART})(?:[-_.](?:{_PART}))*"
 TRODDEN = lazy(rf"(?:~|\.{{0,2}})/{_STEM}(?:/{_STEM})*/?[.,:;!?)…]*|(?:{_STEM}/)+{_STEM}\.[a-z]{{1,4}}\d?[.,:;!?)…]*")
 """A path made of words: absolute, below the home folder or relative, or one to a file with an extension."""
 ENDS = ".,:;!?)…"
-MOST_PARTS, SHORT = 2, 3
+MAX_PARTS, SHORT = 2, 3
 """Most words in a name, as in `loginHandler`; words up to so many letters may be anything, as in `JwtParser`."""
 VOWELS = "aeiouy"
-MOST_CONSONANTS = 4
+MAX_CONSONANTS = 4
 _BEHIND = """
     aabcdfghijklmnpqrstuvwxyz babcdefijlmnoprstuvxy cabcefhiklmopqrstuwy dabcdefghijlmnopqrstuvwy eabcdefghijklmnopqrstuvwxyz
     faefilorstuy gacdefghilmnorstuy habdeilmnoprstuy iabcdefgiklmnopqrstuvxz jaeosu kabcdefgilnopqstuwy labcdefghiklmnopstuvy
@@ -47,7 +47,7 @@ _BEHIND = """
 """
 BEHIND = {letters[0]: letters[1:] for letters in _BEHIND.split()}
 """Which letters follow which in English; of random words of ten letters, one in forty passes."""
-FEWEST_LETTERS, MOST_LETTERS = 12, 64
+MIN_LETTERS, MAX_LETTERS = 12, 64
 MEAN_WORD, DISORDER = 5, 0.65
 """Mean word length, and disorder per letter: nine in ten passwords of random letters are beyond both, and four in a thousand
 identifiers."""
@@ -90,7 +90,7 @@ def is_random(value: str) -> bool:
     Disorder counts pairs of letters that do not occur in English (twice), changes of case, and words of one letter.
     """
     letters = value[:-1] if value[-1:].isdigit() else value
-    if not (FEWEST_LETTERS <= len(letters) <= MOST_LETTERS and letters.isascii() and letters.isalpha()):
+    if not (MIN_LETTERS <= len(letters) <= MAX_LETTERS and letters.isascii() and letters.isalpha()):
         return False
     if letters.islower() or letters.isupper():
         return False
@@ -112,7 +112,7 @@ def _is_spoken(value: str) -> bool:
     if NAMES.fullmatch(value) is None:
         return False
     words = WORD.findall(value)
-    return len(words) <= MOST_PARTS and all(len(word) <= SHORT or _is_word(word.lower()) for word in words)
+    return len(words) <= MAX_PARTS and all(len(word) <= SHORT or _is_word(word.lower()) for word in words)
 
 
 def _is_word(word: str) -> bool:
@@ -120,6 +120,6 @@ def _is_word(word: str) -> bool:
     consonants = 0
     for letter in word:
         consonants = 0 if letter in VOWELS else consonants + 1
-        if consonants > MOST_CONSONANTS:
+        if consonants > MAX_CONSONANTS:
             return False
     return all(word[at] in BEHIND[word[at - 1]] for at in range(1, len(word)))

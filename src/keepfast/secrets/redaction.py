@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int, str]
 
-MOST_TEXT = 4 << 20
+MAX_TEXT = 4 << 20
 """Longer texts are truncated: nothing that is shown or stored as a summary is longer."""
 
 _compiled: dict[str, Pattern[str]] = {}
 """Patterns compiled so far: most texts need none, and compiling all of them takes 20 ms."""
 _signs_by_kind: dict[str, tuple[str, ...]] = {}
 _all_signs: tuple[str, ...] = ()
-LONGEST_GAP = 80
+MAX_GAP_LENGTH = 80
 """How many characters before a line break the last word above it is searched for."""
 _kinds_by_beginning: dict[tuple[str, ...], set[str]] = {}
 """Kinds by the first three letters of their signs."""
 WITH_BLANKS = ("private-key", "url-password", "openvpn-key", "putty-key")
-SHORTEST_KEY = 15
+MIN_KEY_LENGTH = 15
 EXAMPLE_PASSWORDS = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
 )
@@ -71,18 +71,18 @@ TAGS = lazy(
     r"|msgpack|schema|url):\"[\w,.=| *-]*\"\s*)+"
 )
 LOOSE = (",", "(")
-FURTHEST_VALUE = 600
-FURTHEST_WORD = 80
+MAX_VALUE_DISTANCE = 600
+MAX_WORD_DISTANCE = 80
 """The next word of a sentence ends within so many characters."""
-COLUMNS, MOST_COLUMNS = ",;\t|", 64
-MOST_ROWS = 64 << 10
+COLUMNS, MAX_COLUMNS = ",;\t|", 64
+MAX_ROWS = 64 << 10
 """Characters of a table that are searched."""
 
 
 def redact(text: str) -> str:
     """Return the text with every secret replaced by `[redacted:<kind>]`."""
-    if len(text) > MOST_TEXT:
-        text = text[:MOST_TEXT] + " […]"
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + " […]"
     parts, at = [], 0
     for start, end, kind in find(text):
         parts += [text[at:start], f"[redacted:{kind}]"]
@@ -197,7 +197,7 @@ def _likely_kinds(text: str) -> list[str]:
     kinds = [kind for kind in WITH_BLANKS if any(sign in text for sign in services.OTHERS[kind][0])]
     # Keys have no blanks, so only long words are searched, and most texts have few of those. All their groups of three letters
     # are looked up at once, because there are hundreds of signs.
-    long = " ".join([word for word in text.split() if len(word) >= SHORTEST_KEY])
+    long = " ".join([word for word in text.split() if len(word) >= MIN_KEY_LENGTH])
     begun = {*filter(_kinds_by_beginning.__contains__, zip(long, long[1:], long[2:], strict=False))}
     if not begun:
         return kinds
@@ -272,7 +272,7 @@ def _paired_values(text: str, places: list[int] | None, strict: bool) -> Iterato
 def _values_before_labels(text: str, places: list[int] | None, strict: bool) -> Iterator[Span]:
     """Yield such values that come before their label, as in `value: …` and `name: DB_PASSWORD`."""
     for named in _matches_at(NAMED, text, places):
-        start = max(named.start() - FURTHEST_VALUE, 0)
+        start = max(named.start() - MAX_VALUE_DISTANCE, 0)
         before = text[start : named.start()]
         match = VALUED.search(before) if ":" in before or "=" in before else None
         if match is None:
@@ -310,14 +310,14 @@ def _table_values(text: str, places: list[int] | None) -> Iterator[Span]:
             names = _split_row(heading, between)
             # The rows of a table in Markdown begin and end with the bar.
             written = [name for name in names if between != "|" or name.strip()]
-            if 1 < len(names) <= MOST_COLUMNS and written and all(CELL.fullmatch(name) for name in written):
+            if 1 < len(names) <= MAX_COLUMNS and written and all(CELL.fullmatch(name) for name in written):
                 secret_columns = [NAMED.search(name) is not None for name in names]
                 yield from _cells(text, end + 1, between, secret_columns)
 
 
 def _cells(text: str, at: int, between: str, secret_columns: list[bool]) -> Iterator[Span]:
     """Yield secrets in the rows of a table that begins at `at`, from the columns that hold secrets."""
-    for row in text[at : at + MOST_ROWS].split("\n"):
+    for row in text[at : at + MAX_ROWS].split("\n"):
         cells = _split_row(row, between)
         if len(cells) != len(secret_columns):
             return
@@ -377,7 +377,7 @@ def _is_next_word(match: Match[str], value: str) -> bool:
 
 
 def _is_prose(match: Match[str], value: str) -> bool:
-    after = match.string[match.end() : match.end() + FURTHEST_WORD].partition("\n")[0]
+    after = match.string[match.end() : match.end() + MAX_WORD_DISTANCE].partition("\n")[0]
     return is_prose(match["name"], _line_before(match), _sign_with_blanks(match), value, after)
 
 
@@ -542,7 +542,7 @@ def _remove(match: Match[str]) -> str:
 def _joined(match: Match[str]) -> str:
     """Return nothing, so that a key continues in the next line; a blank if the next line begins with a key's sign."""
     text, start = match.string, match.start()
-    above = text[max(0, start - LONGEST_GAP) : start].rstrip()
+    above = text[max(0, start - MAX_GAP_LENGTH) : start].rstrip()
     return " " if above and above[-1].isalnum() and text.startswith(_signs(), match.end()) else ""
 
 

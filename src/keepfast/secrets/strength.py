@@ -6,10 +6,10 @@ import re
 
 from keepfast.model.errors import Usage
 
-LEAST = 45
+MIN_BITS = 45
 """Bits. Each guess at a backup costs a tenth of a second: 2^45 of them keep a thousand machines busy for a century."""
 MIXED, WORDY, EXPECTED = 4.25, 2.5, 0.5
-MOST_EACH = 5
+MAX_BITS_PER_CHARACTER = 5
 """Bits that all occurrences of one character count together at most."""
 WORD = re.compile(r"[A-Za-z][a-z]{3,}")
 ROWS = ("abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -31,9 +31,9 @@ SPELLED = str.maketrans("@4310$57!", "aaeiosstl")
 def require_strong(passphrase: str) -> None:
     """Raise `Usage` for a weak passphrase."""
     bits = strength(passphrase)
-    if bits < LEAST:
+    if bits < MIN_BITS:
         raise Usage(
-            f"This passphrase is too weak: about {bits} bits, but {LEAST} are needed.",
+            f"This passphrase is too weak: about {bits} bits, but {MIN_BITS} are needed.",
             "Use four or more unrelated words, or 14 or more mixed characters; well-known passwords and sentences hardly count.",
         )
 
@@ -54,7 +54,7 @@ def strength(passphrase: str) -> int:
             bits += MIXED
         else:
             bits += WORDY
-    return int(min(bits, MOST_EACH * len(set(folded))))
+    return int(min(bits, MAX_BITS_PER_CHARACTER * len(set(folded))))
 
 
 def _well_known_places(folded: str) -> set[int]:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-SHORTEST, LONGEST = 8, 4096
+MIN_VALUE_LENGTH, MAX_VALUE_LENGTH = 8, 4096
 """Shorter values occur in many texts by chance."""
 ASSIGNED = lazy(
     r"(?m)^[ \t]{0,60}(?:export[ \t]+|set[ \t]+|-[ \t]+)?[\"']?(?P<name>[A-Za-z_][\w.-]{0,120})[\"']?[ \t]{0,8}[=:][ \t]{0,8}"
@@ -34,7 +34,7 @@ def values_of(path: bytes, content: bytes) -> set[str]:
     values = {value for value, kind in spans if kind != "secret" or _is_specific("password", value)}
     if is_secret_by_name(path) and not path.endswith(HISTORY):  # a history is full of words that are in every command
         values.update(_values(text))
-    return {value for value in values if SHORTEST <= len(value) <= LONGEST and "\n" not in value}
+    return {value for value in values if MIN_VALUE_LENGTH <= len(value) <= MAX_VALUE_LENGTH and "\n" not in value}
 
 
 def redact_values(text: str, values: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from posix import (
 from posix import open as open_fd
 
 FOLDER = "/settings"
-MOST = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 def place(data: str, path: str) -> str:
@@ -34,7 +34,7 @@ def recall(copy: str) -> bytes | None:
     except OSError:
         return None
     try:
-        return read(fd, MOST)
+        return read(fd, MAX_BYTES)
     except OSError:
         return None
     finally:

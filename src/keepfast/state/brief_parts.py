@@ -19,7 +19,7 @@ MAX_WAIT, POLL_PAUSE = 20.0, 0.02
 """Seconds that a hook waits for the one that builds (it has thirty); the lock of a hook that dies is released at once."""
 MAX_AGE = 20_000_000_000
 """Nanoseconds after which a part is stale; less than the minimum between two starts of one session."""
-MOST = 256 << 10
+MAX_PART_BYTES = 256 << 10
 FIRST = "first"
 MAX_WAIT_FOR_FIRST, CLIENT_DELAY = 1.0, 0.03
 """Seconds that a later part waits for the first one's hook to end, and then for the client to notice."""
@@ -90,7 +90,7 @@ def _has_ended(name: str, now: int) -> bool:
     except OSError:
         return False
     try:
-        begun = pread(fd, MOST, 0)
+        begun = pread(fd, MAX_PART_BYTES, 0)
         if not begun.isdigit() or not 0 <= now - int(begun) < MAX_AGE:
             return False
         lockf(fd, LOCK_EX | LOCK_NB)
@@ -157,7 +157,7 @@ def _is_current(fd: int, name: str) -> bool:
 def _remaining_parts(fd: int, key: list[str], now: int) -> dict[str, str]:
     """Return the stored parts, if they belong to the same brief and are not stale."""
     try:
-        content = loads(pread(fd, MOST, 0))
+        content = loads(pread(fd, MAX_PART_BYTES, 0))
     except (OSError, ValueError):
         return {}
     if not isinstance(content, dict) or content.get("key") != key:

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST = 65536
+MAX_FILE_BYTES = 65536
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -72,7 +72,7 @@ def stored_figures(folder: str, session: str) -> dict[str, Any] | None:
     except OSError:
         return None
     try:
-        values = loads(read(fd, MOST))
+        values = loads(read(fd, MAX_FILE_BYTES))
     except (OSError, ValueError):
         return None
     finally:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NAME = "notices"
-MOST = 64 << 10
-LONGEST = 2_000
+MAX_FILE_BYTES = 64 << 10
+MAX_TEXT_CHARACTERS = 2_000
 SKIPPED, FAILED = "skipped", "failed"
 
 
@@ -47,7 +47,7 @@ class FailedSave:
 
 def append(folders: Sequence[str], at: int, kind: str, trigger: str, text: str, was_reported: bool = False) -> bool:
     """Append a notice in the first writable folder. Return False if none is writable."""
-    notice = {"at": at, "kind": kind, "trigger": trigger, "text": text[:LONGEST], "told": was_reported}
+    notice = {"at": at, "kind": kind, "trigger": trigger, "text": text[:MAX_TEXT_CHARACTERS], "told": was_reported}
     line = dumps(notice).encode("ascii") + b"\n"
     return any(_append(folder, line) for folder in folders)
 
@@ -73,7 +73,7 @@ def read(folders: Sequence[str]) -> list[Notice]:
 
 def note_unsaved(folder: str, at: int, kind: str, text: str) -> None:
     """Record why a folder could not be saved, in its folder in the store; the next successful save removes the record."""
-    line = dumps({"at": at, "kind": kind, "text": text[:LONGEST]}).encode("ascii")
+    line = dumps({"at": at, "kind": kind, "text": text[:MAX_TEXT_CHARACTERS]}).encode("ascii")
     try:
         replace(folder + UNSAVED, line + b"\n", durable=False)
     except OSError:
@@ -84,7 +84,7 @@ def unsaved(folder: str) -> FailedSave | None:
     """Return how the last save of a folder failed; None if it succeeded."""
     try:
         with open(folder + UNSAVED, "rb") as file:
-            fields = loads(file.read(MOST))
+            fields = loads(file.read(MAX_FILE_BYTES))
         return FailedSave(int(fields["at"]), str(fields["kind"]), str(fields["text"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -103,7 +103,7 @@ def _append(folder: str, line: bytes) -> bool:
             write_all(fd, line)
         finally:
             close(fd)
-        if size + len(line) > MOST:
+        if size + len(line) > MAX_FILE_BYTES:
             _shorten(place)
     except OSError:
         return False
@@ -129,7 +129,7 @@ def _content(place: int) -> bytes:
     fd = open_fd(NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=place)
     try:
         text = b""
-        while len(text) < 2 * MOST and (part := read_fd(fd, MOST)):
+        while len(text) < 2 * MAX_FILE_BYTES and (part := read_fd(fd, MAX_FILE_BYTES)):
             text += part
         return text
     finally:
@@ -138,5 +138,5 @@ def _content(place: int) -> bytes:
 
 def _shorten(place: int) -> None:
     """Keep the newer half. A line that another process appends meanwhile may be lost, which is acceptable for a notice."""
-    rest = _content(place)[-MOST // 2 :]
+    rest = _content(place)[-MAX_FILE_BYTES // 2 :]
     replace_in(place, NAME, rest[rest.find(b"\n") + 1 :], durable=False)

@@ -8,7 +8,7 @@ from posix import open as open_fd
 from keepfast.model.light_json import dumps, loads
 
 FOLDER = "/pending"
-MOST = 64 << 10
+MAX_EVENT_BYTES = 64 << 10
 TEXTS = ("session", "agent", "cwd", "transcript", "reason", "model", "said")
 
 
@@ -99,7 +99,7 @@ def read(folder: str, name: str) -> PendingEvent | None:
     """Return an event; None if it was already processed. One that is cut off counts as an event `auto`."""
     try:
         with open(f"{folder}{FOLDER}/{name}", "rb") as file:
-            text = file.read(MOST)
+            text = file.read(MAX_EVENT_BYTES)
     except OSError:
         return None
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME, HOOKS = "/watch.lock", "/worker.lock"
-MOST = 4096
+MAX_FILE_BYTES = 4096
 TRIES, PAUSE = 10, 0.05
 """Retries: `status` holds the lock for a moment while it checks for a worker."""
 
@@ -110,7 +110,7 @@ def running_worker(folder: str, name: str = NAME) -> RunningWorker | None:
         kind = "watch" if name == NAME else "hooks"
         worker = RunningWorker(kind, 0, 0)
         try:
-            fields = loads(pread(fd, MOST, 0))
+            fields = loads(pread(fd, MAX_FILE_BYTES, 0))
             numbers = [int(fields.get(key, 0)) for key in ("pid", "since", "last_save", "version")]
             worker = RunningWorker(kind, *numbers)
         except (OSError, ValueError, TypeError, AttributeError):

@@ -45,13 +45,13 @@ else:
 
 FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
 TRAILER = 56
-MOST_BLOBS, MOST_MANIFEST, MOST_FRAME = 1 << 22, 8 << 20, 256 << 20
+MAX_BLOBS, MAX_MANIFEST, MAX_FRAME = 1 << 22, 8 << 20, 256 << 20
 FRAMES_KEPT = 32 << 20
 """Bytes of decompressed frames in the cache."""
-MOST_UNPACKED, UNPACKED_FACTOR = 1 << 30, 16
+MAX_UNPACKED, UNPACKED_FACTOR = 1 << 30, 16
 """Limit of bytes decompressed in all: this many, plus this many times all contents. Contents may be arranged so that frames
 must be decompressed again and again."""
-MOST_RAW, MOST_RATIO = 1 << 30, 1024
+MAX_DECOMPRESSED, MAX_RATIO = 1 << 30, 1024
 """Limit of what all frames decompress to: this many bytes, or this many times the size of the file."""
 PART = 1 << 20
 HEX = frozenset("0123456789abcdef")
@@ -134,7 +134,7 @@ class Bundle:
             raise Damaged(f"{self.path} is not a bundle, or it is truncated.", UNCHANGED_HINT)
         tail = self._bytes(size - TRAILER, TRAILER)
         self.length, manifest = unpack("<QQ", tail[:16])
-        if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MOST_MANIFEST:
+        if tail[48:] != END or self.length + manifest != size - len(MAGIC) - TRAILER or manifest > MAX_MANIFEST:
             raise self.damaged_error("its parts do not match its size")
         if self._digest(size - 40) != tail[16:48]:
             raise self.damaged_error("it does not match its digest")
@@ -153,13 +153,13 @@ class Bundle:
         if self.length < PACK_TRAILER:
             raise self.damaged_error("it has no pack")
         trailer = self.read("", self.length - PACK_TRAILER, PACK_TRAILER)
-        if unpack("<Q", trailer[16:24])[0] > MOST_BLOBS:
+        if unpack("<Q", trailer[16:24])[0] > MAX_BLOBS:
             raise self.damaged_error("its contents exceed the limit of a bundle")
         try:
             _, self.entries, frames = read_index(self, trailer[24:40].hex())  # type: ignore[arg-type]
         except Damaged as error:
             raise self.damaged_error(str(error)) from None
-        if any(raw > MOST_FRAME for _, _, raw, _ in frames):
+        if any(raw > MAX_FRAME for _, _, raw, _ in frames):
             raise self.damaged_error("a frame exceeds the size limit")
         if any(place.kind not in (CONTENT, CHUNKS, DOCUMENT, SEALED, LIST) for _, place in self.entries):
             raise self.damaged_error("a blob has an unknown kind")
@@ -169,7 +169,7 @@ class Bundle:
         self._raw = {offset: raw for offset, _, raw, _ in frames}
         self._frames: dict[int, bytes] = {}
         self._whole, self.unpacked = sum(self._raw.values()), 0
-        if self._whole > max(MOST_RAW, MOST_RATIO * self.length):
+        if self._whole > max(MAX_DECOMPRESSED, MAX_RATIO * self.length):
             raise self.damaged_error("its contents are much larger than the bundle")
 
     def _read_manifest(self, text: bytes) -> None:
@@ -204,7 +204,7 @@ class Bundle:
         if data is None:
             raw = self._raw[offset]
             self.unpacked += raw
-            if self.unpacked > MOST_UNPACKED + UNPACKED_FACTOR * self._whole:
+            if self.unpacked > MAX_UNPACKED + UNPACKED_FACTOR * self._whole:
                 raise self.damaged_error("reading it exceeds the work limit of a bundle")
             try:
                 data = decompress(self.read("", offset, stored), raw)

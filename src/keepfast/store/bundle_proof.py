@@ -9,8 +9,8 @@ from keepfast.model.entry import FILE, GONE
 from keepfast.model.errors import KeepfastError
 from keepfast.model.header import refuse_invalid_attributes, refuse_invalid_header, refuse_long_paths
 from keepfast.model.restore_plan import refuse_crafted
-from keepfast.store.bundle import MOST_BLOBS
-from keepfast.store.contents import MOST_NESTED, MOST_PARTS
+from keepfast.store.bundle import MAX_BLOBS
+from keepfast.store.contents import MAX_NESTED, MAX_PARTS
 from keepfast.store.conversations import conversation_from_json
 from keepfast.store.digest import add, weight
 from keepfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.bundle import Bundle, BundledVersion
 
-MOST_HEADER, MOST_TAGS = 8 << 20, 1 << 17
+MAX_HEADER, MAX_TAGS = 8 << 20, 1 << 17
 """Limits: bytes of a header, and tags of all versions, as each tag becomes a row."""
-MOST_EXPANDED, MOST_RATIO = 16 << 30, 256
+MAX_EXPANDED, MAX_RATIO = 16 << 30, 256
 """Limit of large contents that are assembled: this many bytes, or this many times the size of the file. One chunk may be
 named many times."""
 
@@ -70,7 +70,7 @@ class CheckedBundle:
             if claims != (bundle.workspace, bundled.id, bundled.tree, parent is None, parent):
                 raise bundle.damaged_error(f"the document of v{bundled.version} is a different one")
             tags += len(header.tags)
-            if tags > MOST_TAGS:
+            if tags > MAX_TAGS:
                 raise bundle.damaged_error("its versions have more tags than a bundle may")
             for row in rows:
                 old = state.pop(row.path, None)
@@ -86,7 +86,7 @@ class CheckedBundle:
 
     def _decode(self, bundled: BundledVersion) -> tuple[Header, list[Entry]]:
         bundle, data = self.bundle, self.bundle.blob(bundled.doc)
-        if int.from_bytes(data[8:16], "little") > MOST_HEADER:
+        if int.from_bytes(data[8:16], "little") > MAX_HEADER:
             raise bundle.damaged_error(
                 "a header exceeds the size limit"
             )  # before it is read: that takes 30 times its size
@@ -131,11 +131,11 @@ class CheckedBundle:
 
     def _check_sealed(self, key: bytes, size: int) -> None:
         """Check a sealed content without its key: all parts must be there, and their lengths must add up."""
-        measure = self._measured(key, MOST_NESTED)
+        measure = self._measured(key, MAX_NESTED)
         if measure.length != size:
             raise self.bundle.damaged_error(f"the sealed content {key.hex()} has another size")
         self._parts += measure.count if key in self.sizes else 0
-        if self._parts > MOST_BLOBS:
+        if self._parts > MAX_BLOBS:
             raise self.bundle.damaged_error("its sealed files exceed the limit of parts")
 
     def _measured(self, key: bytes, deep: int) -> _Measure:
@@ -164,7 +164,7 @@ class CheckedBundle:
             raise bundle.damaged_error(f"the list {key.hex()} of a sealed content is empty")
         parts = [self._measured(data[at : at + 32], deep - 1) for at in range(0, len(data), 32)]
         length, count = sum([part.length for part in parts]), sum([1 + part.count for part in parts])
-        if length >> 63 or count > MOST_PARTS:
+        if length >> 63 or count > MAX_PARTS:
             raise bundle.damaged_error(f"the sealed content {key.hex()} exceeds the limit of parts")
         return _Measure(length, count, 1 + max([part.height for part in parts], default=0))
 
@@ -178,7 +178,7 @@ class CheckedBundle:
         if sum(place.length for place in locations if place is not None) != size:
             raise bundle.damaged_error(f"the content {key.hex()} has another size")
         self.expanded += size
-        if self.expanded > max(MOST_EXPANDED, MOST_RATIO * bundle.length):
+        if self.expanded > max(MAX_EXPANDED, MAX_RATIO * bundle.length):
             raise bundle.damaged_error("its large contents are much larger than the bundle")
         total = blake3()
         for chunk in chunks:

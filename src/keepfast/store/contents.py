@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 FRAMES_KEPT = 8
 SEALED_HEAD = 21
 """The first bytes of a sealed blob, which name its key set and the length of its content."""
-MOST_NESTED = 3
+MAX_NESTED = 3
 """How deep lists of sealed parts may be nested."""
-MOST_PARTS = 1 << 20
+MAX_PARTS = 1 << 20
 """Most names in all lists of one sealed content together: nested lists of few bytes could expand without end."""
 
 
@@ -38,7 +38,7 @@ class PartCounter:
     def split_list(self, names: bytes) -> list[bytes]:
         """Return the digests in a list. Raises `Damaged` if it is empty or all lists together exceed the limit."""
         self.count += len(names) // 32
-        if not names or self.count > MOST_PARTS:
+        if not names or self.count > MAX_PARTS:
             raise Damaged("A list of sealed parts is empty or exceeds the limit.")
         return [names[at : at + 32] for at in range(0, len(names), 32)]
 
@@ -62,7 +62,7 @@ class Contents:
         """Yield the content in parts; the last part only after the whole matched its digest. Raises `Damaged`."""
         data, kind = self.blob(key)
         if kind in (SEALED, LIST):
-            yield from self._stream_sealed(data, kind, MOST_NESTED, PartCounter())
+            yield from self._stream_sealed(data, kind, MAX_NESTED, PartCounter())
             return
         if kind != CHUNKS:
             yield data
@@ -97,7 +97,7 @@ class Contents:
                 paths.add(entry.path)
         return paths
 
-    def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], depth: int = MOST_NESTED) -> bool:
+    def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], depth: int = MAX_NESTED) -> bool:
         """Can this content be decrypted? Each part is checked once, however often lists name it."""
         if key not in opens_by_content:
             opens_by_content[key] = self._check_can_open(key, opens_by_content, depth)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PART = 1 << 20
 PARTS_PER_LIST = 64
 """So many parts become a list of their own, so that a long conversation needs few ids."""
-LONGEST_TRANSCRIPT = 1 << 30
+MAX_TRANSCRIPT_LENGTH = 1 << 30
 """Longer transcripts are not stored; no client could resume one."""
 SAMPLE, SAMPLES = 4 << 10, 16
 EDGE = 64 << 10
@@ -82,7 +82,10 @@ class Conversation:
 
 
 def store_transcript(
-    checkpoint_writer: CheckpointWriter, path: str, before: StoredTranscript | None, most_new: int = LONGEST_TRANSCRIPT
+    checkpoint_writer: CheckpointWriter,
+    path: str,
+    before: StoredTranscript | None,
+    most_new: int = MAX_TRANSCRIPT_LENGTH,
 ) -> tuple[StoredTranscript | None, bytes]:
     """Store what a transcript has more than `before`, up to its last whole line; return it as stored, and its newest lines.
 
@@ -94,8 +97,8 @@ def store_transcript(
         seen = fstat(fd)
         if not S_ISREG(seen.st_mode):
             raise Failed("it is not a file")
-        if seen.st_size > LONGEST_TRANSCRIPT:
-            raise Failed(f"it has more than {LONGEST_TRANSCRIPT >> 20} MB")
+        if seen.st_size > MAX_TRANSCRIPT_LENGTH:
+            raise Failed(f"it has more than {MAX_TRANSCRIPT_LENGTH >> 20} MB")
         end = _end_of_last_line(fd, seen.st_size)
         if not end:
             return None, b""
@@ -226,7 +229,7 @@ def _is_transcript_json(value: Any) -> bool:
         and len(value["content"]) == 64
         and not value["content"].strip("0123456789abcdef")
         and type(value.get("bytes")) is int
-        and 0 <= value["bytes"] <= LONGEST_TRANSCRIPT
+        and 0 <= value["bytes"] <= MAX_TRANSCRIPT_LENGTH
     )
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from keepfast.store.repository import Repository
 
-MOST_BYTES = 32 << 20
-MOST_LAYOUTS = 64
+MAX_BYTES = 32 << 20
+MAX_LAYOUTS = 64
 
 
 class Ranges:
@@ -62,7 +62,7 @@ class Ranges:
         if total != size:
             raise Damaged(f"The content {key.hex()} has {total} bytes instead of {size}.")
         self._layouts[key] = starts, keys
-        if len(self._layouts) > MOST_LAYOUTS:
+        if len(self._layouts) > MAX_LAYOUTS:
             self._layouts.popitem(last=False)
         return starts, keys
 
@@ -77,7 +77,7 @@ class Ranges:
             data, kind = self.repository().contents.blob(key)
             piece = self._pieces[key] = self.repository().contents.sealer().open(data) if kind == SEALED else data
             self._cached_bytes += len(piece)
-            while self._cached_bytes > MOST_BYTES and len(self._pieces) > 1:
+            while self._cached_bytes > MAX_BYTES and len(self._pieces) > 1:
                 self._cached_bytes -= len(self._pieces.popitem(last=False)[1])
         self._pieces.move_to_end(key)
         return piece

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     Done = TypeVar("Done")
 
 NAME = "/reserve"
-PART, MOST = 1 << 20, 64 << 20
+RESERVE_STEP_BYTES, MAX_RESERVE_BYTES = 1 << 20, 64 << 20
 DISPOSABLE = ("/search.db", "/search.db-journal")
 """Recreated by the next search, so they are removed too when the disk is full."""
-LEAST_PACK, OF_DISK = 1 << 20, 256
+MIN_PACK, OF_DISK = 1 << 20, 256
 
 
 def reserve_size(folder: str) -> int:
@@ -49,7 +49,7 @@ def reserve_size(folder: str) -> int:
         ledger = stat(folder + "/ledger.db").st_size
     except FileNotFoundError:
         ledger = 0
-    return min(PART * (1 + -(-ledger // PART)), MOST)
+    return min(RESERVE_STEP_BYTES * (1 + -(-ledger // RESERVE_STEP_BYTES)), MAX_RESERVE_BYTES)
 
 
 def max_pack_size(folder: str, most: int) -> int:
@@ -58,7 +58,7 @@ def max_pack_size(folder: str, most: int) -> int:
         disk = statvfs(folder) if folder else None
     except OSError:
         disk = None
-    return most if disk is None else max(LEAST_PACK, min(most, disk.f_blocks * disk.f_frsize // OF_DISK))
+    return most if disk is None else max(MIN_PACK, min(most, disk.f_blocks * disk.f_frsize // OF_DISK))
 
 
 def free_space(folder: str) -> int:
@@ -70,7 +70,7 @@ def free_space(folder: str) -> int:
 def disk_full_hint(folder: str) -> str:
     """Return the hint for a full disk: forget checkpoints, or free space elsewhere if the reserve for that is gone."""
     try:
-        return DiskFull.hint if stat(folder + NAME).st_size >= PART else _free_space_hint(folder)
+        return DiskFull.hint if stat(folder + NAME).st_size >= RESERVE_STEP_BYTES else _free_space_hint(folder)
     except OSError:
         return _free_space_hint(folder)
 
@@ -80,7 +80,7 @@ def _free_space_hint(folder: str) -> str:
         free = free_space(folder)
     except OSError:
         free = 0
-    missing = -(-max(reserve_size(folder) - free, PART) // PART)
+    missing = -(-max(reserve_size(folder) - free, RESERVE_STEP_BYTES) // RESERVE_STEP_BYTES)
     return (
         f"Free {missing} MB on the disk of {folder} and run the command again, or move the store to another "
         "disk and run `keepfast --store NEWPATH init`."
@@ -198,7 +198,7 @@ class _ReserveLock:
 
 def _reclaim(folder: str) -> None:
     """Allocate the reserve again: all of it, or at least one part."""
-    for size in (reserve_size(folder), PART):
+    for size in (reserve_size(folder), RESERVE_STEP_BYTES):
         try:
             _grow(folder, size)
         except OSError:

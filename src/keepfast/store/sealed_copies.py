@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from keepfast.store.repository import Repository
     from keepfast.store.rows import WorkspaceRow
 
-LEAST = 16
+MIN_BYTES = 16
 """Shorter contents may be equal by chance: an empty `.env` says nothing about other empty files."""
-MOST_NOTED, LARGEST_NOTED = 100, 64 << 10
+MAX_NOTED, MAX_NOTED_BYTES = 100, 64 << 10
 """Most contents in `noted`, and most bytes of one."""
 
 
@@ -39,19 +39,19 @@ class SealedCopies:
             data = read(most)
             total.update(data)
             size += len(data)
-            if self.noted is not None and size <= LARGEST_NOTED:
+            if self.noted is not None and size <= MAX_NOTED_BYTES:
                 parts.append(data)
             return data
 
         key = seal(pull)
-        if self.noted is not None and size <= LARGEST_NOTED and len(self.noted) < MOST_NOTED:
+        if self.noted is not None and size <= MAX_NOTED_BYTES and len(self.noted) < MAX_NOTED:
             self.noted[key] = b"".join(parts)
         self._added.setdefault(size, set()).add(total.digest())
         return key
 
     def has(self, size: int, data: bytes | None) -> bool:
         """Is this content sealed under another path? `data` None: it is too large to be read, so its size decides."""
-        if size < LEAST:
+        if size < MIN_BYTES:
             return False
         if self._sealed_before is None:
             self._sealed_before = self._load()
@@ -65,7 +65,7 @@ class SealedCopies:
     def _load(self) -> dict[int, set[bytes]]:
         ids_by_size: dict[int, set[bytes]] = {}
         if self.row.version and self.row.tree and self.repository.contents.key_place is not None:
-            for row in self.repository.sealed(self.row.id, LEAST):
+            for row in self.repository.sealed(self.row.id, MIN_BYTES):
                 if row.kind == FILE:
                     ids_by_size.setdefault(row.size, set()).add(row.content)
         return ids_by_size

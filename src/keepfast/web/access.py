@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 READING, CHANGING = frozenset({"GET", "HEAD"}), frozenset({"POST", "PATCH", "DELETE"})
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
-MOST_BODY, BODY_SECONDS = 1 << 20, 15
-MOST_OF_STRANGERS = 16 << 10
+MAX_BODY, BODY_SECONDS = 1 << 20, 15
+MAX_BODY_WITHOUT_SESSION = 16 << 10
 """Body limit without a session: enough for a ticket or a password."""
-MOST_AT_ONCE, MOST_OF_ONE, PER_SECOND, BURST = 200, 100, 50.0, 300.0
+MAX_AT_ONCE, MAX_PER_CLIENT, PER_SECOND, BURST = 200, 100, 50.0, 300.0
 WRONG_PER_MINUTE = 10
 COOKIE = "keepfast_session"
 FOLDER, HEXADECIMAL = 33, frozenset("0123456789abcdef")
@@ -126,7 +126,7 @@ class Gate:
             if scope["method"] in CHANGING:
                 receive = await self._body(scope, headers, receive)
                 self._check_form(scope, headers)
-            if self.requests_at_once >= MOST_AT_ONCE:
+            if self.requests_at_once >= MAX_AT_ONCE:
                 raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once.", {"retry-after": "1"})
         except Refusal as refusal:
             # Further requests on the connection of a refused client are not read.
@@ -190,15 +190,17 @@ class Gate:
         if method in READING and (length.strip("0") or "transfer-encoding" in headers):
             # Nothing reads the body, so the next request on the connection would wait behind it.
             raise Refusal(HTTPStatus.BAD_REQUEST, f"A {method} request cannot have a body.")
-        if not length.isdecimal() or int(length) > MOST_BODY:
-            raise _too_large(MOST_BODY)
+        if not length.isdecimal() or int(length) > MAX_BODY:
+            raise _too_large(MAX_BODY)
 
     async def _body(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Receive:
         """Read the body within its limits; forms carry their token in it."""
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _read_body(receive, MOST_OF_STRANGERS if scope["keepfast.visitor"] is None else MOST_BODY)
+                body = await _read_body(
+                    receive, MAX_BODY_WITHOUT_SESSION if scope["keepfast.visitor"] is None else MAX_BODY
+                )
         except TimeoutError:
             raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "The request body took too long to arrive.") from None
         if body and kind not in (FORM, JSON):
@@ -229,7 +231,7 @@ class Gate:
         scope["keepfast.visitor"] = visitor
         if visitor is not None:
             self._limit(visitor.hash)
-            if self.requests_of_visitor[visitor.hash] >= MOST_OF_ONE:
+            if self.requests_of_visitor[visitor.hash] >= MAX_PER_CLIENT:
                 raise Refusal(
                     HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests of this session at once.", {"retry-after": "1"}
                 )

@@ -66,7 +66,7 @@ def label(request: PageRequest) -> Page:
 def ask_fork(request: PageRequest) -> Page:
     checkpoint = request.backend.checkpoint(request.workspace, request.parts["reference"])
     here = request.backend.workspace(request.workspace)
-    return Page("fork.html", {"here": here, "it": checkpoint, "folder": f"{here.root}-{checkpoint.version}"})
+    return Page("fork.html", {"here": here, "checkpoint": checkpoint, "folder": f"{here.root}-{checkpoint.version}"})
 
 
 def fork(request: PageRequest) -> Page:
@@ -76,7 +76,7 @@ def fork(request: PageRequest) -> Page:
 
 def ask_forget(request: PageRequest) -> Page:
     checkpoint = request.backend.checkpoint(request.workspace, request.parts["reference"])
-    return Page("forget.html", {"here": request.backend.workspace(request.workspace), "it": checkpoint})
+    return Page("forget.html", {"here": request.backend.workspace(request.workspace), "checkpoint": checkpoint})
 
 
 def forget(request: PageRequest) -> Page:

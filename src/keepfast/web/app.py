@@ -60,7 +60,7 @@ STATIC = {
     "worker.js": "text/javascript", "icon.svg": "image/svg+xml",
 }  # fmt: skip
 LANGUAGE = "keepfast_language"
-MOST_STREAMS = 150
+MAX_STREAMS = 150
 
 
 class Site:
@@ -202,7 +202,7 @@ class Site:
     async def _stream_events(self, request: Request) -> Response:
         if request.scope["keepfast.visitor"] is None:
             return _failure(HTTPStatus.UNAUTHORIZED, "Not signed in, or the session has ended.", "unauthorized")
-        if len(self.stream.listeners) >= MOST_STREAMS:
+        if len(self.stream.listeners) >= MAX_STREAMS:
             return _failure(HTTPStatus.SERVICE_UNAVAILABLE, "Too many open event streams.", "busy")
         visitor, by_proxy = request.scope["keepfast.visitor"], request.scope["keepfast.by_proxy"]
         lines = self.stream.listen(

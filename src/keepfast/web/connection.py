@@ -19,7 +19,7 @@ HEAD_SECONDS = 10
 """From the start of the connection, or the first byte of a request, to the end of the request's head."""
 TAKE_SECONDS = 30
 """How long a client may read nothing of an answer."""
-MOST_STRANGERS, MOST_NEWCOMERS, MOST_OF_VISITORS = 100, 400, 300
+MAX_STRANGERS, MAX_NEWCOMERS, MAX_SIGNED_IN = 100, 400, 300
 """Limits on connections without a session, the same including new ones, and connections with a session.
 
 Together well below the 1,024 files that a process may have open. Strangers never displace visitors.
@@ -163,11 +163,11 @@ def fault_in(data: bytes) -> str:
 def connection_to_close(connections: Collection[Connection], now: float) -> Connection | None:
     """Return the connection to close if there are too many: the oldest of the owner who has most."""
     crowd = [one for one in connections if one.visitor is None]
-    if len(crowd) <= MOST_NEWCOMERS:
+    if len(crowd) <= MAX_NEWCOMERS:
         crowd = [one for one in crowd if one.connected_at <= now - SETTLE_SECONDS]
-        if len(crowd) <= MOST_STRANGERS:
+        if len(crowd) <= MAX_STRANGERS:
             crowd = [one for one in connections if one.visitor is not None]
-            if len(crowd) <= MOST_OF_VISITORS:
+            if len(crowd) <= MAX_SIGNED_IN:
                 return None
     owned = Counter(one.owner for one in crowd)
     return min(crowd, key=lambda one: (-owned[one.owner], one.connected_at))

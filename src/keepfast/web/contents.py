@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 NOW = "now"
 """Names the disk in place of a version."""
-MOST_CHANGES = 2_000
-MOST_SHOWN = 2 << 20
+MAX_CHANGES = 2_000
+MAX_SHOWN = 2 << 20
 """Larger contents are not shown, only their size."""
-MOST_COUNTED = 16 << 20
+MAX_COUNTED = 16 << 20
 """Bytes of both sides whose lines are counted for files that are only named; further ones have their names and links."""
 
 
@@ -90,7 +90,7 @@ class Contents:
         )
         if file.sealed:
             return file
-        if max(sizes) > MOST_SHOWN:
+        if max(sizes) > MAX_SHOWN:
             file.too_large = True
             return file
         difference = diff.compare(change.old_content(), change.new_content())
@@ -120,7 +120,7 @@ class Contents:
             else:
                 left -= count
             shown_files.append(file)
-        rest, budget = [], MOST_COUNTED
+        rest, budget = [], MAX_COUNTED
         for change in changes[files:]:
             counts = self._counts(change, budget)
             budget -= counts.pop("read", 0)
@@ -142,7 +142,7 @@ class Contents:
             return {"sealed": True}
         sizes = [entry.size for entry in states if entry.kind in FILE + LINK]
         size = sum(sizes)
-        if not sizes or max(sizes) > MOST_SHOWN or size > budget:
+        if not sizes or max(sizes) > MAX_SHOWN or size > budget:
             return {}
         try:
             difference = diff.compare(change.old_content(), change.new_content(), context=0)
@@ -227,4 +227,4 @@ def _ends(before: CheckpointRow | None, after: CheckpointRow | None) -> Ends:
 
 
 def _first(changes: Sequence[Change]) -> list[dict[str, Any]]:
-    return [of_change(change) for change in changes[:MOST_CHANGES]]
+    return [of_change(change) for change in changes[:MAX_CHANGES]]

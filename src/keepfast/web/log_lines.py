@@ -17,7 +17,7 @@ HIDDEN = frozenset(
 ENUMS = frozenset(("reason", "outcome", "gate", "kind", "what", "hold", "as", "recovery"))
 PLAIN = frozenset(("text", "title", "why", "error", "message", "answer", "name", *ENUMS))
 """Values that need no label."""
-LONGEST = 160
+MAX_VALUE_CHARACTERS = 160
 
 
 def facts(event: dict[str, Any], words: Words) -> list[tuple[str, str]]:
@@ -52,10 +52,10 @@ def _formatted(key: str, value: Any, words: Words) -> str:
     if shape is not None and isinstance(value, int | float):
         return shape(value, words)
     if key in ENUMS and isinstance(value, str):
-        return words(value.replace("_", " "))[:LONGEST]
+        return words(value.replace("_", " "))[:MAX_VALUE_CHARACTERS]
     if isinstance(value, bool):
         return words("yes")
-    return f"{value:,}" if type(value) is int else str(value)[:LONGEST]
+    return f"{value:,}" if type(value) is int else str(value)[:MAX_VALUE_CHARACTERS]
 
 
 def _label(key: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
     from keepfast.web.views import HunkView
 
-LONGEST = 2_000
+MAX_LINE_CHARACTERS = 2_000
 """Characters shown of a line: minified files have lines of megabytes."""
 BARS, WIDEST = 240, 24
 GROUPS = {
@@ -112,7 +112,9 @@ def amount(value: float, of: str) -> str:
 
 def coloured(name: str, lines: Sequence[str]) -> list[Markup]:
     """Return each line with syntax colours, by the file's name."""
-    shown_lines = [visible(line if len(line) <= LONGEST else line[:LONGEST] + " …") for line in lines]
+    shown_lines = [
+        visible(line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + " …") for line in lines
+    ]
     try:
         html = highlight("\n".join(shown_lines), _lexer(name), _FORMAT)
     except Exception:

@@ -70,17 +70,17 @@ def workspace(request: PageRequest) -> Page:
 
 def checkpoint(request: PageRequest) -> Page:
     backend = request.backend
-    it = backend.checkpoint(request.workspace, request.parts["reference"])
-    return Page("checkpoint.html", {"here": backend.workspace(request.workspace), "it": it})
+    details = backend.checkpoint(request.workspace, request.parts["reference"])
+    return Page("checkpoint.html", {"here": backend.workspace(request.workspace), "checkpoint": details})
 
 
 def peek(request: PageRequest) -> Page:
-    """The summary of a checkpoint that the timeline's slider shows."""
+    """Return the summary of a checkpoint that the timeline's slider shows."""
     return Page(
         "peek.html",
         {
             "here": {"id": request.workspace},
-            "it": request.backend.checkpoint(request.workspace, request.parts["reference"]),
+            "checkpoint": request.backend.checkpoint(request.workspace, request.parts["reference"]),
         },
     )
 
@@ -100,7 +100,7 @@ def difference(request: PageRequest) -> Page:
         "diff.html",
         {
             "here": request.backend.workspace(request.workspace),
-            "found": comparison,
+            "comparison": comparison,
             "old": old,
             "new": new,
             "path": as_text(path) if path else "",
@@ -141,7 +141,7 @@ def brief(request: PageRequest) -> Page:
     values = {
         "here": request.backend.workspace(request.workspace),
         "reference": request.parts["reference"],
-        "found": resume_brief,
+        "brief": resume_brief,
         "most": tokens,
     }
     return Page("brief.html", values)
@@ -180,7 +180,7 @@ def search(request: PageRequest) -> Page:
 
 
 def storage(request: PageRequest) -> Page:
-    return Page("storage.html", {"it": request.backend.storage(), "kept_units": KEPT_UNITS})
+    return Page("storage.html", {"storage": request.backend.storage(), "kept_units": KEPT_UNITS})
 
 
 def health(request: PageRequest) -> Page:

@@ -24,7 +24,7 @@ from keepfast.present.json_forms import (
 from keepfast.present.terminal import rfc3339
 from keepfast.store.bases import previous_version
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
-from keepfast.web.contents import MOST_CHANGES, Contents
+from keepfast.web.contents import MAX_CHANGES, Contents
 from keepfast.web.views import (
     BriefView,
     CheckpointDetails,
@@ -172,7 +172,7 @@ class Backend:
             remarks = [f"Unsaved changes are unknown: {error}"]
         worker = running_worker(self.engine.place.folder(row.id))
         return StatusView(
-            changes=[of_change(change) for change in changes[:MOST_CHANGES]],
+            changes=[of_change(change) for change in changes[:MAX_CHANGES]],
             changed=len(changes),
             remarks=remarks,
             notices=self.notices(workspace),
@@ -238,7 +238,7 @@ class Backend:
             git=header.members.get("git"),
             notes=header.members.get("notes"),
             notices=header.notices,
-            changes=[of_change(change) for change in changes[:MOST_CHANGES]],
+            changes=[of_change(change) for change in changes[:MAX_CHANGES]],
             differing=len(changes),
         )
 

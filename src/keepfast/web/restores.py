@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.present.json_forms import of_missing, of_path, of_restored
 from keepfast.store.rows import WorkspaceRow
-from keepfast.web.contents import MOST_CHANGES
+from keepfast.web.contents import MAX_CHANGES
 from keepfast.web.views import ForkView, RestorePreview, RestoreStep, path_fields
 from keepfast.workspace.marker import show
 
@@ -33,7 +33,7 @@ class Restores:
         restorer.planner.refuse_unknown(target, paths)
         plan = _preview(restorer.planner.preview(target, list(paths)))
         plan.target = f"v{target.version}"
-        plan.missing = of_missing(restorer.planner.missing(target, paths)[:MOST_CHANGES])
+        plan.missing = of_missing(restorer.planner.missing(target, paths)[:MAX_CHANGES])
         return plan
 
     def restore(
@@ -117,9 +117,9 @@ def _preview(preview: Preview, conflicts: str = "") -> RestorePreview:
     ]
     left_alone = set(map(show, preview.conflicts)) if conflicts == "mine" else set()
     return RestorePreview(
-        steps=steps[:MOST_CHANGES],
+        steps=steps[:MAX_CHANGES],
         count=len(steps),
-        untouched=[{**of_path(path), "why": why} for path, why in preview.plan.untouched[:MOST_CHANGES]],
+        untouched=[{**of_path(path), "why": why} for path, why in preview.plan.untouched[:MAX_CHANGES]],
         conflicts=[of_path(path) for path in preview.conflicts],
         digest=_digest([step for step in steps if step.path not in left_alone]),
     )
@@ -133,7 +133,7 @@ def _digest(steps: Sequence[RestoreStep]) -> str:
 
 
 def _nothing(missing: Sequence[Missing]) -> dict[str, Any]:
-    return {"restored": False, "reason": "nothing to do", "missing": of_missing(missing[:MOST_CHANGES])}
+    return {"restored": False, "reason": "nothing to do", "missing": of_missing(missing[:MAX_CHANGES])}
 
 
 def _restored(done: Restored | None) -> dict[str, Any]:

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from keepfast.present.environment import Environment
     from keepfast.runner.actions.runtime import Runtime
 
-MOST_HEAD = 32 << 10
+MAX_HEAD = 32 << 10
 GRACE_SECONDS = 2
 BACKLOG = 128
 TRIES = 20
 """Free ports tried if any port will do."""
-SHORTEST_PASSWORD = 12
+MIN_PASSWORD_LENGTH = 12
 
 
 def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[], int]) -> int:
@@ -105,7 +105,7 @@ def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=MOST_HEAD,
+        h11_max_incomplete_event_size=MAX_HEAD,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE_SECONDS,
         **certificate,
@@ -198,7 +198,7 @@ def _password(path: str) -> str:
             password = file.readline().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-    return password if len(password) >= SHORTEST_PASSWORD else ""
+    return password if len(password) >= MIN_PASSWORD_LENGTH else ""
 
 
 def is_loopback(host: str) -> bool:

@@ -19,7 +19,7 @@ VIEWER, APPROVER, OPERATOR = "viewer", "approver", "operator"
 ROLES = (VIEWER, APPROVER, OPERATOR)
 SECOND = 1_000_000_000
 DAY, TICKET_LIFE = 86_400 * SECOND, 15 * 60 * SECOND
-MOST_EVENTS, MOST_AUDITED, MOST_OF_STRANGERS = 10_000, 10_000, 1_000
+MAX_EVENTS, MAX_AUDITED, MAX_AUDITED_WITHOUT_SESSION = 10_000, 10_000, 1_000
 OPENED = "OPEN"
 """The action of the audit trail for opened sealed contents."""
 SEEN_EVERY = 60 * SECOND
@@ -188,7 +188,7 @@ class WebDatabase:
             self._sql.execute(
                 f"DELETE FROM audit WHERE {share} AND id <="
                 f" (SELECT id FROM audit WHERE {share} ORDER BY id DESC LIMIT 1 OFFSET ?)",
-                (*(role, OPENED, action == OPENED) * 2, MOST_AUDITED if role else MOST_OF_STRANGERS),
+                (*(role, OPENED, action == OPENED) * 2, MAX_AUDITED if role else MAX_AUDITED_WITHOUT_SESSION),
             )
 
     def audit_rows(self, limit: int) -> list[AuditRow]:
@@ -206,7 +206,7 @@ class WebDatabase:
                 (now, type, workspace, task, text),
             ).fetchone()[0]
             if number % 500 == 0:
-                self._sql.execute("DELETE FROM event WHERE sequence <= ?", (number - MOST_EVENTS,))
+                self._sql.execute("DELETE FROM event WHERE sequence <= ?", (number - MAX_EVENTS,))
         return StreamEvent(number, now, type, workspace, task, data)
 
     def events_since(self, sequence: int, limit: int = 1_000) -> list[StreamEvent]:

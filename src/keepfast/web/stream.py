@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
 
 EVERY, BEAT = 1.0, 15.0
-MOST_AT_ONCE = 200
+MAX_AT_ONCE = 200
 WAITING = 1_000
 """A client that is this many events behind is disconnected; it reconnects and asks for what it missed."""
 
@@ -118,7 +118,7 @@ class Stream:
             if workspace in self._stamps:
                 self.publish("checkpoint_changed", workspace, {"version": f"v{row.version}"})
             return
-        fresh = repository.find(Query(workspace=workspace, limit=min(row.version - last_told, MOST_AT_ONCE)))
+        fresh = repository.find(Query(workspace=workspace, limit=min(row.version - last_told, MAX_AT_ONCE)))
         for checkpoint in sorted(fresh, key=lambda row: row.version):
             if checkpoint.version > last_told:
                 self.publish("checkpoint_created", workspace, of_checkpoint(checkpoint))

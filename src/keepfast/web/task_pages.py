@@ -13,26 +13,27 @@ from keepfast.web.request import Page, PageRequest, number
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
+    from keepfast.runner.actions.view_types import TitledPromptView
     from keepfast.web.request import Fields
 
 
 def task(request: PageRequest) -> Page:
     work, name = request.backend.tasks, request.parts["task"]
-    it = work.show(name)
-    it["prompts"] = [{**one, "title": it["title"]} for one in it["prompts"]]
+    view = work.show(name)
+    prompts: list[TitledPromptView] = [{**prompt, "title": view["title"]} for prompt in view["prompts"]]
     events, course = work.recent(name, 1_000), work.course(name)
     return Page(
         "task.html",
         {
-            "it": it,
+            "task": view,
             "phases": work.phases(name),
-            "waiting": [one for one in it["prompts"] if one["status"] in ("pending", "presented")],
-            "answered": [one for one in it["prompts"] if one["status"] not in ("pending", "presented")],
+            "waiting": [prompt for prompt in prompts if prompt["status"] in ("pending", "presented")],
+            "answered": [prompt for prompt in prompts if prompt["status"] not in ("pending", "presented")],
             "changes": work.changes(name),
             "events": [event for event in events[::-1] if event["type"] != markup.CONTEXT][:100],  # those are drawn
             "output": work.output(name),
             "course": course,
-            "lanes": lanes.draw(course, request.words) if it["started_at"] else "",
+            "lanes": lanes.draw(course, request.words) if view["started_at"] else "",
             "filled": markup.usage_plot(
                 events, _threshold(request), request.words, request.words("Context and limits")
             ),
@@ -42,18 +43,22 @@ def task(request: PageRequest) -> Page:
 
 
 def review(request: PageRequest) -> Page:
-    """The changes of the phase, line by line; each line can be commented on."""
+    """Return the changes of the phase, line by line; each line can be commented on."""
     work, name = request.backend.tasks, request.parts["task"]
-    it, patch = work.show(name), work.patch(name)
-    waiting = [one for one in it["prompts"] if one["status"] in ("pending", "presented") and one["kind"] == "approval"]
+    view, patch = work.show(name), work.patch(name)
+    waiting = [
+        prompt
+        for prompt in view["prompts"]
+        if prompt["status"] in ("pending", "presented") and prompt["kind"] == "approval"
+    ]
     rows = [[markup.hunk_rows(file.lines.path, hunk) for hunk in file.lines.hunks] for file in patch.files]
-    return Page("review.html", {"it": it, "patch": patch, "rows": rows, "waiting": waiting})
+    return Page("review.html", {"task": view, "patch": patch, "rows": rows, "waiting": waiting})
 
 
 def prompt(request: PageRequest) -> Page:
-    """One prompt, the target of notifications; also after it was answered."""
-    it = request.backend.tasks.waiting(request.parts["prompt"])
-    return Page("prompt.html", {"one": it, "open": it["status"] in ("pending", "presented")})
+    """Return the page of one prompt, to which notifications lead, also after it was answered."""
+    view = request.backend.tasks.waiting(request.parts["prompt"])
+    return Page("prompt.html", {"prompt": view, "open": view["status"] in ("pending", "presented")})
 
 
 def new_task(request: PageRequest) -> Page:

@@ -19,9 +19,9 @@ STEPS = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000,
 )  # fmt: skip
 """Seconds between two labels of the time axis, so that every label is a round time."""
-MOST_TICKS, MOST_SECONDS = 4, 3
+MAX_TICKS, MAX_SECONDS = 4, 3
 """Labels that a phone has room for; those with seconds are wider."""
-MOST_MARKS = 400
+MAX_MARKS = 400
 LANE, BAR, TOP = 34, 12, 16
 """Height of a lane, of a bar in it, and where in the lane the bar begins; above it stands the lane's name."""
 
@@ -87,9 +87,9 @@ def draw(course: Course, words: Callable[[str], str]) -> Markup:
 def ticks(begin: int, end: int) -> list[tuple[int, int]]:
     """Return the round times at which the axis has labels, with the seconds between them."""
     length = (end - begin) / SECOND
-    step = next((step for step in STEPS if length / step <= (MOST_TICKS if step >= 60 else MOST_SECONDS)), STEPS[-1])
+    step = next((step for step in STEPS if length / step <= (MAX_TICKS if step >= 60 else MAX_SECONDS)), STEPS[-1])
     first = -(-begin // (step * SECOND)) * step * SECOND
-    return [(at, step) for at in range(first, end + 1, step * SECOND)][: MOST_TICKS + 1]
+    return [(at, step) for at in range(first, end + 1, step * SECOND)][: MAX_TICKS + 1]
 
 
 def _tick(place: Callable[[int], float], at: int, step: int, foot: int) -> str:
@@ -140,10 +140,10 @@ def _wedge(place: Callable[[int], float], mark: Mark) -> str:
 
 
 def _thinned(marks: Sequence[Mark]) -> Iterable[Mark]:
-    """Return at most `MOST_MARKS` marks, the first and the last among them."""
-    if len(marks) <= MOST_MARKS:
+    """Return at most `MAX_MARKS` marks, the first and the last among them."""
+    if len(marks) <= MAX_MARKS:
         return marks
-    return [marks[number * (len(marks) - 1) // (MOST_MARKS - 1)] for number in range(MOST_MARKS)]
+    return [marks[number * (len(marks) - 1) // (MAX_MARKS - 1)] for number in range(MAX_MARKS)]
 
 
 def _kinds_of(course: Course) -> list[tuple[str, Sequence[object]]]:

@@ -11,19 +11,21 @@ from keepfast.runner.actions.checkpoints import phase_base
 from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import queries
+from keepfast.runner.domain.moments import moment
 from keepfast.web.task_timeline import Course, Mark, Span
-from keepfast.web.views import Comparison, Patch
+from keepfast.web.views import Comparison, Patch, PhaseView, VerificationView
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import PhaseBase
     from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.actions.view_types import AnsweredView, PromptView, TaskView
+    from keepfast.runner.actions.view_types import AnsweredView, InboxEntry, PromptView, TaskView, TitledPromptView
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Backend
+    from keepfast.web.views import TaskPageView
 
 LOG_TAIL = 64 << 10
-MOST_FILES, MOST_LINES = 60, 3_000
+MAX_FILES, MAX_LINES = 60, 3_000
 """Limits of a review page: each line has a form field for comments."""
 ACTIONS = ("start", "pause", "freeze", "resume", "accept", "cancel", "retry", "try-now", "archive")
 OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
@@ -40,16 +42,18 @@ class WebTasks:
     def all(self, status: str = "", archived: bool = False) -> list[TaskView]:
         return self.tasks.views.listing(state=status, archived=archived)
 
-    def show(self, task: str) -> dict[str, Any]:
+    def show(self, task: str) -> TaskPageView:
         row = self._row(task)
         view = self.tasks.views.show(row.id)
-        view["checkpoints"] = [one for one in view["checkpoints"] if self._is_stored(row.workspace_id, one["version"])]
+        view["checkpoints"] = [
+            checkpoint for checkpoint in view["checkpoints"] if self._is_stored(row.workspace_id, checkpoint["version"])
+        ]
         return {**view, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> TaskView:
         return self.tasks.views.describe(self._row(task))
 
-    def phases(self, task: str) -> list[dict[str, Any]]:
+    def phases(self, task: str) -> list[PhaseView]:
         """List the phases with their checks and status."""
         row = self._row(task)
         state = row.state
@@ -58,8 +62,15 @@ class WebTasks:
             done = number < row.phase or state == "done"
             now = number == row.phase and not done
             status = "completed" if done else ("review" if state == "review" else "in_progress") if now else "pending"
-            gate = {"verify": phase["verify"] or None, "review": phase["review"]}
-            views.append({"number": number, "name": phase["name"], "status": status, **gate})
+            views.append(
+                PhaseView(
+                    number=number,
+                    name=phase["name"],
+                    status=status,
+                    verify=phase["verify"] or None,
+                    review=phase["review"],
+                )
+            )
         return views
 
     def prompts(self, task: str, kind: str) -> list[PromptView]:
@@ -77,22 +88,22 @@ class WebTasks:
             lanes_in_full[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
         return lanes_in_full
 
-    def inbox(self) -> list[dict[str, Any]]:
+    def inbox(self) -> list[InboxEntry]:
         """List what `task inbox` lists, oldest first."""
-        return sorted(self.tasks.views.inbox(), key=lambda one: str(one["created_at"]))
+        return sorted(self.tasks.views.inbox(), key=lambda entry: entry["created_at"])
 
     def titles(self) -> dict[str, str]:
-        """The titles of all tasks, by their ids."""
+        """Return the titles of all tasks, by their ids."""
         return queries.titles(self.ground.tables)
 
-    def questions(self) -> list[dict[str, Any]]:
-        return [one for one in self.tasks.views.inbox() if one["kind"] == "question"]
+    def questions(self) -> list[InboxEntry]:
+        return [entry for entry in self.tasks.views.inbox() if entry["kind"] == "question"]
 
     def log(self, task: str, since: int = 0, limit: int = 500) -> list[dict[str, Any]]:
         return self.tasks.views.log(task, since, limit)
 
     def recent(self, task: str, limit: int) -> list[dict[str, Any]]:
-        """The newest events of a task, oldest first."""
+        """Return the newest events of a task, oldest first."""
         rows = queries.newest_events(self.ground.tables, self._row(task).id, limit)
         return [event(row) for row in reversed(rows)]
 
@@ -128,7 +139,7 @@ class WebTasks:
             self.backend.compactions(row.workspace_id, begin, end) if row.workspace_id else [],
         )
 
-    def waiting(self, prompt: str) -> dict[str, Any]:
+    def waiting(self, prompt: str) -> TitledPromptView:
         """Return one prompt, answered or not."""
         row = queries.find_prompt(self.ground.tables, prompt)
         if row is None:
@@ -138,12 +149,21 @@ class WebTasks:
             )
         return {**self.tasks.views.prompt(row), "title": self._row(row.task).title}
 
-    def verifications(self, task: str) -> list[dict[str, Any]]:
+    def verifications(self, task: str) -> list[VerificationView]:
         """List the verification results of the task's phases, newest first."""
         rows = queries.newest_events(self.ground.tables, self._row(task).id, 50, "phase_complete")
-        events = [event(row) for row in rows]
-        keys = ("timestamp", "phase", "passed", "gate", "output")
-        return [{key: one.get(key) for key in keys} for one in events if one.get("passed") is not None]
+        facts = [(moment(row.at), row.read()) for row in rows]
+        return [
+            VerificationView(
+                timestamp=at,
+                phase=fact.get("phase"),
+                passed=fact["passed"],
+                gate=fact.get("gate"),
+                output=fact.get("output"),
+            )
+            for at, fact in facts
+            if fact.get("passed") is not None
+        ]
 
     def output(self, task: str) -> str:
         """Return the end of the agent's output; the shim has redacted it."""
@@ -173,7 +193,7 @@ class WebTasks:
         row, base = self._row(task), self._phase_base(task)
         if base is None:
             return Patch(old=None, new="now", changed=0, files=[], rest=[])
-        patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MOST_FILES, MOST_LINES)
+        patch = self.backend.contents.patch(row.workspace_id, _reference(base), "now", MAX_FILES, MAX_LINES)
         patch.is_exact = base.is_exact
         return patch
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from keepfast.present.json_forms import of_checkpoint, of_path
+from keepfast.runner.actions.view_types import TaskDetails
 
 if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
@@ -300,3 +301,36 @@ class ForkView:
     workspace: str
     folder: str
     version: str
+
+
+# Tasks
+
+
+class TaskPageView(TaskDetails):
+    """A task with what only the page and the API show of it."""
+
+    workspace_id: str
+    needs: list[str]
+    fork_of: str | None
+
+
+@dataclass(kw_only=True)
+class PhaseView:
+    """A phase of a task: `status` is `completed`, `in_progress`, `review` or `pending`."""
+
+    number: int
+    name: str
+    status: str
+    verify: str | None
+    review: bool
+
+
+@dataclass(kw_only=True)
+class VerificationView:
+    """The result of a phase's verification command."""
+
+    timestamp: str
+    phase: int | None
+    passed: bool
+    gate: str | None
+    output: str | None

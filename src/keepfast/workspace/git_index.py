@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, listdir, read
 from posix import open as open_fd
 
-LARGEST = 256 << 20
+MAX_INDEX_BYTES = 256 << 20
 """A larger index is not searched: it has some two million entries."""
 PIECE = 1 << 20
 WHOLE_NAMES = (b"DIRC\x00\x00\x00\x02", b"DIRC\x00\x00\x00\x03")
@@ -25,7 +25,11 @@ def may_name(git_dir: bytes, folder: bytes) -> bool:
         return True
     try:
         seen = fstat(fd)
-        if seen.st_mode & TYPE != FILE or seen.st_size > LARGEST or read(fd, len(WHOLE_NAMES[0])) not in WHOLE_NAMES:
+        if (
+            seen.st_mode & TYPE != FILE
+            or seen.st_size > MAX_INDEX_BYTES
+            or read(fd, len(WHOLE_NAMES[0])) not in WHOLE_NAMES
+        ):
             return True
         return _holds(fd, folder) or any(name.startswith(SHARED) for name in listdir(git_dir))
     except OSError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIGN = b"gitdir:"
-LONGEST = 8 << 10
+MAX_POINTER_BYTES = 8 << 10
 """Maximum bytes of a pointer; more than any path has."""
 POINTS_IN = "would point git at files of this folder, or is not a valid git pointer file"
 PROCESSES = b"/proc/"
@@ -28,7 +28,7 @@ def targets(kind: str, content: bytes) -> list[bytes]:
     if kind == LINK:
         return [content] if content else []
     line = content.rstrip(b"\r\n")
-    if kind != FILE or len(content) > LONGEST or not line.startswith(SIGN) or b"\0" in line or b"\n" in line:
+    if kind != FILE or len(content) > MAX_POINTER_BYTES or not line.startswith(SIGN) or b"\0" in line or b"\n" in line:
         return []
     target = line.removeprefix(SIGN)
     paths = {target.removeprefix(b" "), target.strip()}

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 RUN = lazy(r"[A-Za-z0-9+/_-]+")
 INDEX, INDEX_LEAF, TABLE_LEAF = 2, 10, 13
 """Types of pages that contain rows."""
-FIRST_PAGE, LEAST_PAGE, LARGEST_PAGE = 100, 512, 65536
+FIRST_PAGE, MIN_PAGE, LARGEST_PAGE = 100, 512, 65536
 CODINGS = {2: "utf-16-le", 3: "utf-16-be"}
 NUMBERS = 0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0
 """Size of values that are not texts, by type."""
-MOST_TWICE = 4
+MAX_READS_OF_SIZE = 4
 """Pages may refer to the same bytes repeatedly; at most this many times the content's size is read."""
 
 
@@ -54,7 +54,7 @@ def _decoded(letters: str) -> bytes:
 
 def in_tables(content: bytes) -> bytes:
     """Return all values in the rows of an SQLite database, one per line: in the file nothing separates them."""
-    coding, left, texts = CODINGS.get(_number(content, 56, 4)), MOST_TWICE * len(content), []
+    coding, left, texts = CODINGS.get(_number(content, 56, 4)), MAX_READS_OF_SIZE * len(content), []
     try:
         for value in _values(content):
             left -= len(value) + 1
@@ -69,7 +69,7 @@ def in_tables(content: bytes) -> bytes:
 def _values(content: bytes) -> Iterator[bytes]:
     size = _number(content, 16, 2)
     size = LARGEST_PAGE if size == 1 else size
-    for page in range(0, len(content) if size >= LEAST_PAGE else 0, max(size, 1)):
+    for page in range(0, len(content) if size >= MIN_PAGE else 0, max(size, 1)):
         head = page + (0 if page else FIRST_PAGE)
         kind = content[head]
         if kind not in (INDEX, INDEX_LEAF, TABLE_LEAF):

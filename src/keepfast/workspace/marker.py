@@ -20,7 +20,7 @@ HEX = frozenset("0123456789abcdef")
 MAX_MARKER_SIZE = 65536
 KIND, REGULAR, FOLDER = 0o170000, 0o100000, 0o040000
 LIVES = (b"Desktop", b"Documents", b"Downloads")
-MOST_ABOVE = 40
+MAX_PARENTS = 40
 
 
 def marker(folder: bytes) -> Marker | None:
@@ -159,7 +159,7 @@ def _of_home(root: bytes, home: bytes) -> str:
         if here == _place(home + b"/" + name):
             return f"your {name.decode()} folder"
     above = home
-    for _ in range(MOST_ABOVE):
+    for _ in range(MAX_PARENTS):
         above += b"/.."
         if here == _place(above):
             return "a folder above your home folder"

@@ -6,8 +6,8 @@ from keepfast.secrets.marks import (
     AT_WORD_START,
     CODED_ADDRESSES,
     IN_BASE64,
-    LEAST_CODED,
-    MOST_STRANGE,
+    MAX_UNPRINTABLE,
+    MIN_CODED,
     PRINTABLE,
     REST,
     REST_LENGTH,
@@ -32,7 +32,7 @@ MAX_PASSWORD_SPAN = 640
 MAX_LINE_BREAK = 80
 PICKLE_LENGTH = b"\x8c"
 """In a pickle a text's length stands before it, in one byte that may be a letter, behind this one."""
-LONGEST_COLOUR = 20
+MAX_COLOUR_LENGTH = 20
 
 _heads: dict[int, list[tuple[bytes, int]]] = {}
 _mark_heads: list[frozenset[int]] = []
@@ -63,12 +63,12 @@ def coded(content: bytes) -> list[int]:
     from re import finditer
 
     starts = []
-    for match in finditer(rb"[A-Za-z0-9+/_-]{%d,}" % LEAST_CODED, content):
+    for match in finditer(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_CODED, content):
         start = match.start()
         # The end of a line that is written as an escape is none of it.
         if content[max(start - 1, 0) : start] == b"\\" and content[start] in b"nr":
             start += 1
-        if match.end() - start >= LEAST_CODED and _is_text(content[start : start + LEAST_CODED]):
+        if match.end() - start >= MIN_CODED and _is_text(content[start : start + MIN_CODED]):
             starts.append(start)
     return starts
 
@@ -76,7 +76,7 @@ def coded(content: bytes) -> list[int]:
 def _is_text(run: bytes) -> bool:
     from binascii import a2b_base64
 
-    return len(a2b_base64(run.translate(STANDARD)).translate(None, PRINTABLE)) <= MOST_STRANGE
+    return len(a2b_base64(run.translate(STANDARD)).translate(None, PRINTABLE)) <= MAX_UNPRINTABLE
 
 
 def _signs(content: bytes) -> Iterator[int]:
@@ -156,7 +156,7 @@ def _begins_word(content: bytes, at: int) -> bool:
         return True
     if len(before) > 3 and before[-4:-2] == b"\\x":
         return True
-    return content[max(at - 1 - LONGEST_COLOUR, 0) : at - 1].rstrip(b"0123456789;?").endswith(b"[")
+    return content[max(at - 1 - MAX_COLOUR_LENGTH, 0) : at - 1].rstrip(b"0123456789;?").endswith(b"[")
 
 
 def _continues_key(content: bytes, at: int) -> bool:
@@ -230,7 +230,7 @@ def _next_line(content: bytes, at: int, end: int) -> int:
 
 def _after_colour(content: bytes, at: int, end: int) -> int:
     """Behind what colours a terminal, as it is sent; 0 if there is nothing of that kind here."""
-    end = min(end, at + LONGEST_COLOUR + 3)
+    end = min(end, at + MAX_COLOUR_LENGTH + 3)
     if content[at + 1 : at + 2] != b"[":
         return 0
     at += 2

@@ -64,7 +64,7 @@ SLACK = 16 << 20
 """A growing file is read this far beyond its size: its writer may be faster than we are."""
 """From this number of files on, memory is allocated once, not for each."""
 ATTEMPTS = 3
-MOST_ATTRIBUTES = 64 << 10
+MAX_ATTRIBUTES = 64 << 10
 EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
 """Times that a document can hold; files may have others."""
 
@@ -345,7 +345,7 @@ class _Reader:
                     continue
                 size += len(name) + len(value)
                 values[name] = b2a_base64(value, newline=False).decode("ascii")
-            if size <= MOST_ATTRIBUTES:
+            if size <= MAX_ATTRIBUTES:
                 extra["xattr"] = values
             else:
                 extra["xattr_lost"] = True

@@ -57,7 +57,7 @@ HEAD = 64
 # systems, and a folder's mtime is whatever somebody has set: both are kept modulo 2^64.
 CODES = "qqQQqQq"
 RENEWAL = 12
-BEGINNING, MOST_RENEWALS = 64 << 10, 64 << 10
+BEGINNING, MAX_RENEWALS = 64 << 10, 64 << 10
 """Bytes that `peek` reads of the cache and of its renewals; with more renewals, the next save should be a full scan."""
 MANY = 2_000
 """From this number of files on, the accelerator uses two threads."""
@@ -221,7 +221,7 @@ def peek(path: str) -> tuple[bytes, int] | None:
     try:
         size, raw = fstat(fd).st_size, pread(fd, BEGINNING, 0)
         cache = Cache.begun(raw, size)
-        if raw[:8] != MAGIC or size - cache.end > MOST_RENEWALS:
+        if raw[:8] != MAGIC or size - cache.end > MAX_RENEWALS:
             return None
         renewals = _renewals_in(pread(fd, size - cache.end, cache.end))
         return (renewals[-1][0] if renewals else cache.identity), cache.full_scan_at

@@ -36,7 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-AHEAD, MOST_AHEAD = 24 << 20, 256 << 20
+AHEAD, MAX_AHEAD = 24 << 20, 256 << 20
 """Bytes that are written before the first sync starts; doubled each time, up to the maximum.
 
 Each sync writes all that the file system says of files, of which the next one writes much again, and holds up whoever writes.
@@ -159,7 +159,7 @@ class SyncAhead:
             self._written += size
             if self._written < self._sync_at or not self._syncing.acquire(False):
                 return
-            self._written, self._sync_at = 0, min(2 * self._sync_at, MOST_AHEAD)
+            self._written, self._sync_at = 0, min(2 * self._sync_at, MAX_AHEAD)
             try:
                 start_new_thread(self._sync, (folder,))
             except RuntimeError:  # no more threads: the final sync covers it

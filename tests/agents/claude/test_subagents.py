@@ -87,7 +87,7 @@ def test_odd_files_of_subagents_do_no_harm(place: Path, monkeypatch: pytest.Monk
     assert notes.take(read(place)).last_answer == "Both are changed."
 
     helper(place, "1", entries)
-    monkeypatch.setattr(subagents, "MOST_BYTES", 10)
+    monkeypatch.setattr(subagents, "MAX_BYTES", 10)
     assert not any(turn.side for turn in read(place).turns)
 
 

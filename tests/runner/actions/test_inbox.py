@@ -34,7 +34,7 @@ def test_whatever_is_marked_as_waiting_for_a_person_is_in_the_inbox_and_in_the_r
     assert report(place.runtime, 0)["needs_you"] == inbox
     kinds = {one["task"]: (one["kind"], one["hold"]) for one in inbox}
     assert kinds[asked.id] == ("question", None) and kinds[review.id] == ("approval", None)
-    assert sorted(hold for kind, hold in kinds.values() if kind == "hold") == sorted(HOLDS)
+    assert sorted(hold or "" for kind, hold in kinds.values() if kind == "hold") == sorted(HOLDS)
     assert all(one["actions"] for one in inbox if one["kind"] == "hold"), "each says what can be done"
 
 

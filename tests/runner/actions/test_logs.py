@@ -108,7 +108,7 @@ def test_what_happens_between_two_runs_is_in_the_history_at_once(place: Place) -
 
 
 def test_a_long_output_is_followed_by_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MOST", 1000)
+    monkeypatch.setattr(logs, "MAX_LOG_BYTES", 1000)
     task = place.task([DONE])
     place.supervise()
     run = place.runtime.tables.last_run(task.id)

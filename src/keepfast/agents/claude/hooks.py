@@ -57,9 +57,9 @@ READING = frozenset(
 
 LARGE, HEAD = 64 << 10, 32 << 10
 """The payload of a Write of 3 MB has 3 MB before and 6 MB after the tool ran. All fields that we need are in its first lines."""
-LONGEST_TOLD = 9_900
+MAX_CONTEXT_CHARACTERS = 9_900
 """Above 10,000 characters the client gives the model a file name instead of the text."""
-LONGEST_TEXT, MOST_PATHS = 4_000, 200
+MAX_TEXT_CHARACTERS, MAX_PATHS = 4_000, 200
 
 
 def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
@@ -98,7 +98,7 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
 def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
     """Return the bytes for standard output and the exit code, which is 1 where something failed; 2 would block."""
     code = 1 if reply.failed else 0
-    agent_text = reply.told_agent[:LONGEST_TOLD]
+    agent_text = reply.told_agent[:MAX_CONTEXT_CHARACTERS]
     if event.name == "PreCompact":
         # Plain text: even a valid JSON answer would be pasted into the summariser's instructions as it stands.
         return agent_text.encode("utf-8", "replace"), code
@@ -106,7 +106,7 @@ def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
         return b"", code
     response: dict[str, object] = {}
     if reply.told_user:
-        response["systemMessage"] = reply.told_user[:LONGEST_TOLD]
+        response["systemMessage"] = reply.told_user[:MAX_CONTEXT_CHARACTERS]
     specific: dict[str, object] = {}
     if agent_text:
         specific["additionalContext"] = agent_text
@@ -147,10 +147,10 @@ def _read_tool(event: AgentEvent, fields: dict[str, Any]) -> None:
         return
     calls = fields.get("tool_calls")
     paths: list[str] = []
-    for call in calls[:MOST_PATHS] if isinstance(calls, list) else [fields]:
+    for call in calls[:MAX_PATHS] if isinstance(calls, list) else [fields]:
         if isinstance(call, dict):
             paths += _paths(call)
-    event.paths = tuple(dict.fromkeys(paths[:MOST_PATHS]))
+    event.paths = tuple(dict.fromkeys(paths[:MAX_PATHS]))
 
 
 def _paths(call: dict[str, Any]) -> list[str]:
@@ -163,7 +163,7 @@ def _paths(call: dict[str, Any]) -> list[str]:
     if isinstance(result, dict) and isinstance(result.get("bashEditDiff"), dict):
         # A hint and no more: only newer clients have it, and only in git repositories.
         changed = result["bashEditDiff"].get("changedFiles")
-        candidates += changed[:MOST_PATHS] if isinstance(changed, list) else []
+        candidates += changed[:MAX_PATHS] if isinstance(changed, list) else []
     return [mark + path for path in map(_path, candidates) if path and "\n" not in path]
 
 
@@ -173,7 +173,7 @@ def _text(value: object) -> str:
 
 def _whole(value: object) -> str:
     """Return the text as it can be stored: bounded, and without lone surrogates."""
-    text = _text(value)[:LONGEST_TEXT]
+    text = _text(value)[:MAX_TEXT_CHARACTERS]
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

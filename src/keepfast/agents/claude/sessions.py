@@ -15,13 +15,13 @@ COMMANDS = ("<local-command", "<command-name>", "<command-message>", "Caveat:")
 """How entries begin that tell of the client's own commands."""
 SIGNED = ("thinking", "redacted_thinking")
 """Blocks that the model's makers have signed: a changed one would be refused."""
-MOST_LINES = 2_000
+MAX_LINES = 2_000
 """So far back the last message is looked for: other lines come between them."""
 
 
 def last_message(lines: bytes) -> str:
     """Return the id of the last message of the main conversation in these lines; empty if there is none."""
-    for line in lines.split(b"\n")[: -MOST_LINES - 1 : -1]:
+    for line in lines.split(b"\n")[: -MAX_LINES - 1 : -1]:
         # A quick look first: most lines are of other kinds, and some are megabytes long.
         if b'"uuid"' not in line:
             continue

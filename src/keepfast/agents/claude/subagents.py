@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 FOLDER = "subagents"
-MOST_FILES, MOST_BYTES = 64, 32 << 20
+MAX_FILES, MAX_BYTES = 64, 32 << 20
 """Beyond these a session's subagents are left out, the oldest first: their edits are on the disk in any case."""
 
 
@@ -46,7 +46,7 @@ class Subagents:
         try:
             with open(path, "rb") as file:
                 file.seek(read.get(name, 0))
-                text = file.read(MOST_BYTES)
+                text = file.read(MAX_BYTES)
         except OSError:
             return
         self._enter(name, text, read)
@@ -67,11 +67,11 @@ class Subagents:
 
 
 def _files(folder: str) -> list[str]:
-    """Return the newest files of subagents, within `MOST_FILES` and `MOST_BYTES`."""
+    """Return the newest files of subagents, within `MAX_FILES` and `MAX_BYTES`."""
     try:
         entries = [entry for entry in os.scandir(folder) if entry.name.endswith(".jsonl") and entry.is_file()]
-        newest = sorted(entries, key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))[:MOST_FILES]
+        newest = sorted(entries, key=lambda entry: (-entry.stat().st_mtime_ns, entry.name))[:MAX_FILES]
         sizes = [entry.stat().st_size for entry in newest]
     except OSError:
         return []
-    return [entry.path for at, entry in enumerate(newest) if sum(sizes[: at + 1]) <= MOST_BYTES]
+    return [entry.path for at, entry in enumerate(newest) if sum(sizes[: at + 1]) <= MAX_BYTES]

@@ -67,10 +67,10 @@ NOT_ASKED = re.compile(
 COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.S)
 ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
 SKILL_FOLDER = re.compile(r"\s*Base directory for this skill: [^\n]*\n*")
-LONGEST_BODY = 4_000
+MAX_BODY_LENGTH = 4_000
 TYPED = re.compile(r"/[a-z][\w:-]*(?:\s|$)")
 REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|\Z)", re.S)
-FEWEST_WORDS = 3
+MIN_WORDS = 3
 # Commands of the client itself, which are no part of the work.
 OUR_COMMANDS = ("/keepfast:", FORMER_COMMANDS)
 """How the commands of our own plugin begin, which are none either."""
@@ -82,7 +82,7 @@ OWN_COMMANDS = frozenset(
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}
 LARGE_OUTPUT = 3_000
 KEPT_MEASURES = 200
-MOST_HITS = 20_000
+MAX_HITS = 20_000
 
 
 def is_ours(entry: dict[str, Any]) -> bool:
@@ -255,7 +255,7 @@ def _expand(conversation: Conversation, body: object) -> None:
     """Right behind a command the client puts the text that it stands for."""
     last = conversation.turns[-1] if conversation.turns else None
     if last is not None and last.kind == "command" and not last.body and isinstance(body, str):
-        last.body = head(SKILL_FOLDER.sub("", body), LONGEST_BODY)
+        last.body = head(SKILL_FOLDER.sub("", body), MAX_BODY_LENGTH)
 
 
 def _ask(conversation: Conversation, entry: dict[str, Any], text: str, prompt: int) -> None:
@@ -311,7 +311,7 @@ def spoken(text: str) -> tuple[str, str]:
         words, _, rest = text.partition(" ")
         if words in OWN_COMMANDS or words.startswith(OUR_COMMANDS):
             return "", ""
-        return text, rest.strip() if len(rest.split()) >= FEWEST_WORDS else ""
+        return text, rest.strip() if len(rest.split()) >= MIN_WORDS else ""
     return "", "" if NOT_ASKED.match(text) or _is_notice(text) else text
 
 
@@ -368,7 +368,7 @@ def _end(
         shell.take(conversation.files, call, output, conversation.cwd, conversation.keep)
     elif call.act in (SEARCH, ASK, TASK):
         call.answers, call.task, hits = facts.get("answers"), facts.get("task"), facts.get("content")
-        call.hits = hits[:MOST_HITS] if isinstance(hits, str) else ""
+        call.hits = hits[:MAX_HITS] if isinstance(hits, str) else ""
 
 
 def _seen(conversation: Conversation, call: Call, facts: dict[str, Any]) -> None:

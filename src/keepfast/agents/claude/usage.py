@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STEPS = (64 << 10, 192 << 10, 768 << 10)
 """How much is read, then how much before that: an answer that holds a whole file is one line."""
 PARTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-MOST = 1 << 40
+MAX_TOKENS = 1 << 40
 
 
 def tokens(folder: str, session: str, transcript: str, model: str, budget: int, windows: Mapping[str, int]) -> Usage:
@@ -86,7 +86,7 @@ def _of_line(line: bytes) -> tuple[int, str] | None:
     if entry.get("type") == "system" and entry.get("subtype") == "compact_boundary":
         metadata = entry.get("compactMetadata")
         after = metadata.get("postTokens") if isinstance(metadata, dict) else None
-        return (after if type(after) is int and 0 <= after < MOST else 0), ""
+        return (after if type(after) is int and 0 <= after < MAX_TOKENS else 0), ""
     message = entry.get("message")
     if entry.get("type") != "assistant" or not isinstance(message, dict):
         return None
@@ -120,6 +120,6 @@ def _sum(counts: Any) -> int:
     if not isinstance(counts, dict):
         return 0
     used = sum(
-        [number for number in [counts.get(part) for part in PARTS] if type(number) is int and 0 <= number < MOST]
+        [number for number in [counts.get(part) for part in PARTS] if type(number) is int and 0 <= number < MAX_TOKENS]
     )
-    return used if used < MOST else 0
+    return used if used < MAX_TOKENS else 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from keepfast.store.conversations import Conversation
 
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
-DELIVERABLES, MOST_SEEN = 500, 20_000
+DELIVERABLES, MAX_SEEN = 500, 20_000
 """Number of newest files that are listed, and of files that are examined."""
 
 
@@ -174,7 +174,7 @@ def _deliverables(workspace: str) -> dict[str, Any]:
             path = os.path.join(folder, name)
             with suppress(OSError):
                 files.append((os.lstat(path).st_mtime_ns, os.path.relpath(path, workspace)))
-        if len(files) >= MOST_SEEN:
+        if len(files) >= MAX_SEEN:
             break
     newest = max([at for at, _ in files], default=0) or _touched(workspace)
     listed = sorted(name.encode("utf-8", "replace").decode() for _, name in sorted(files, reverse=True)[:DELIVERABLES])

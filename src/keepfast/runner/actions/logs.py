@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keepfast.runner.domain.records import Run
 
 KEEP = 10
-MOST = 10 << 20
+MAX_LOG_BYTES = 10 << 20
 """Bytes of the end of an output that are copied; the run's folder has all of it."""
 OUTPUTS = (("stdout.log", "out.log"), ("stderr.log", "err.log"))
 PROTOCOL = frozenset((
@@ -106,9 +106,9 @@ class OutputCopies:
                 lines = part[: part.rfind(b"\n") + 1] or (part if len(part) == AT_ONCE else b"")
                 if not lines:
                     return
-                if os.lstat(path).st_size + len(lines) > MOST:
+                if os.lstat(path).st_size + len(lines) > MAX_LOG_BYTES:
                     # Copy only half of the limit, so that a long output is not copied again for every line.
-                    at = _copy(source, folder, name, link, MOST // 2, whole=True)
+                    at = _copy(source, folder, name, link, MAX_LOG_BYTES // 2, whole=True)
                 else:
                     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
                     try:
@@ -125,7 +125,7 @@ def _extend_all(runtime: Runtime, id: str, folder: str) -> None:
     event_files.extend(runtime, id, f"{folder}/agent.log", event_files.plain_line)
 
 
-def _copy(source: str, folder: str, name: str, link: str, most: int = MOST, whole: bool = False) -> int:
+def _copy(source: str, folder: str, name: str, link: str, most: int = MAX_LOG_BYTES, whole: bool = False) -> int:
     """Copy the end of an output, with `whole` only whole lines; return the offset of its end, -1 if there is no output."""
     try:
         with open(source, "rb") as file:

@@ -9,7 +9,7 @@ from keepfast.runner.actions import event_files
 from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 
-MOST = 1_000
+EVENTS_PER_QUERY = 1_000
 OnEvent = Callable[[dict[str, Any]], None]
 
 
@@ -23,9 +23,9 @@ class News:
     def look(self) -> None:
         """Report what is new."""
         while self.tell is not None:
-            rows = queries.events_after(self.tables, self.since, MOST)
+            rows = queries.events_after(self.tables, self.since, EVENTS_PER_QUERY)
             for row in rows:
                 self.since = row.sequence
                 self.tell(event_files.event(row))
-            if len(rows) < MOST:
+            if len(rows) < EVENTS_PER_QUERY:
                 return

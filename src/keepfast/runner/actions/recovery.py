@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEPTH = 3
 """Depth below a root to which workspaces are searched."""
-PLANNING, DESIGN, LEAST = 9, 5, 500
+PLANNING, DESIGN, MIN_FILE_BYTES = 9, 5, 500
 """Number of documents of a finished planning and of a finished design phase, and minimum length of each."""
 
 
@@ -251,6 +251,6 @@ def infer_phase(workspace: str, type: str, phase: int, phases: int) -> int:
 def _count(folder: str) -> int:
     """Return the number of files in a folder that are long enough to be documents."""
     try:
-        return sum(1 for one in os.scandir(folder) if one.is_file() and one.stat().st_size >= LEAST)
+        return sum(1 for one in os.scandir(folder) if one.is_file() and one.stat().st_size >= MIN_FILE_BYTES)
     except OSError:
         return 0

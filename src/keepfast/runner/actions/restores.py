@@ -29,7 +29,7 @@ INVALID = "Workspace validation failed: none of the files that the task created 
 LOST_SESSION = ("No conversation found", "already in use", "no_conversation")
 CUT_OFF = frozenset(("crashed", "limited", "paused", "retry", "budget", "full", "host_restart", "host_lost"))
 """Outcomes of runs that did not end by themselves: the next run resumes from a checkpoint."""
-MOST = 50
+MAX_CHECKPOINTS_SEARCHED = 50
 """Number of newest checkpoints that are searched for a conversation."""
 NEWEST = 1 << 20
 """Bytes at the end of a conversation that are searched for its last message."""
@@ -147,7 +147,7 @@ def restore_conversation(runtime: Runtime, task: Task) -> Restored | None:
 def _row_with_conversation(runtime: Runtime, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:
     """Return the newest checkpoint with the conversation of the task's session."""
     repository = engine.repository()
-    for number, reference in enumerate(checkpoints.lineage(runtime, task.id)[:MOST]):
+    for number, reference in enumerate(checkpoints.lineage(runtime, task.id)[:MAX_CHECKPOINTS_SEARCHED]):
         row = checkpoints.row_of(repository, workspace, reference)
         if row is None or row.forgotten:
             continue

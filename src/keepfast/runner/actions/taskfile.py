@@ -24,7 +24,7 @@ AGENT_KEYS = (
     "completes_on", "limit_windows", "input",
 )  # fmt: skip
 MODES = ("default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto")
-MOST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 STANDARD_PHASES = {
     "create_app": ["Planning", "Design", "Implementation", "Testing"],
     "modify_app": ["Analysis", "Plan", "Implementation", "Testing"],
@@ -35,11 +35,11 @@ def read(path: str) -> list[TaskSpec]:
     """Return the tasks of a file, checked, each after those it waits for. Raises `Usage` that names file and key."""
     try:
         with open(path, "rb") as file:
-            text = file.read(MOST + 1)
+            text = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise Usage(f"The task file {path} cannot be read: {error.strerror}.") from None
-    if len(text) > MOST:
-        raise Usage(f"The task file {path} is larger than {MOST >> 20} MB.")
+    if len(text) > MAX_FILE_BYTES:
+        raise Usage(f"The task file {path} is larger than {MAX_FILE_BYTES >> 20} MB.")
     try:
         content: Any = tomllib.loads(text.decode("utf-8")) if path.endswith(".toml") else json.loads(text)
     except (ValueError, RecursionError) as error:

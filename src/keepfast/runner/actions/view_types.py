@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from keepfast.runner.domain.records import Limits
 
@@ -94,11 +94,19 @@ class AnsweredView(TaskView):
     warning: str | None
 
 
+class RemarkView(TypedDict):
+    """A reviewer's comment on a file or a line; see `reviews.Remark`."""
+
+    path: str
+    line: int
+    text: str
+
+
 class CommentView(TypedDict):
     """Comments on a waiting review."""
 
     comments: str
-    remarks: list[dict[str, Any]]
+    remarks: list[RemarkView]
     by: str
 
 
@@ -122,6 +130,40 @@ class PromptView(TypedDict):
     phase: int | None
     created_at: str
     comments: list[CommentView]
+
+
+class TitledPromptView(PromptView):
+    """A prompt with the title of its task."""
+
+    title: str
+
+
+class InboxEntry(TypedDict):
+    """What waits for a person: a prompt, or a hold without one, of which `kind` is `hold`."""
+
+    id: str
+    task: str
+    kind: str
+    title: str
+    hold: str | None
+    phase: int | None
+    text: str
+    created_at: str
+    options: list[str]
+    actions: list[str]
+    priority: int
+    used: NotRequired[UsedView]
+    budget: NotRequired[Limits]
+    name: NotRequired[str | None]
+    category: NotRequired[str | None]
+    default: NotRequired[str | None]
+    required: NotRequired[bool]
+    status: NotRequired[str]
+    answer: NotRequired[str | None]
+    answered_by: NotRequired[str | None]
+    flagged: NotRequired[bool]
+    output: NotRequired[str | None]
+    comments: NotRequired[list[CommentView]]
 
 
 class RunView(TypedDict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
@@ -13,6 +13,7 @@ from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.view_types import (
     CommentView,
     HoldView,
+    InboxEntry,
     LimitView,
     PromptView,
     RunView,
@@ -153,7 +154,7 @@ class Views:
         rows = queries.events_of(self.tables, task.id, since, limit)
         return [event_files.event(row) for row in rows]
 
-    def inbox(self) -> list[dict[str, Any]]:
+    def inbox(self) -> list[InboxEntry]:
         """Return everything that waits for a person, the most urgent first: prompts, and holds without a prompt."""
         entries = [self._asked(prompt) for prompt in queries.waiting_prompts(self.tables)]
         prompt_ids = {entry["id"] for entry in entries}
@@ -163,19 +164,21 @@ class Views:
                 entries.append(self._held(hold))
         return sorted(entries, key=lambda entry: -entry["priority"])
 
-    def _asked(self, prompt: Prompt) -> dict[str, Any]:
+    def _asked(self, prompt: Prompt) -> InboxEntry:
         task = self.tables.task(prompt.task)
         weight = questions.priority(task.priority, prompt.category, self.runtime.now() - prompt.created_at)
-        return {**self.prompt(prompt), "title": task.title, "priority": weight, "hold": None, "actions": []}
+        entry = {**self.prompt(prompt), "title": task.title, "priority": weight, "hold": None, "actions": []}
+        return cast("InboxEntry", entry)
 
-    def _held(self, hold: Hold) -> dict[str, Any]:
+    def _held(self, hold: Hold) -> InboxEntry:
         task = self.tables.task(hold.task)
+        spent = self._spent(task)
         return {
             "id": "", "task": task.id, "kind": "hold", "title": task.title, "hold": hold.kind,
             "phase": _phase(task, task.phase),
             "text": hold.reason or hold.kind.replace("_", " "), "created_at": moment(hold.since), "options": [],
             "actions": machine.actions(machine.State(task.state, hold.kind), task.request == machine.FROZEN),
-            **self._spent(task),
+            "used": spent["used"], "budget": spent["budget"],
             "priority": questions.priority(task.priority, "", self.runtime.now() - hold.since),
         }  # fmt: skip
 

@@ -29,7 +29,7 @@ WORDS = {
 }
 """Columns with texts of people, agents and programs: secrets in them are redacted."""
 FROZEN_BY = "frozen by a person"
-LARGEST = 1 << 52
+MAX_EVENT_NUMBER = 1 << 52
 """Maximum number from which events are continued, whatever a folder says: numbers must fit JSON and not run out."""
 
 
@@ -280,7 +280,7 @@ class Tables:
     def count_events_on(self, number: int) -> None:
         """Number new events above this: above those that a lost database wrote into a task's folder."""
         if number > 0:
-            self._db.count_on("event", "sequence", min(number, LARGEST))
+            self._db.count_on("event", "sequence", min(number, MAX_EVENT_NUMBER))
 
     def warn(self, task: str, now: int, text: str) -> None:
         """Log a warning and notify people of it."""

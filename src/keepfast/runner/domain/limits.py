@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from keepfast.secrets.cuts import head
 
 MINUTE, DAY = 60.0, 86_400.0
-LEAST, MOST = 60.0, 8 * DAY
+MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 60.0, 8 * DAY
 """Bounds in seconds from now for a reset time that was parsed from text."""
 JUST_PASSED = 600.0
 """A clock time that passed less than this many seconds ago means today, not tomorrow."""
@@ -145,7 +145,10 @@ def read_text(text: str, now: float, zone: tzinfo, source: str = TEXT) -> LimitH
     if moment is None and _PER_MINUTE.search(text):
         moment = now + MINUTE
     if moment is not None:
-        moment = min(max(moment, now + (LEAST if scope in (SESSION, WEEKLY, MODEL, DAILY) else 1.0)), now + MOST)
+        moment = min(
+            max(moment, now + (MIN_WAIT_SECONDS if scope in (SESSION, WEEKLY, MODEL, DAILY) else 1.0)),
+            now + MAX_WAIT_SECONDS,
+        )
     return LimitHit(scope, moment, source, raw, model[1].lower() if model else "")
 
 
@@ -159,7 +162,7 @@ def read_event(info: Mapping[str, Any], now: float) -> LimitHit | LimitNear | No
     resets = info.get("resetsAt", info.get("resets_at"))
     moment = _epoch(resets, now)
     if moment is None and isinstance(info.get("resets_in_seconds"), int | float):
-        moment = now + min(max(float(info["resets_in_seconds"]), 0.0), MOST)
+        moment = now + min(max(float(info["resets_in_seconds"]), 0.0), MAX_WAIT_SECONDS)
     code = str(info.get("errorCode") or info.get("overageDisabledReason") or "")
     status = info.get("status", "rejected" if kind == "usage_limit_reached" else "")
     if status == "rejected":
@@ -243,7 +246,7 @@ def _epoch(value: object, now: float) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         return None
     seconds = value / 1000 if value > 1e11 else float(value)
-    return min(max(seconds, now + 1.0), now + MOST)
+    return min(max(seconds, now + 1.0), now + MAX_WAIT_SECONDS)
 
 
 def _moment(text: str, now: float, zone: tzinfo) -> float | None:

@@ -11,7 +11,7 @@ from keepfast.runner.domain.prompts import aside
 HOUR = 3600 * 1_000_000_000
 REMINDERS = (24 * HOUR, 48 * HOUR, 72 * HOUR)
 """When reminders of a review are sent, counted from its beginning; the last one says that it is overdue."""
-MOST = 100_000
+MAX_REVIEW_CHARACTERS = 100_000
 """Maximum length of a review in characters; a longer one is refused, never cut."""
 
 
@@ -37,13 +37,13 @@ def remark(where: str, text: str) -> Remark:
 
 
 def rejected(comments: str, remarks: Sequence[Remark] = ()) -> str:
-    """Return the prompt for a review that asks for changes. Raises `Usage` if it is longer than `MOST`."""
+    """Return the prompt for a review that asks for changes. Raises `Usage` if it is longer than `MAX_REVIEW_CHARACTERS`."""
     ordered = sorted(remarks, key=lambda each: (each.path, abs(each.line), each.line))
     listed = [f"- {each.path}{_line(each.line)}: " + each.text.replace("\n", "\n  ") for each in ordered]
     remarks_text = "\n\n".join([part for part in (comments.strip(), "\n".join(listed)) if part])
-    if len(remarks_text) > MOST:
+    if len(remarks_text) > MAX_REVIEW_CHARACTERS:
         raise Usage(
-            f"The comments are too long: {len(remarks_text):,} characters, limit {MOST:,}.",
+            f"The comments are too long: {len(remarks_text):,} characters, limit {MAX_REVIEW_CHARACTERS:,}.",
             "Ask for fewer changes at once.",
         )
     return "\n\n".join(

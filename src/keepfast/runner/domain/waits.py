@@ -10,19 +10,19 @@ from keepfast.runner.domain.records import Limits
 
 SECOND = 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
-FIRST, LONGEST = 30 * SECOND, 10 * MINUTE
+FIRST_BACKOFF, MAX_BACKOFF = 30 * SECOND, 10 * MINUTE
 FUSE = 4
 """A person is asked after this many times `max_attempts` runs of one phase within an hour, however each of them ended."""
-LEAST_JITTER, MOST_JITTER = 20 * SECOND, 90 * SECOND
+MIN_JITTER, MAX_JITTER = 20 * SECOND, 90 * SECOND
 STAGGER = 15 * SECOND
 
 
-def backoff(failures: int, first: int = FIRST, longest: int = LONGEST) -> int:
+def backoff(failures: int, first: int = FIRST_BACKOFF, longest: int = MAX_BACKOFF) -> int:
     """Return the nanoseconds to wait after this many failures in a row: doubled each time, at most `longest`."""
     return min(first << min(max(failures, 1) - 1, 30), longest)
 
 
-def jitter(noise: float, least: int = LEAST_JITTER, most: int = MOST_JITTER) -> int:
+def jitter(noise: float, least: int = MIN_JITTER, most: int = MAX_JITTER) -> int:
     """Return a time between `least` and `most`; `noise` is 0 to 1."""
     return least + int((most - least) * min(max(noise, 0.0), 1.0))
 

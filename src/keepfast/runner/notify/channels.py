@@ -23,7 +23,7 @@ BUTTONS = 3
 """Number of buttons that ntfy shows."""
 LABEL = 40
 PASSED = ("PATH", "HOME", "LANG", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
-MOST = 1 << 20
+MAX_RESPONSE_BYTES = 1 << 20
 
 
 def ring(runtime: Runtime, kind: str) -> None:
@@ -106,7 +106,7 @@ def answers(runtime: Runtime, since: str) -> Iterator[tuple[str, str, int]]:
     server, topic = _topic(runtime.options.notify_ntfy)
     url = f"{server}/{quote(topic)}-answers/json?poll=1&since={quote(since)}"
     with _opener(runtime, url).open(Request(url), timeout=TIMEOUT) as response:
-        lines = response.read(MOST).splitlines()
+        lines = response.read(MAX_RESPONSE_BYTES).splitlines()
     for line in lines:
         try:
             message = json.loads(line)

@@ -18,7 +18,7 @@ from keepfast.runner.process.redaction import clean
 from keepfast.runner.process.spellings import forms
 
 PROTOCOLS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-MOST = 8 << 20
+MAX_FILE_BYTES = 8 << 20
 WORDS = {"type": "string"}
 END = "Recorded. End your turn now; the answer comes with your next prompt."
 
@@ -101,7 +101,7 @@ def call(folder: str, name: str, arguments: dict[str, Any], hidden: list[bytes] 
 def note_failure(folder: str, source: IO[bytes], hidden: list[bytes]) -> None:
     """Record what the client reports about a failed turn."""
     try:
-        facts = json.loads(source.read(MOST))
+        facts = json.loads(source.read(MAX_FILE_BYTES))
     except (ValueError, RecursionError):
         return
     if isinstance(facts, dict):

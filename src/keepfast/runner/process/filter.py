@@ -8,13 +8,13 @@ from time import sleep
 from keepfast.runner.process.redaction import Lines
 from keepfast.runner.process.spellings import forms
 
-LONGEST = 8 << 20
+MAX_LINE_BYTES = 8 << 20
 """A longer line is cut."""
 CUT = b"[line cut by keepfast]\n"
 MARK = b"[secret]"
 APART = 100_000_000
 """Nanoseconds between two records of write times."""
-MOST_OWED, LOOKS = 1 << 20, 60
+MAX_OWED_BYTES, LOOKS = 1 << 20, 60
 """Bytes that are buffered while the disk is full, and seconds for which writing them is retried after the agent has ended."""
 
 
@@ -45,7 +45,7 @@ class Stream:
         lines, newline, self.rest = (self.rest + part).rpartition(b"\n")
         if newline:
             self._put(lines + newline)
-        if len(self.rest) > LONGEST:
+        if len(self.rest) > MAX_LINE_BYTES:
             self.rest, self.cutting = b"", True
             self._put(CUT)
 
@@ -73,8 +73,8 @@ class Stream:
         self.left -= len(data)
         self.owed += data
         self._pay()
-        if len(self.owed) > MOST_OWED:
-            self.owed = CUT + self.owed[-MOST_OWED:].partition(b"\n")[2]
+        if len(self.owed) > MAX_OWED_BYTES:
+            self.owed = CUT + self.owed[-MAX_OWED_BYTES:].partition(b"\n")[2]
 
     def _pay(self) -> None:
         """Write the buffered output. A full disk may cost lines of the log, but never stops the agent."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keepfast.secrets import services
-from keepfast.secrets.redaction import MOST_TEXT, find
+from keepfast.secrets.redaction import MAX_TEXT, find
 
 KINDS = frozenset((*services.kinds(), "secret", "random", "base64", "authorization", "url-parameter", "password"))
 MARK = re.compile(rf"\[redacted:(?:{'|'.join(sorted(map(re.escape, KINDS)))})#([0-9a-f]{{12}})\]")
@@ -33,10 +33,10 @@ PROTOCOL = re.compile(
 """Lines of the protocol: no secret extends over one."""
 OPENED = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY")
 CLOSED = "-----END "
-BEHIND, LONGEST_KEY = 1_000, 16_000
+BEHIND, MAX_KEY_LENGTH = 1_000, 16_000
 """Characters of earlier lines that are searched together with new ones, and of a private key that has not ended."""
 
-SHORTEST = 12
+MIN_VALUE_LENGTH = 12
 """Minimum length of a variable's value that counts as a secret although neither its name nor a known form says so."""
 PARTS = str.maketrans("-_./:,@ ", "        ")
 
@@ -47,8 +47,8 @@ def clean_text(text: str) -> str:
     """Return the text with each secret replaced by `[redacted:<kind>]`; marks of sealed values stay."""
     if SEALED.fullmatch(text):
         return text
-    if len(text) > MOST_TEXT:
-        text = text[:MOST_TEXT] + " […]"
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + " […]"
     return _without(text, spans(text))
 
 
@@ -116,7 +116,7 @@ class Lines:
 def _remembered(text: str) -> str:
     """Return the last lines of a text, or all of a private key that has not ended."""
     begun = [match.start() for match in OPENED.finditer(text)]
-    if begun and CLOSED not in text[begun[-1] :] and len(text) - begun[-1] <= LONGEST_KEY:
+    if begun and CLOSED not in text[begun[-1] :] and len(text) - begun[-1] <= MAX_KEY_LENGTH:
         return text[begun[-1] :]
     if len(text) <= BEHIND:
         return text
@@ -175,10 +175,10 @@ def _called(value: dict[Any, Any], key: str) -> str:
 
 def _is_noise(value: str) -> bool:
     """Return whether a value such as `9f86d081884c7d65` is neither short nor a path, an address, a number or words."""
-    if len(value) < SHORTEST or value.startswith(("/", "~", ".")) or "://" in value or "\n" in value:
+    if len(value) < MIN_VALUE_LENGTH or value.startswith(("/", "~", ".")) or "://" in value or "\n" in value:
         return False
     parts = value.translate(PARTS).split()
-    return any(len(part) >= SHORTEST // 2 and not part.isalpha() and not part.isdigit() for part in parts)
+    return any(len(part) >= MIN_VALUE_LENGTH // 2 and not part.isalpha() and not part.isdigit() for part in parts)
 
 
 def option_before(words: list[Any] | tuple[Any, ...], number: int) -> str:

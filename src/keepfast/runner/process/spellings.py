@@ -7,10 +7,10 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from urllib.parse import quote
 
-SHORTEST_SECRET = 4
-SHORTEST_CASED = 8
+MIN_SECRET_LENGTH = 4
+MIN_CASED_LENGTH = 8
 """A shorter value in capitals or small letters would match words: `PASS`."""
-SHORTEST_LINE = 16
+MIN_LINE_LENGTH = 16
 """A shorter line of a secret would match unrelated text."""
 SAFE = "", "/", "*", "!'()*", "!'()*;,/?:@&=+$#"
 """Characters that URL encoders leave as they are: Python, Java, JavaScript for a part and for a whole URL."""
@@ -43,13 +43,15 @@ def forms(secrets: list[str]) -> list[bytes]:
                 spellings.update(_bytes(written) for written in (spelling, *_in_json(spelling)))
             spellings.update(_codes(_bytes(text)))
             spellings.add(_bytes(_in_json(_in_json(text)[0])[0]))
-    return sorted((form for form in spellings if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
+    return sorted((form for form in spellings if len(form) >= MIN_SECRET_LENGTH), key=len, reverse=True)
 
 
 def _own_lines(secret: str) -> list[str]:
     """Return the lines that only this secret has, without those that begin and end every private key."""
     lines = [line.strip() for line in secret.split("\n")] if "\n" in secret else []
-    return [line for line in lines if len(line) >= SHORTEST_LINE and not line.startswith("-----") and ": " not in line]
+    return [
+        line for line in lines if len(line) >= MIN_LINE_LENGTH and not line.startswith("-----") and ": " not in line
+    ]
 
 
 def _bytes(text: str) -> bytes:
@@ -58,7 +60,7 @@ def _bytes(text: str) -> bytes:
 
 def _spellings(text: str) -> Iterator[str]:
     yield text
-    if len(text) >= SHORTEST_CASED:
+    if len(text) >= MIN_CASED_LENGTH:
         yield from (text.upper(), text.lower())
     yield from _in_addresses(text)
     yield from _in_markup(text)

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 
 NAME = "wake"
-LONGEST = 100
+MAX_SOCKET_PATH_BYTES = 100
 """A path of a Unix socket has at most 108 bytes; longer ones are reached through the folder's descriptor."""
 
 
@@ -54,7 +54,7 @@ class _Place:
 
     def __enter__(self) -> str:
         path = f"{self.folder}/{NAME}"
-        if len(os.fsencode(path)) <= LONGEST:
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
             return path
         self.fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         return f"/proc/self/fd/{self.fd}/{NAME}"

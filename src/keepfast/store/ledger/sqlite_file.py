@@ -22,7 +22,7 @@ ANY_ROW = 32 << 20
 PART = 1 << 20
 PRIMARY = 0xFF
 """Mask for the primary result code in SQLite's extended ones."""
-LONGEST = 120.0
+BACKGROUND_WAIT_SECONDS = 120.0
 """Seconds that work in the background waits for a transaction of another process."""
 CHECK_DISK = "Check the disk. If it is sound, run `keepfast rebuild` to rebuild the ledger from packs and logs."
 
@@ -261,4 +261,4 @@ def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:
 
 
 def _patience() -> float:
-    return LONGEST if WAITING.seconds is None else WAITING.seconds
+    return BACKGROUND_WAIT_SECONDS if WAITING.seconds is None else WAITING.seconds

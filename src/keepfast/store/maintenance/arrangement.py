@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 FRAME, FRAME_OF_SIMILAR = 1 << 20, 4 << 20
 """Similar files share a larger frame. Others would become 3 % smaller in one, and slower to restore one by one."""
 BETWEEN_WORDS = b"-_. ~+@"
-LONGEST_EXTENSION = 8
-LEAST_LETTERS = 2
+MAX_EXTENSION_LENGTH = 8
+MIN_LETTERS = 2
 
 
 def arrange(
@@ -111,10 +111,10 @@ def _are_names_alike(one: bytes, other: bytes) -> bool:
     least, same = min(len(one), len(other)), 0
     while same < least and one[same] == other[same]:
         same += 1
-    extension = other.find(b".", 0, LONGEST_EXTENSION) + 1
+    extension = other.find(b".", 0, MAX_EXTENSION_LENGTH) + 1
     while same > extension and not (_is_border(one, same) and _is_border(other, same)):
         same -= 1
-    return same >= extension + LEAST_LETTERS
+    return same >= extension + MIN_LETTERS
 
 
 def _is_border(name: bytes, at: int) -> bool:

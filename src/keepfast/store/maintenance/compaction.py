@@ -32,14 +32,14 @@ LEVEL = 9
 """Compression level of new packs, used by one thread: a second would need 40 MB more memory and help little."""
 BATCH_BYTES = 48 << 20
 """Bytes that are read before they are written in their new order."""
-MOST_PACK = 128 << 20
+MAX_PACK = 128 << 20
 REPACK_BYTES = 256 << 20
 """Bytes of packs from saves that are recompressed at a time, at least one pack; that takes up to half a minute."""
 INCOMPRESSIBLE_SHARE = 0.9
 """A pack of at least this share of its contents' size would not become smaller."""
 REWRITE_WHOLE_BYTES = 64 << 20
 """Up to this size a store is rewritten as a whole; that takes some seconds."""
-LEAST_MISSING = 64 << 10
+MIN_MISSING = 64 << 10
 """The least free space that an error asks for when needed contents unexpectedly did not fit."""
 JOIN_FACTOR = 2
 """A pack up to this many times larger than all that is rewritten anyway is rewritten with it,"""
@@ -77,7 +77,7 @@ class Compactor:
     ) -> None:
         self.repository, self.everything, self.progress, self.least = repository, everything, progress, least
         self.damaged_packs: set[str] = set()
-        self.most_pack = max_pack_size(repository.folder, MOST_PACK)
+        self.most_pack = max_pack_size(repository.folder, MAX_PACK)
         self.bytes_left = 0
         """About how many unneeded bytes remain in packs that are not worth rewriting."""
 
@@ -130,7 +130,7 @@ class Compactor:
                 due, stuck = due + stuck, []
         if stuck:
             missing = min([pack.needed for pack in stuck]) - self._free_space()
-            raise NoRoom(sum([pack.unneeded for pack in stuck]), max(missing, LEAST_MISSING))
+            raise NoRoom(sum([pack.unneeded for pack in stuck]), max(missing, MIN_MISSING))
         self.bytes_left = sum(
             [pack.unneeded for pack in usage.values() if not self._is_due(pack) or pack.name in self.damaged_packs]
         )

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from keepfast.store.maintenance.findings import Problem
 
 NAME = "/verified.json"
-NAMED, LONGEST, CHECKPOINTS = 20, 300, 8
+MAX_PROBLEMS, MAX_PROBLEM_CHARACTERS, MAX_CHECKPOINTS_PER_PROBLEM = 20, 300, 8
 """Most problems in the file, most characters of one, and most affected checkpoints of one."""
-MOST = 256 << 10
+MAX_FILE_BYTES = 256 << 10
 
 
 class Finding(NamedTuple):
@@ -37,8 +37,11 @@ class LastVerify(NamedTuple):
 def write_last_verify(store: str, at: int, quick: bool, problems: Sequence[Problem], checkpoints: int | None) -> None:
     """Write the result; `checkpoints` is None if they were not counted. In a read-only store nothing is written."""
     findings = [
-        {"text": problem.text[:LONGEST], "checkpoints": problem.checkpoints[:CHECKPOINTS]}
-        for problem in problems[:NAMED]
+        {
+            "text": problem.text[:MAX_PROBLEM_CHARACTERS],
+            "checkpoints": problem.checkpoints[:MAX_CHECKPOINTS_PER_PROBLEM],
+        }
+        for problem in problems[:MAX_PROBLEMS]
     ]
     document = {"at": at, "quick": quick, "problems": len(problems), "checkpoints": checkpoints, "found": findings}
     try:
@@ -51,7 +54,7 @@ def read_last_verify(store: str) -> LastVerify | None:
     """Return the result of the last verify; None if there is none."""
     try:
         with open(store + NAME, "rb") as file:
-            document = json.loads(file.read(MOST))
+            document = json.loads(file.read(MAX_FILE_BYTES))
         counted = document["checkpoints"]
         findings = [
             Finding(str(problem["text"]), [str(label) for label in problem["checkpoints"]])
