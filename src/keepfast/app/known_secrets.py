@@ -8,7 +8,7 @@ from keepfast.model.entry import FILE
 from keepfast.model.errors import KeepfastError
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
-from keepfast.secrets.values import MIN_VALUE_LENGTH, redact_values, values_of
+from keepfast.secrets.values import MIN_VALUE_LENGTH, SealedFile, redact_values
 
 if TYPE_CHECKING:
     from keepfast.model.entry import Entry
@@ -27,19 +27,20 @@ class KnownSecrets:
 
     def __init__(self, repository: Repository, workspace: str) -> None:
         self.repository, self.workspace = repository, workspace
-        self._values: set[str] | None = None
+        self._files: list[SealedFile] | None = None
 
     def add(self, path: bytes, content: bytes) -> None:
-        """Add the values of one more file, which is about to be sealed."""
-        if self._values is None:
-            self._values = self._load()
-        self._values |= values_of(path, content)
+        """Add one more file, which is about to be sealed."""
+        if self._files is None:
+            self._files = self._load()
+        self._files.append(SealedFile(path, content))
 
     def strike(self, text: str) -> str:
         """Return the text with everything that looks like a secret, and the values of sealed files, redacted."""
-        if self._values is None:
-            self._values = self._load()
-        return redact(redact_values(text, self._values))
+        if self._files is None:
+            self._files = self._load()
+        values = [value for file in self._files for value in file.values_for(text)]
+        return redact(redact_values(text, dict.fromkeys(values)))
 
     def strike_all(self, value: Any) -> Any:
         """Return a JSON value with the same done to every text."""
@@ -49,18 +50,18 @@ class KnownSecrets:
             return [self.strike_all(one) for one in value]
         return {key: self.strike_all(one) for key, one in value.items()} if isinstance(value, dict) else value
 
-    def _load(self) -> set[str]:
-        values: set[str] = set()
+    def _load(self) -> list[SealedFile]:
+        files: list[SealedFile] = []
         try:
             rows = self.repository.sealed(self.workspace, MIN_VALUE_LENGTH)
         except KeepfastError:
-            return values
+            return files
         for row in [row for row in rows if row.kind == FILE and row.size <= MAX_FILE_BYTES][:MAX_FILES]:
             try:
-                values |= values_of(row.path, self.repository.contents.load(row.content))
+                files.append(SealedFile(row.path, self.repository.contents.load(row.content)))
             except KeepfastError:
                 continue  # its key is missing or it is damaged: then no text can show it either
-        return values
+        return files
 
 
 def guard(event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
