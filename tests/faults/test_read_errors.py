@@ -72,3 +72,35 @@ def test_an_error_while_compacting_loses_nothing_and_says_what_failed(name: str,
         assert "damaged" not in done.stderr and "Traceback" not in done.stderr
         assert box.call("verify").code == 0
         assert box.call("cat", "v3", "file-2").raw == b"xx"
+
+
+@needs_strace
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ["pread64", "pwrite64", "write", "fsync", "fdatasync", "rename", "unlink"])
+@pytest.mark.parametrize("words", [("forget", "v1", "-y"), ("purge", "-y")], ids=lambda words: str(words[0]))
+def test_an_error_while_forgetting_is_told_and_the_next_run_ends_the_work(
+    words: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    reading = Reading(tmp_path, *words)
+    box = reading.box
+    before = tmp_path / "before"
+    shutil.copytree(box.base, before, symlinks=True, ignore=shutil.ignore_patterns("before", "trace"))
+    points = reading.calls((name,), "/store/")
+    if not points:
+        pytest.skip(f"{words[0]} calls {name} nowhere in the store")
+
+    for call in points:
+        for folder in before.iterdir():
+            shutil.rmtree(box.base / folder.name)
+            shutil.copytree(folder, box.base / folder.name, symlinks=True)
+        done = inject(reading.command(), call, f"error=EIO:when={call.number}")
+        again = box.call(*words)
+
+        assert done.returncode in (0, 1, 15), (call, done)
+        assert "Traceback" not in done.stderr and "should not happen" not in done.stderr, (call, done)
+        if words[0] == "purge":
+            assert again.code in (0, 3, 4), (call, done, again)
+        else:
+            assert again.code == 0 or "v1" in again.err, (call, done, again)
+            assert box.call("cat", "v3", "file-2").raw == b"xx"
+        assert box.call("verify").code in (0, 3), (call, done, again)

@@ -265,6 +265,17 @@ def test_a_binary_file_is_not_taken_for_a_text_of_wide_letters(coding: str) -> N
     assert judge._from_utf_16(wide) == b"user = ann\n" * 9
 
 
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_key_in_a_pickle_of_any_protocol_is_found(protocol: int) -> None:
+    left = []
+    for sample in known(SEED):
+        for kept in (sample.value, {"key": sample.value}, [1, sample.value, "x"], {"a": sample.value.encode()}):
+            if "\n" not in sample.value and not is_secret(b"cache.pkl", dumps(kept, protocol)):
+                left.append(sample.kind)
+
+    assert left == []
+
+
 def test_lines_are_joined_only_where_a_key_could_continue() -> None:
     program = "int main(void)\n{\n\tcall(one,\n\t     two);\n}\n"
 

@@ -1,4 +1,4 @@
-"""Encoded texts in a file, for the search for secrets: base64, and the rows of an SQLite database."""
+"""Encoded texts in a file, for the search for secrets: base64, the rows of an SQLite database, and pickles."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ RUN = lazy(r"[A-Za-z0-9+/_-]+")
 INDEX, INDEX_LEAF, TABLE_LEAF = 2, 10, 13
 """Types of pages that contain rows."""
 FIRST_PAGE, MIN_PAGE, LARGEST_PAGE = 100, 512, 65536
+TEXT_CODES = (b"X", 4), (b"T", 4), (b"B", 4), (b"U", 1), (b"C", 1), (b"\x8c", 1)
+"""Codes of a pickle that a text follows, and how many bytes its length has."""
+BEFORE_TEXT = b"()[]{}aelsutd0"
+"""Codes of protocol 0 that may stand before a text in its line."""
 CODINGS = {2: "utf-16-le", 3: "utf-16-be"}
 NUMBERS = 0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0
 """Size of values that are not texts, by type."""
@@ -50,6 +54,23 @@ def _gathered(text: str, at: int) -> tuple[str, int]:
 def _decoded(letters: str) -> bytes:
     plain = letters.encode("ascii").translate(STANDARD)
     return a2b_base64((plain[:-1] if len(plain) % 4 == 1 else plain) + b"==")
+
+
+def in_pickle(content: bytes) -> bytes:
+    """Return the texts in a pickle, one per line: in the file the code before or after it may look like a part of it."""
+    lines = [line.lstrip(BEFORE_TEXT) for line in content.split(b"\n")]
+    texts = [line[1:] for line in lines if line[:1] == b"V"]
+    left = MAX_READS_OF_SIZE * len(content)
+    for code, width in TEXT_CODES:
+        at = content.find(code)
+        while at >= 0 and left > 0:
+            start = at + 1 + width
+            end = start + int.from_bytes(content[at + 1 : start], "little")
+            if end <= len(content):
+                texts.append(content[start:end])
+                left -= end - start
+            at = content.find(code, at + 1)
+    return b"\n".join(texts)
 
 
 def in_tables(content: bytes) -> bytes:

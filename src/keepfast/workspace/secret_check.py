@@ -40,6 +40,8 @@ OPEN_KEYS = (
 CERTIFICATE, CERTIFICATE_END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 CERTIFICATE_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n"
 SQLITE = b"SQLite format 3\0"
+PICKLE, PICKLE_END, PICKLE_NOTES = b"\x80", b".", (b"q\0", b"p0\n")
+"""The first byte of a pickle from protocol 2 on, the last one, and how those of protocols 0 and 1 number their first text."""
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LOOKED_AT = 4096
 WHOLE = 32 << 10
@@ -106,7 +108,7 @@ def _holds_secret(content: bytes, settings: bool) -> bool:
 
 
 def _inside(content: bytes, marks: int) -> Iterator[bytes]:
-    """Yield the texts that a content holds in encoded form: base64, quoted-printable, an SQLite database."""
+    """Yield the texts that a content holds in encoded form: base64, quoted-printable, an SQLite database, a pickle."""
     if starts := coded(content):
         from keepfast.workspace.inner_texts import in_base64
 
@@ -120,6 +122,10 @@ def _inside(content: bytes, marks: int) -> Iterator[bytes]:
         from keepfast.workspace.inner_texts import in_tables
 
         yield in_tables(content)
+    if content.endswith(PICKLE_END) and (content[:1] == PICKLE or any(note in content for note in PICKLE_NOTES)):
+        from keepfast.workspace.inner_texts import in_pickle
+
+        yield in_pickle(content)
 
 
 def _holds_key(content: bytes) -> bool:
