@@ -66,15 +66,15 @@ def source(repository: Repository, row: CheckpointRow, header: Header) -> Source
     return None
 
 
-def read(repository: Repository, saved: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
-    """Return the saved conversation; `strike` redacts a JSON value. Raises `KeepfastError`."""
+def read(repository: Repository, saved: conversations.Conversation, redact_text: Callable[[Any], Any]) -> Conversation:
+    """Return the saved conversation; `redact_text` redacts a JSON value. Raises `KeepfastError`."""
     if saved.transcript.size <= TAIL_BYTES:
         whole = b"".join(conversations.load_transcript(repository, saved.transcript))
         return transcripts.read(whole, beside=_subagent_parts(repository, saved))
     head, tail = conversations.read_ends(repository, saved.transcript, HEAD_BYTES, TAIL_BYTES)
     tail = tail[tail.find(b"\n") + 1 :]
     conversation = transcripts.read(tail, beside=_subagent_parts(repository, saved))
-    conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
+    conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), redact_text).turns
     return conversation
 
 

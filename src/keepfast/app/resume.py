@@ -223,7 +223,9 @@ class Resumer:
         repository, root = self.engine.repository(), os.fsdecode(self.root)
         files = session_files.without_sealed(files, root, notes.cwd, repository, row)
         secrets = KnownSecrets(repository, self.workspace)
-        return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=secrets.strike)
+        return briefs.build(
+            notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=secrets.redact_text
+        )
 
     def _facts(self, work: SavedWork, source: str = "") -> briefs.Facts:
         return briefs.Facts(

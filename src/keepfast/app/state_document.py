@@ -51,7 +51,7 @@ class Analysis(NamedTuple):
     relevant_docs: Sequence[str] = ()
 
     def with_secrets_redacted(self, secrets: KnownSecrets) -> Analysis:
-        return Analysis(*[secrets.strike_all(part) for part in (self[0], *map(list, self[1:]))])
+        return Analysis(*[secrets.redact_all(part) for part in (self[0], *map(list, self[1:]))])
 
 
 class Context(NamedTuple):
@@ -122,7 +122,7 @@ def state(repository: Repository, row: CheckpointRow, header: Header, root: str,
             files.append(described)
     secrets = KnownSecrets(repository, row.workspace)
     context = _context(header, root)
-    context = context._replace(recent_commands=secrets.strike_all(context.recent_commands))
+    context = context._replace(recent_commands=secrets.redact_all(context.recent_commands))
     total = sum([file.size_bytes for file in files])
     return State(Document(files, analysis(header, bounds).with_secrets_redacted(secrets), context, total), left_out)
 

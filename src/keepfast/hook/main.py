@@ -118,7 +118,7 @@ def respond(
             event.likely_client = nearest_program()
         reply = _reply_to(event, environment, background, options)
         if line:
-            reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
+            reply.user_text = f"keepfast: {line}" + (f"\n{reply.user_text}" if reply.user_text else "")
         output, code = client.answer(event, reply)
         return output, reply.failed, code
     except Exception as error:

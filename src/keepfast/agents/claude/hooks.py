@@ -98,15 +98,15 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
 def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
     """Return the bytes for standard output and the exit code, which is 1 where something failed; 2 would block."""
     code = 1 if reply.failed else 0
-    agent_text = reply.told_agent[:MAX_CONTEXT_CHARACTERS]
+    agent_text = reply.agent_text[:MAX_CONTEXT_CHARACTERS]
     if event.name == "PreCompact":
         # Plain text: even a valid JSON answer would be pasted into the summariser's instructions as it stands.
         return agent_text.encode("utf-8", "replace"), code
     if event.name not in TELLING:
         return b"", code
     response: dict[str, object] = {}
-    if reply.told_user:
-        response["systemMessage"] = reply.told_user[:MAX_CONTEXT_CHARACTERS]
+    if reply.user_text:
+        response["systemMessage"] = reply.user_text[:MAX_CONTEXT_CHARACTERS]
     specific: dict[str, object] = {}
     if agent_text:
         specific["additionalContext"] = agent_text

@@ -14,7 +14,7 @@ from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
 from keepfast.runner.actions import descriptions, documents, folders
-from keepfast.runner.actions.seals import strike_out, warn_of_keys
+from keepfast.runner.actions.seals import redact_spellings, warn_of_keys
 from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
@@ -253,7 +253,7 @@ def _event(
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
         event.summary = head(task.title.split("\n")[0], MAX_SUMMARY_CHARS)
-        event.notes = json.loads(strike_out(json.dumps(event.notes), secret_values(runtime, task)))
+        event.notes = json.loads(redact_spellings(json.dumps(event.notes), secret_values(runtime, task)))
     return event
 
 

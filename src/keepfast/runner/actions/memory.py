@@ -13,7 +13,7 @@ from keepfast.app.worker import MAX_SUMMARY_CHARS
 from keepfast.model.budget import NOTICE, Usage, usage
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, restores, rollback
-from keepfast.runner.actions.seals import strike_out
+from keepfast.runner.actions.seals import redact_spellings
 from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
@@ -174,7 +174,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     last = None if how.client else runtime.tables.last_run(task.id)
     if last is not None and last.last_message:
         text += "\n\n## What you said last\n> " + MENTION.sub("'@", last.last_message).replace("\n", "\n> ")
-    return strike_out(text, secrets)
+    return redact_spellings(text, secrets)
 
 
 def _source_of_brief(runtime: Runtime, task: Task, resumer: Resumer, has_conversation: bool) -> SavedWork | None:

@@ -51,7 +51,7 @@ class Runtime:
         self.seals: Seals = seals or StoreSeals(self.engine)
         self.boot = boot_id()
         self.host = os.uname().nodename
-        self.trouble = ""
+        self.problem = ""
         """An error that could not be written to the task's log."""
         self.unread = ""
         """Why the current settings files are not in force."""
