@@ -105,7 +105,7 @@ _PLACE = re.compile(r"^test -[xr] (.+?) \|\| exec ", re.S)
 
 
 def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> str:
-    """The text of the launcher that will lie at `path` and run `launch` by that Python, for a user with these folders.
+    """Return the text of the launcher that will lie at `path` and run `launch` by that Python, for a user with these folders.
 
     They are home, configuration and data; without them hooks go by the passwd entry.
     """
@@ -135,13 +135,13 @@ def is_current(text: str, path: str) -> bool:
 
 
 def named(text: str) -> tuple[str, str]:
-    """The Python and the program that a launcher runs; empty where the text is not one."""
+    """Return the Python and the program that a launcher runs; empty texts if this is no launcher."""
     values = _values(text)
     return values.get("python", ""), values.get("launch", "")
 
 
 def folders(text: str) -> tuple[str, str, str] | None:
-    """Home, configuration and data that a launcher hands to hooks; None for one that an earlier version has written."""
+    """Return home, configuration and data that a launcher hands to hooks; None for one that an earlier version has written."""
     values = _values(text)
     home, config, data = [values.get(name, "") for name in ("home", "config", "data")]
     return (home, config, data) if home and config and data else None
@@ -155,12 +155,12 @@ def _values(text: str) -> dict[str, str]:
 
 
 def clean(words: Sequence[str]) -> str:
-    """The shell command that starts a program of ours without the variables that would lead Python to other code."""
+    """Return the shell command that starts a program of ours without the variables that would lead Python to other code."""
     return f"{FORGET}; exec {shlex.join(words)}"
 
 
 def hook(path: str, *words: str, shell: str = "") -> str:
-    """The command of a hook that runs the launcher at `path`, and does nothing where there is none.
+    """Return the command of a hook that runs the launcher at `path`, and does nothing where there is none.
 
     A launcher that is not executable is run by `shell`. Any other end of it than 0 and 1, as of one that was cut short, is 0.
     """
@@ -170,7 +170,7 @@ def hook(path: str, *words: str, shell: str = "") -> str:
 
 
 def status_line(path: str, own: str = "") -> str:
-    """The command of a status line: ours, and the user's own behind it, which stays where there is no launcher."""
+    """Return the command of a status line: ours, and the user's own behind it, which stays where there is no launcher."""
     place = shlex.quote(path)
     if not own:
         return f"test -x {place} || exec cat >/dev/null; exec {place} statusline"
@@ -178,6 +178,6 @@ def status_line(path: str, own: str = "") -> str:
 
 
 def place_of(command: str) -> str:
-    """The launcher that a command runs; empty if it starts Python by itself."""
+    """Return the launcher that a command runs; empty if it starts Python by itself."""
     match = _PLACE.match(command)
     return "".join(shlex.split(match[1])) if match else ""

@@ -223,7 +223,7 @@ def _judged(
 
 
 def _sets_exit_trap(node: _Node) -> bool:
-    """Whether it is a trap whose handler may end the shell with 0."""
+    """Return whether it is a trap whose handler may end the shell with 0."""
     return node.name() == "trap" and not END_SIGNALS.isdisjoint([word.text for word in node.words[2:]])
 
 
@@ -321,7 +321,7 @@ def _path(word: str) -> str:
 
 
 def _numbered(words: list[str], output: str) -> tuple[str, int, list[str]] | None:
-    """`nl -ba FILE | sed -n '10,20p'`: the numbers are in the output itself."""
+    """Return file, first line and lines of `nl -ba FILE | sed -n '10,20p'`: the numbers are in the output itself."""
     if words[:2] != ["nl", "-ba"] or len(words) < 4 or words[3] != "|" or words[4:6] != ["sed", "-n"]:
         return None
     lines, first = [], 0

@@ -110,5 +110,5 @@ def clip_output(text: str) -> str:
 
 
 def clip_input(values: dict[str, Any]) -> dict[str, Any]:
-    """The call's arguments with over-long texts cut."""
+    """Return the call's arguments with over-long texts cut."""
     return {key: head(value, INPUT) if isinstance(value, str) else value for key, value in values.items()}

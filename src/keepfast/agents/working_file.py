@@ -44,5 +44,5 @@ class WorkingFile:
         return bool(self.hunks)
 
     def known(self) -> int:
-        """How many lines' text is known."""
+        """Return how many lines' text is known."""
         return sum(line is not None for line in self.lines)

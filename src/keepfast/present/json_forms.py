@@ -98,7 +98,7 @@ def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
 
 
 def of_state(document: Document) -> dict[str, Any]:
-    """The state document of a checkpoint (docs/format/checkpoint.md)."""
+    """Return the state document of a checkpoint (docs/format/checkpoint.md)."""
     return {
         "files": {
             file.path: {**file._asdict(), "last_modified": rfc3339(file.last_modified)} for file in document.files

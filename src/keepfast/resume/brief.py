@@ -167,7 +167,7 @@ def relative(path: str, cwd: str) -> str:
 def _notes_part(
     notes: Notes, facts: Facts, now: int, redact_text: Callable[[str], str], tokens: int, characters: float
 ) -> str:
-    """Part 1, cut down until it leaves most of the budget to excerpts."""
+    """Return part 1, cut down until it leaves most of the budget to excerpts."""
     most = min(tokens * 0.25, 1_300.0) if tokens >= 1_500 else tokens * 0.75
     title = clean(opening(facts, now))
     work = _work(notes, facts, redact_text, SUMMARY)
@@ -312,7 +312,7 @@ def _distribute(sections: list[str], large: int, small: int) -> _Bodies:
 
 
 def _halved(section: str) -> list[str]:
-    """The section as two, each under its own heading; nothing if it is a single line."""
+    """Return the section as two, each under its own heading; an empty list if it is a single line."""
     rows = section.split("\n")
     starts = []
     at = 1

@@ -194,7 +194,7 @@ def _number(numbered: dict[str, list[str]], call: Call) -> None:
 
 
 def _plan(calls: list[Call]) -> str:
-    """The last plan that was not refused."""
+    """Return the last plan that was not refused."""
     for call in reversed(calls):
         if call.act == PLAN and call.done and not call.failed:
             return _first(call.input.get("plan"))
@@ -257,7 +257,7 @@ def _runs(kind: re.Pattern[str], line: str) -> bool:
 
 
 def _tail(output: str) -> str:
-    """The end of an output, from the first line that names a failure if that is near."""
+    """Return the end of an output, from the first line that names a failure if that is near."""
     end = tail(output.rstrip(), TAIL)
     return end[end.find("\n") + 1 :] if len(output) > TAIL else end
 
@@ -312,7 +312,7 @@ def _names(files: list[FileNote]) -> list[str]:
 
 
 def relative(path: str, cwd: str) -> str:
-    """The path as seen from the working folder."""
+    """Return the path as seen from the working folder."""
     return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
 
 

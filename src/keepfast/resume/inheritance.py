@@ -183,7 +183,7 @@ def _lines(value: object, most: int) -> tuple[str, ...]:
 
 
 def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
-    """`paths` are those of changed files; the rest was only read."""
+    """Return the files as inherited. `paths` are those of changed files; the others were only read."""
     edited = [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
     listed = places if isinstance(places, list) else []
     inherited = [InheritedFile.from_json(one, frozenset(edited)) for one in listed]
@@ -193,7 +193,7 @@ def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
 
 
 def _kept(spans: tuple[Span, ...]) -> list[list[int]]:
-    """Line, count of lines, and how many tool calls ago."""
+    """Return line, number of lines, and how many tool calls ago, for each span."""
     return [[span.start, span.count, -span.at] for span in spans]
 
 

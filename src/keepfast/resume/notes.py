@@ -75,7 +75,7 @@ class FileNote:
     is_inherited: bool = False  # changed before the session began, and not touched by it
 
     def as_file(self, touched: int) -> WorkingFile:
-        """The file with these places, as if all were met at once; its text is not known."""
+        """Return the file with these places, as if all were met at once; its text is not known."""
         changed, read = [_span(*lines) for lines in self.changed], [_span(*lines) for lines in self.read]
         return WorkingFile(self.path, touched=touched, hunks=changed, reads=read)
 
@@ -124,11 +124,11 @@ class Notes:
         )
 
     def summary(self, longest: int = SUMMARY) -> str:
-        """One line: the current task, else the last prompt's first line."""
+        """Return one line: the current task, else the last prompt's first line."""
         return shortened(self.current_task or (self.prompts[-1] if self.prompts else ""), longest)
 
     def to_json(self) -> dict[str, Any]:
-        """The checkpoint document's shape: `analysis` and `context`, and beside them what the brief needs besides.
+        """Return the members of the checkpoint document: `analysis` and `context`, and what only a brief needs.
 
         Files are those of the session: inherited ones stand in what it inherited.
         """
@@ -222,7 +222,7 @@ def _pairs(value: dict[str, Any], name: str, first: str, second: str) -> list[tu
 
 
 def _span(first: int, last: int) -> Span:
-    """A change without a place is kept as one of line 1."""
+    """Return the lines as a span; a change without a place is stored as one of line 1."""
     return Span(0, first, last - first + 1 if last > 1 else 0)
 
 

@@ -37,7 +37,7 @@ def is_name(text: str) -> bool:
 
 
 def with_range(text: str) -> tuple[str, int, int]:
-    """`path:10-20` → path, 10, 20; zeros where no lines are named."""
+    """Return path, first and last line of `path:10-20`; zeros if no lines are named."""
     match = RANGE.match(text)
     if match is None:
         return text, 0, 0
@@ -169,7 +169,7 @@ def _block(lines: list[str], start: int, weight: int) -> Passage:
 
 
 def _belongs(line: str, indent: int) -> bool:
-    """Decorators and comments right above a definition are part of it."""
+    """Return whether a line above a definition is part of it, as decorators and comments are."""
     return _indent(line) == indent and BEFORE.match(line) is not None
 
 

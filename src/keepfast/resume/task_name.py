@@ -238,7 +238,7 @@ def stands_alone(text: str, words: str) -> bool:
 
 
 def heading(text: str) -> str:
-    """The words of a prompt that name the work: its first telling sentence, past greetings, announcements and pasted output."""
+    """Return the words of a prompt that name the work: its first telling sentence, without greetings and pasted output."""
     return _title_words(text)[0]
 
 
@@ -295,7 +295,7 @@ def _title_words_in_prose(text: str) -> tuple[str, bool]:
 
 
 def _paragraphs(text: str) -> Iterable[tuple[str, str]]:
-    """Paragraphs of prose, headings and items of lists, each as one line, and which of these it is."""
+    """Yield paragraphs of prose, headings and items of lists, each as one line with its kind."""
     held_lines: list[str] = []
     kind = PROSE
     fenced = printed = pasted = False
@@ -363,7 +363,7 @@ def _end_of_path(match: re.Match[str]) -> str:
 
 
 def _planned(turn: Turn) -> str:
-    """The title of a plan that was not refused."""
+    """Return the title of a plan that was not refused."""
     call = turn.call
     if call is None or not call.done or call.failed:
         return ""
@@ -378,13 +378,13 @@ def _called(title: str) -> str:
 
 
 def _spoken(name: str) -> str:
-    """The name of a branch, a session or a command, with blanks between its words."""
+    """Return the name of a branch, a session or a command, with blanks between its words."""
     first, blank, rest = name.lstrip("/").partition(" ")
     return re.sub(r"[-_/:]+", " ", first) + blank + rest
 
 
 def _reported_heading(answers: Sequence[str]) -> str:
-    """The newest heading over what the agent reports."""
+    """Return the newest heading over what the agent reports."""
     for text in reversed(answers[-BACK:]):
         for line in text.split("\n"):
             match = HEADING.match(line.strip()[:MAX_CHARACTERS])
@@ -394,7 +394,7 @@ def _reported_heading(answers: Sequence[str]) -> str:
 
 
 def _committed(marks: Sequence[Turn]) -> str:
-    """The newest commit's subject, or a pull request's title."""
+    """Return the newest commit's subject, or a pull request's title."""
     for turn in reversed(marks):
         if turn.call is not None and turn.call.act == RUN and not turn.call.failed:
             match = COMMITTED.search(turn.call.command[:LOOKED_AT])

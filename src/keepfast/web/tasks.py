@@ -212,7 +212,7 @@ class WebTasks:
         return self.tasks.views.describe(self.tasks.new(spec, start=start))
 
     def act(self, task: str, action: str) -> TaskView:
-        """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
+        """Carry out one of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
         if action not in ACTIONS:
             raise Usage(f"Unknown action {action[:20]}.", f"Use one of: {', '.join(ACTIONS)}.")
         done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)

@@ -272,7 +272,7 @@ def _head(old: bytes | None, new: bytes | None, modes: list[int]) -> list[bytes]
 
 
 def _full_modes(old: int | None, new: int | None) -> list[int]:
-    """Both modes with their type; an absent side has that of the other one."""
+    """Return both modes with their file type; an absent side has that of the other one."""
     modes = [next((mode for mode in side if mode is not None), 0o644) for side in ((old, new), (new, old))]
     return [mode if S_IFMT(mode) else mode | S_IFREG for mode in modes]
 

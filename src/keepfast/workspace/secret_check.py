@@ -60,7 +60,7 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
 
 
 def _readings(content: bytes) -> Iterator[bytes]:
-    """The content as it is, and in UTF-8 if it could be a text in UTF-16, with the mark that says so or without.
+    """Yield the content as it is, and in UTF-8 if it could be a text in UTF-16, with or without a byte order mark.
 
     What looks like UTF-16 may be something else: two letters of `env -0` make one of Chinese.
     """
@@ -130,7 +130,7 @@ def _holds_key(content: bytes) -> bool:
 
 
 def _without_certificates(content: bytes) -> bytes:
-    """The content without the base64 of its certificates: by chance it has the signs of many keys, and it is public."""
+    """Return the content without the base64 of its certificates: by chance it has the signs of many keys, and it is public."""
     first, *blocks = content.split(CERTIFICATE)
     parts = [first]
     for block in blocks:

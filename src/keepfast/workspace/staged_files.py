@@ -335,7 +335,7 @@ class FileStager:
                     continue  # not supported by this file system, or not permitted
 
     def _may_set(self, attribute: str) -> bool:
-        """Not capabilities and labels, unless privileged: the author of a checkpoint must not grant rights here."""
+        """Return whether an attribute may be set. Not capabilities and labels, unless privileged: they would grant rights here."""
         if self.privileged or attribute.startswith(OWNER_ATTRIBUTES):
             return True
         return attribute.startswith(ACL_ATTRIBUTES) and geteuid() != 0

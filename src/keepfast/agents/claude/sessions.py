@@ -62,7 +62,7 @@ def folder(home: str, variables: Mapping[str, str], cwd: str) -> str:
 
 
 def base_of(path: str) -> str:
-    """The client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
+    """Return the client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
     base, separator, _ = path.rpartition("/projects/")
     return base if separator else ""
 
@@ -86,7 +86,7 @@ def forked(lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str
 
 
 def cwd_of(lines: Iterable[bytes]) -> str:
-    """The folder in which the session began."""
+    """Return the folder in which the session began."""
     for line in lines:
         cwd = _entry(line).get("cwd")
         if isinstance(cwd, str) and cwd.startswith("/"):

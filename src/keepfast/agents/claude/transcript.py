@@ -120,7 +120,7 @@ def _is_queued(attached: dict[str, Any]) -> bool:
 
 
 def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side: bool) -> int | None:
-    """The prompt that the entry belongs to by its parent links; None for an entry that was there already."""
+    """Return the prompt that the entry belongs to by its parent links; None for an entry that was there already."""
     uuid = entry.get("uuid")
     if not isinstance(uuid, str):
         return conversation.current
@@ -211,7 +211,7 @@ def _begin(conversation: Conversation, entry: dict[str, Any], block: dict[str, A
 
 
 def _measure(conversation: Conversation, message: dict[str, Any]) -> None:
-    """Tokens that one large tool output added to the request, by the client's own count."""
+    """Record how many tokens one large tool output added to the request, by the client's own count."""
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return
@@ -252,7 +252,7 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
 
 
 def _expand(conversation: Conversation, body: object) -> None:
-    """Right behind a command the client puts the text that it stands for."""
+    """Take the text that a command stands for, which the client writes right after the command."""
     last = conversation.turns[-1] if conversation.turns else None
     if last is not None and last.kind == "command" and not last.body and isinstance(body, str):
         last.body = head(SKILL_FOLDER.sub("", body), MAX_BODY_LENGTH)
@@ -282,7 +282,7 @@ def _queued(conversation: Conversation, entry: dict[str, Any], prompt: int) -> N
 
 
 def _asked(entry: dict[str, Any]) -> tuple[str, str]:
-    """The command and the person's own words in a user entry; most have neither."""
+    """Return the command and the person's own words in a user entry; most have neither."""
     if entry.get("isMeta") or entry.get("isCompactSummary") or entry.get("isVisibleInTranscriptOnly"):
         return "", ""
     message = entry.get("message")
@@ -299,7 +299,7 @@ def _asked(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def spoken(text: str) -> tuple[str, str]:
-    """The command and the words. A command is no prompt, but what a person writes behind it may be one."""
+    """Return the command and the words. A command is no prompt, but what a person writes after it may be one."""
     if "<" in text:
         text = BESIDE.sub("", text)
     text = text.strip()

@@ -86,7 +86,7 @@ class Runtime:
         return zone
 
     def since_boot(self) -> int:
-        """Nanoseconds since boot, sleep included. Nobody can set this clock, so back-off goes by it."""
+        """Return nanoseconds since boot, sleep included. Nobody can set this clock, so back-off goes by it."""
         number = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         return time.clock_gettime_ns(number)
 
