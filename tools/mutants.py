@@ -97,7 +97,7 @@ MUTANTS = (
            "if attempts < self.runtime.options.max_attempts:\n            self._back_off(tables, BACKOFF, attempts, self.judged.reason)",
            "if True:\n            self._back_off(tables, BACKOFF, attempts, self.judged.reason)", "tests/runner/scheduler/test_runaway.py"),
     Mutant("a runaway task is held", "runner/scheduler/turns.py",
-           "if len(begun) < FUSE * self.runtime.options.max_attempts:", "if True:", "tests/runner/scheduler/test_runaway.py"),
+           "if len(begun) < RUNAWAY_FACTOR * self.runtime.options.max_attempts:", "if True:", "tests/runner/scheduler/test_runaway.py"),
     Mutant("fields of a header are what they should be", "model/header.py",
            "    for names, is_good in _RULES:\n", "    for names, is_good in ():\n", "tests/model/test_header.py tests/store/test_bundle.py"),
     Mutant("notes of a header are what they should be", "model/header.py",

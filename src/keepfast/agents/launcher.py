@@ -11,14 +11,14 @@ LOG, FAILING = ".log", ".failing"
 """Beside the launcher: what the last start that failed said, and since when none has succeeded."""
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
 """Where the launcher finds what it needs of the system; the last one is where NixOS has all of it."""
-PATIENCE_MINUTES = 5
+MAX_FAILING_MINUTES = 5
 """An upgrade is over by then; what still does not start is broken, and a new session is told so."""
 
-OBEYED = (
+UNSAFE_PYTHON_VARIABLES = (
     "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "GCONV_PATH", "LOCPATH",
 )  # fmt: skip
 """Variables by which Python, or the C library below it, finds code of its own; most of them count even with `-I` and `-E`."""
-FORGET = f"unset {' '.join(OBEYED)}"
+FORGET = f"unset {' '.join(UNSAFE_PYTHON_VARIABLES)}"
 """Stands in the shell before every Python of ours that a client starts; plugin/bin/keepfast has this line, too."""
 
 _SCRIPT = """\
@@ -120,7 +120,7 @@ def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> 
         forget=FORGET,
         log=shlex.quote(path + LOG),
         failing=shlex.quote(path + FAILING),
-        minutes=PATIENCE_MINUTES,
+        minutes=MAX_FAILING_MINUTES,
     )
 
 

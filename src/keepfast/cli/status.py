@@ -8,7 +8,7 @@ import click
 
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import KeepfastError, NoWorkspace, Refused
-from keepfast.present.supervision import NOT_BELIEVED, STOOD_DOWN
+from keepfast.present.supervision import CLAIM_IGNORED, HOOKS_SUSPENDED
 
 if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN, MAX_NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
-ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
+ABOUT_HOOKS = (HOOKS_SUSPENDED, CLAIM_IGNORED)
 """Kinds of notices that are about hooks, not about one checkpoint."""
 
 

@@ -46,7 +46,7 @@ TESTING = re.compile(
     r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
 )
 """Letters of all of them: most commands have none, and are read no further."""
-TOLD_OF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
+PRINTS_ABOUT_ITSELF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
 """With these options a program prints about itself and runs nothing."""
 TRIVIAL = re.compile(r"^(?:ls|cat|sed -n|head|tail|pwd|echo|cd|grep|rg|find|wc|which|sleep|true|nl|tree)\b[^&|;]*$")
 DOCUMENT = re.compile(r"\.(?:md|mdx|rst|adoc|txt)$", re.I)
@@ -253,7 +253,7 @@ def _is_test(command: str, failed: bool = False) -> bool:
 
 
 def _runs(kind: re.Pattern[str], line: str) -> bool:
-    return kind.match(line) is not None and not TOLD_OF.search(line)
+    return kind.match(line) is not None and not PRINTS_ABOUT_ITSELF.search(line)
 
 
 def _tail(output: str) -> str:

@@ -27,7 +27,7 @@ NAME = re.compile(r"(?<![\w@+-])[\w@+-][\w.@+-]{0,254}\.[A-Za-z]{1,6}\b")
 
 
 def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[Call], telling: list[Call]) -> Signals:
-    """Return the signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` those that ran a program."""
+    """Return the signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` those with commands."""
     now = conversation.calls
     prompt_turns = _newest(conversation, ("asked",), 2)
     recent = [turn.text for turn in _newest(conversation, ("said", "asked"), TEXTS)]

@@ -13,7 +13,7 @@ from keepfast.secrets.cuts import head
 
 STRONG, WEAK, WHOLE = 3, 2, 5
 """Numbers of telling words: enough to stand alone, enough if nothing better is there, and enough in spite of `it` or `that`."""
-LEANING = 20
+MAX_REFERRING_WORDS = 20
 """A prompt of fewer words that says `it` or begins with `no` refers to what was said before."""
 LOOKED_AT, SHOWN = 4_000, 120
 """How many characters of a prompt are read, and of its title are searched for telling words: a summary is short."""
@@ -232,7 +232,7 @@ def stands_alone(text: str, words: str) -> bool:
         return False
     if ROLE.match(words):
         return False
-    if len(words.split()) >= LEANING or word_count >= WHOLE:
+    if len(words.split()) >= MAX_REFERRING_WORDS or word_count >= WHOLE:
         return True
     return not (POINTING.search(words) or LEADING.match(text))
 

@@ -115,7 +115,7 @@ def test_a_failure_is_exit_code_one_and_never_blocks(name: str) -> None:
 
 
 def test_every_event_that_is_told_something_is_one_that_accepts_it() -> None:
-    assert set(claude_code.TELLING) <= CONTEXT
+    assert set(claude_code.CONTEXT_EVENTS) <= CONTEXT
 
 
 @pytest.mark.parametrize(

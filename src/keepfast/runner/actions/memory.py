@@ -32,7 +32,7 @@ SECOND = 1_000_000_000
 COLD = 300.0
 """Seconds after which a model's endpoint has dropped a conversation from its cache: all of it is paid for again."""
 SESSIONS = 5
-MENTIONS, APART = 24, 12
+MENTIONS, MAX_GAP_LINES = 24, 12
 """Maximum number of mentions in a prompt, and of lines between two ranges of a file that become one."""
 REDACTED = "[redacted"
 MENTION = re.compile(r"(?<!\S)@(?=\S)")
@@ -93,7 +93,7 @@ def plan_start(runtime: Runtime, task: Task, last: Run | None) -> Start:
         mode, bool(transcript.path) and how.can_resume, context_usage, idle, runtime.options.cold_history
     )
     if resumes and transcript.restored is not None:
-        why = f"its conversation was {transcript.what}, and restored from v{transcript.restored.checkpoint.version}"
+        why = f"its conversation was {transcript.state}, and restored from v{transcript.restored.checkpoint.version}"
     brief = "" if resumes or not task.attempt else build_brief(runtime, task, how)
     restored = transcript.restored
     return Start(
@@ -110,23 +110,23 @@ class _Transcript(NamedTuple):
     restored: Restored | None
     lost: str
     """Why it is lost; empty if it is not, or there was none."""
-    what: str
+    state: str
     """What had happened to one that was restored: `lost` or `cut short`."""
 
 
 def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, mode: str) -> _Transcript:
     """Find the conversation of a task; restore it from its checkpoint if the client has lost it or a part of it."""
     path = "" if restores.is_refused(last) else how.transcript(task.session, runtime.variables)
-    what = "lost"
+    state = "lost"
     if not how.can_resume or mode == BRIEF:
-        return _Transcript(path, None, "", what)
+        return _Transcript(path, None, "", state)
     if path and restores.is_cut_short(runtime, task, path):
-        path, what = "", "cut short"
+        path, state = "", "cut short"
     if path or not task.session:
-        return _Transcript(path, None, "", what)
+        return _Transcript(path, None, "", state)
     restored, lost = _restore_conversation(runtime, task, last)
     return _Transcript(
-        how.transcript(restored.session, runtime.variables) if restored is not None else "", restored, lost, what
+        how.transcript(restored.session, runtime.variables) if restored is not None else "", restored, lost, state
     )
 
 
@@ -222,7 +222,7 @@ def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
         name = excerpt.path.removeprefix(root.rstrip("/") + "/")
         if name.startswith("/") or is_secret_by_name(os.fsencode(name)) or REDACTED in excerpt.text:
             continue  # the client would read what we redact
-        if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= APART:
+        if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= MAX_GAP_LINES:
             result[-1] = (name, result[-1][1], max(result[-1][2], excerpt.end))
         else:
             result.append((name, excerpt.start, excerpt.end))

@@ -12,9 +12,9 @@ MAX_LINE_BYTES = 8 << 20
 """A longer line is cut."""
 CUT = b"[line cut by keepfast]\n"
 MARK = b"[secret]"
-APART = 100_000_000
+RECORD_INTERVAL = 100_000_000
 """Nanoseconds between two records of write times."""
-MAX_UNWRITTEN_BYTES, LOOKS = 1 << 20, 60
+MAX_UNWRITTEN_BYTES, RETRY_SECONDS = 1 << 20, 60
 """Bytes that are buffered while the disk is full, and seconds for which writing them is retried after the agent has ended."""
 
 
@@ -53,7 +53,7 @@ class Stream:
         if self.rest:
             self._put(self.rest + b"\n")
             self.rest = b""
-        for _ in range(LOOKS):
+        for _ in range(RETRY_SECONDS):
             if not self.unwritten:
                 break
             sleep(1.0)
@@ -89,6 +89,6 @@ class Stream:
     def _note(self, count: int) -> None:
         """Record when the last bytes were written, by the file's own time."""
         seen = os.fstat(self.fd)
-        if abs(seen.st_mtime_ns - self.noted_at) >= APART:
+        if abs(seen.st_mtime_ns - self.noted_at) >= RECORD_INTERVAL:
             self.noted_at = seen.st_mtime_ns
             os.write(self.times, f"{seen.st_size - count} {seen.st_mtime_ns}\n".encode())

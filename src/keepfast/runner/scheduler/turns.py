@@ -14,7 +14,7 @@ from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts, questions
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
-from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, backoff, stagger, used
+from keepfast.runner.domain.waits import HOUR, RUNAWAY_FACTOR, Budget, Spent, backoff, stagger, used
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
@@ -115,7 +115,7 @@ class Turns:
         """
         since = max(now - HOUR, queries.last_lifted_by_person(self.tables, task.id))
         begun = queries.counted_runs(self.tables, task, since)
-        if len(begun) < FUSE * self.runtime.options.max_attempts:
+        if len(begun) < RUNAWAY_FACTOR * self.runtime.options.max_attempts:
             return False
         why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
         with self.tables.write():
