@@ -18,11 +18,16 @@ from keepfast.web.views import Comparison, Patch, PhaseView, VerificationView
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import PhaseBase
     from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.actions.view_types import AnsweredView, InboxEntry, PromptView, TaskView, TitledPromptView
+    from keepfast.runner.actions.view_types import (
+        AnsweredView,
+        InboxEntry,
+        PromptView,
+        TaskView,
+        TitledPromptView,
+    )
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Backend
-    from keepfast.web.views import TaskPageView
 
 LOG_TAIL = 64 << 10
 MAX_FILES, MAX_LINES = 60, 3_000
@@ -42,7 +47,7 @@ class WebTasks:
     def all(self, status: str = "", archived: bool = False) -> list[TaskView]:
         return self.tasks.views.listing(state=status, archived=archived)
 
-    def show(self, task: str) -> TaskPageView:
+    def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
         view = self.tasks.views.show(row.id)
         view["checkpoints"] = [

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from keepfast.present.json_forms import of_checkpoint, of_path
-from keepfast.runner.actions.view_types import TaskDetails
 
 if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
@@ -304,14 +303,6 @@ class ForkView:
 
 
 # Tasks
-
-
-class TaskPageView(TaskDetails):
-    """A task with what only the page and the API show of it."""
-
-    workspace_id: str
-    needs: list[str]
-    fork_of: str | None
 
 
 @dataclass(kw_only=True)
