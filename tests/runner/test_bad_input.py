@@ -19,7 +19,7 @@ from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
 from keepfast.runner.actions import recovery, taskfile
 from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
-from keepfast.runner.scheduler.lock import Lock, supervisor_problem
+from keepfast.runner.scheduler.lock import SupervisorLock, supervisor_problem
 from keepfast.runner.scheduler.supervisor import Supervisor
 from tests.faults.disks import formatted, needs, tmpfs
 
@@ -60,7 +60,7 @@ class Running:
     def __init__(self, place: Place) -> None:
         self.workflows = Threads(place.runtime)
         self.supervisor = Supervisor(place.runtime, self.workflows)
-        self.lock = Lock(place.runtime.folder)
+        self.lock = SupervisorLock(place.runtime.folder)
         self.supervisor.note = self.lock.note
         self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, daemon=True)

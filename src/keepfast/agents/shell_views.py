@@ -97,7 +97,7 @@ class Strictness(NamedTuple):
 PLAIN = Strictness()
 
 
-class Part(NamedTuple):
+class SimpleCommand(NamedTuple):
     """One simple command of a compound command."""
 
     programs: list[str]
@@ -154,7 +154,7 @@ def parts(
     is_told: bool = True,
     strictness: Strictness = PLAIN,
     into: frozenset[str] = frozenset(),
-) -> Iterator[Part]:
+) -> Iterator[SimpleCommand]:
     """Yield the simple commands of a command, also those in scripts and substitutions; `is_told` only where it is certain."""
     if depth > MAX_DEPTH:
         return
@@ -164,7 +164,7 @@ def parts(
         scripts: list[tuple[str, list[str]]] = []
         lines = list(_run(node.words, node.bodies, depth, scripts))
         if lines:
-            yield Part(lines, is_covered, behind)
+            yield SimpleCommand(lines, is_covered, behind)
         for script, options in scripts:
             yield from parts(script, depth + 1, is_covered, Strictness().after(options), behind)
 

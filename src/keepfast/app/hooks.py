@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint_save import ReadAhead
     from keepfast.app.threat import Losses
     from keepfast.model.agent_event import AgentEvent
-    from keepfast.model.budget import Band, Usage
+    from keepfast.model.budget import Band, TokenUsage
     from keepfast.model.policy import Decision
     from keepfast.settings import Settings
     from keepfast.shell.destruction import Threat
@@ -538,7 +538,7 @@ class HookCall:
         except OSError:
             pass  # the save that follows reports what is wrong
 
-    def _usage_and_band(self) -> tuple[Usage | None, str]:
+    def _usage_and_band(self) -> tuple[TokenUsage | None, str]:
         """Return the token usage of the main conversation and the trigger of the highest band it crossed; empty below all."""
         event, settings = self.event, self.settings
         if not event.transcript or event.subagent or not self.part:
@@ -872,7 +872,7 @@ class HookCall:
         more = [self._text("and_more", count=len(texts) - MAX_LISTED)] if len(texts) > MAX_LISTED else []
         return ", ".join([*texts[:MAX_LISTED], *more])
 
-    def _budget_reply(self, usage: Usage, trigger: str, result: SaveResult) -> Reply:
+    def _budget_reply(self, usage: TokenUsage, trigger: str, result: SaveResult) -> Reply:
         """Return the messages about a crossed band of the token budget."""
         from keepfast.model.budget import Band
 
@@ -894,7 +894,7 @@ class HookCall:
             agent_text=for_agent, user_text=message, budget=message, checkpoint=checkpoint, warning=crossed.is_warning
         )
 
-    def _unreported_band(self, usage: Usage) -> Band | None:
+    def _unreported_band(self, usage: TokenUsage) -> Band | None:
         """Return the band below a quiet threshold that was crossed without a checkpoint, and so without a message."""
         from keepfast.model.budget import highest_announced_band
 

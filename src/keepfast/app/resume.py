@@ -258,7 +258,9 @@ class Resumer:
         facts = self._facts(work, ", ".join([*sources, f"files of {version}"]))
         return MomentBrief(self._build(work.row, notes, files, facts, tokens), since)
 
-    def _notes_of_moment(self, work: SavedWork, source: moment.Source | None) -> tuple[Notes, list[WorkingFile], str]:
+    def _notes_of_moment(
+        self, work: SavedWork, source: moment.ConversationSource | None
+    ) -> tuple[Notes, list[WorkingFile], str]:
         """Return notes and files of that moment as the session knew them, and the path that the root had."""
         if source is not None:
             try:

@@ -13,7 +13,7 @@ from keepfast.present.supervision import CLAIM_IGNORED, HOOKS_SUSPENDED
 if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
     from keepfast.app.restore import Unfinished
-    from keepfast.model.budget import Usage
+    from keepfast.model.budget import TokenUsage
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
     from keepfast.state.workers import RunningWorker
@@ -49,7 +49,7 @@ class WorkspaceStatus:
     workers: list[RunningWorker]
     pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
-    usage: Usage | None
+    usage: TokenUsage | None
     """Token use of the session with the newest event."""
 
 

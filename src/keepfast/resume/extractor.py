@@ -12,13 +12,13 @@ from keepfast.resume import phrases
 from keepfast.resume import signal_reader as signs
 from keepfast.resume import task_name as work
 from keepfast.resume.inheritance import TEST_FAILS, WAITING, Inheritance, join
-from keepfast.resume.notes import FileNote, Notes, Run
+from keepfast.resume.notes import CommandRun, FileNote, Notes
 from keepfast.resume.run_output import FAILED, says_passed
 from keepfast.resume.tokens import calibrate
 from keepfast.secrets.cuts import head, tail
 from keepfast.secrets.marks import is_secret_by_name
 
-__all__ = ["FileNote", "Notes", "Run", "take"]
+__all__ = ["CommandRun", "FileNote", "Notes", "take"]
 
 MAX_FILES = 60
 MAX_STEPS = 8
@@ -213,7 +213,7 @@ def _answers(calls: list[Call]) -> list[tuple[str, str]]:
     return answers[-6:]
 
 
-def _last_run(calls: list[Call]) -> Run | None:
+def _last_run(calls: list[Call]) -> CommandRun | None:
     for call in reversed(calls):
         if call.act == RUN and call.done and not call.refused and _is_test(call.command, call.failed):
             broken = call.failed or bool(FAILED.search(call.output))
@@ -223,7 +223,7 @@ def _last_run(calls: list[Call]) -> Run | None:
             output = (
                 f"(output not shown: the command names {sealed}, which is sealed)" if sealed else _tail(call.output)
             )
-            return Run(call.command.strip(), passed, "" if passed else output, call.number, is_known)
+            return CommandRun(call.command.strip(), passed, "" if passed else output, call.number, is_known)
     return None
 
 

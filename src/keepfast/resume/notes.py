@@ -34,7 +34,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class CommandRun:
     """A test or build: its command, whether it passed, and the end of its output if not.
 
     `is_known` is False where its exit code was masked (`pytest || true`) and its output does not show the result.
@@ -55,7 +55,7 @@ class Run:
         return record if self.is_known else {**record, "unknown": True}
 
     @classmethod
-    def from_json(cls, value: Any) -> Run | None:
+    def from_json(cls, value: Any) -> CommandRun | None:
         """Read back what `Notes.to_json` wrote; None where no run was noted."""
         if not isinstance(value, dict):
             return None
@@ -99,7 +99,7 @@ class Notes:
     plan: str = ""
     answers: list[tuple[str, str]] = field(default_factory=list)
     last_answer: str = ""
-    last_run: Run | None = None
+    last_run: CommandRun | None = None
     unfinished: str = ""  # a command that was begun and has no recorded result
     commands: list[str] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
@@ -196,7 +196,7 @@ class Notes:
             plan=_text(value, "plan"),
             answers=_pairs(value, "answers", "question", "answer"),
             last_answer=_text(value, "last_said"),
-            last_run=Run.from_json(value.get("last_test")),
+            last_run=CommandRun.from_json(value.get("last_test")),
             unfinished=_text(value, "unfinished"),
             files=[FileNote.from_json(one) for one in value.get("files") or []],
             session=_text(session, "id"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from keepfast.agents.shell_views import Part
+from keepfast.agents.shell_views import SimpleCommand
 from keepfast.agents.turns import CUT
 
 FAILED = re.compile(
@@ -43,7 +43,7 @@ RUNNERS = re.compile(r"(?:npm|pnpm|yarn|bun|deno|make|just|mise|tox|nox|rake)(?!
 """They run any of these programs."""
 
 
-def says_passed(output: str, parts: list[Part]) -> bool:
+def says_passed(output: str, parts: list[SimpleCommand]) -> bool:
     """Return whether an output without failures shows for each of these commands that it passed."""
     if not parts:
         return True
@@ -52,11 +52,11 @@ def says_passed(output: str, parts: list[Part]) -> bool:
     return all(_is_among(part, [*whole, *by_part] if _is_whole(output, part) else whole) for part in parts)
 
 
-def _is_whole(output: str, part: Part) -> bool:
+def _is_whole(output: str, part: SimpleCommand) -> bool:
     return WHOLE.issuperset(part.into) and CUT not in output
 
 
-def _is_among(part: Part, names: list[str]) -> bool:
+def _is_among(part: SimpleCommand, names: list[str]) -> bool:
     """Return whether it ran one of these programs, or one that may have run any of them."""
     pattern = re.compile(rf"(?:{'|'.join(names)})(?!\S)")
     return bool(names) and any(pattern.match(line) or RUNNERS.match(line) for line in part.programs)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.runtime import Runtime
-    from keepfast.web.doctor import Check
+    from keepfast.web.doctor import DoctorCheck
     from keepfast.web.queries import Backend
 
 STATUS = (
@@ -74,7 +74,7 @@ class Site:
         make_runtime: Callable[[], Runtime] | None = None,
         password: Callable[[], str] = lambda: "",
         config: str = "",
-        doctor: Callable[[], list[Check]] = list,
+        doctor: Callable[[], list[DoctorCheck]] = list,
         home: str = "",
     ) -> None:
         self.database, self.build, self.now, self.make_runtime, self.password = (

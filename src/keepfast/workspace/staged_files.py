@@ -62,7 +62,7 @@ class Stopped(Exception):
     """The restore was stopped: nothing more is written."""
 
 
-class Contents:
+class ContentSource:
     """The source of contents. `load(entry)` yields one in parts.
 
     `hand_over(digests, take)` calls `take(bytes, parts)` for many, in the cheapest order and perhaps from two threads; a
@@ -93,7 +93,7 @@ class FileStager:
         staging: Staging,
         folders: Folders,
         system: System,
-        contents: Contents,
+        contents: ContentSource,
         placed: dict[Group, bytes],
         owner: tuple[int, int],
         mtimes: bool,

@@ -21,7 +21,7 @@ from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
 from keepfast.state.pending_events import PendingEvent
-from keepfast.store.conversations import Conversation, conversation_from_json
+from keepfast.store.conversations import SavedConversation, conversation_from_json
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SavedCheckpoint(NamedTuple):
     phase: int
     at: int
     milliseconds: int
-    conversation: Conversation | None
+    conversation: SavedConversation | None
     work: descriptions.WorkState
 
 
@@ -213,7 +213,7 @@ def _name(runtime: Runtime, task: Task, saved: SavedCheckpoint) -> str:
 
 def _save(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str
-) -> tuple[CheckpointRow | None, Conversation | None]:
+) -> tuple[CheckpointRow | None, SavedConversation | None]:
     """Make the checkpoint; return its row and its conversation."""
     with runtime.engine() as engine:
         root = os.fsencode(task.workspace)
@@ -234,7 +234,7 @@ def _save(
         return (row, _conversation(engine, row)) if row is not None else (None, None)
 
 
-def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
+def _conversation(engine: Engine, row: CheckpointRow) -> SavedConversation | None:
     return conversation_from_json(engine.repository().document(row)[0].conversation)
 
 

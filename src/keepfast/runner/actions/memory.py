@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from keepfast.agents.claude.usage import last_usage
 from keepfast.app.resume import Resumer, SavedWork
 from keepfast.app.worker import MAX_SUMMARY_CHARS
-from keepfast.model.budget import NOTICE, Usage, usage
+from keepfast.model.budget import NOTICE, TokenUsage, usage
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, restores, rollback
 from keepfast.runner.actions.seals import redact_spellings
@@ -23,7 +23,7 @@ from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
-    from keepfast.runner.actions.rollback import Restored
+    from keepfast.runner.actions.rollback import RestoredTask
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run, Task
 
@@ -45,7 +45,7 @@ class Start(NamedTuple):
     why: str
     session: str
     brief: str = ""
-    restored: Restored | None = None
+    restored: RestoredTask | None = None
     """The checkpoint from which a lost conversation was restored."""
     is_lost: bool = False
     """There was a conversation, and it cannot be restored."""
@@ -57,7 +57,7 @@ class Start(NamedTuple):
     """Why it cannot be checked now whether files are missing: the run cannot begin. Empty if it can."""
 
 
-def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
+def choose(mode: str, has_session: bool, used: TokenUsage, idle: float, most: int) -> tuple[bool, str]:
     """Decide whether the next run resumes the session, and say why. Pure.
 
     `idle` is the seconds since the last run, `most` the tokens of a cold history that are worth their price.
@@ -107,7 +107,7 @@ class _Transcript(NamedTuple):
 
     path: str
     """The client's transcript; empty if there is none."""
-    restored: Restored | None
+    restored: RestoredTask | None
     lost: str
     """Why it is lost; empty if it is not, or there was none."""
     state: str
@@ -130,7 +130,7 @@ def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, m
     )
 
 
-def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[Restored | None, str]:
+def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[RestoredTask | None, str]:
     """Restore a conversation that the client no longer has; else return why it is lost, empty if there was none."""
     if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
         return None, "the client refused its conversation, and the restored copy too"

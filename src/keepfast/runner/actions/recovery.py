@@ -29,14 +29,14 @@ PLANNING, DESIGN, MIN_FILE_BYTES = 9, 5, 500
 """Number of documents of a finished planning and of a finished design phase, and minimum length of each."""
 
 
-class Refused(NamedTuple):
+class RefusedDocument(NamedTuple):
     """A document that was ignored, and why."""
 
     file: str
     why: str
 
 
-class Document(NamedTuple):
+class SignedDocument(NamedTuple):
     """A document of a checkpoint with a valid signature."""
 
     name: str
@@ -50,7 +50,7 @@ class RebuiltTask(NamedTuple):
     task: str
     outcome: str
     """rebuilt, there, cold start, or why it could not be used."""
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedDocument] = ()
     """Documents without a valid signature, or of another task."""
 
 
@@ -85,7 +85,9 @@ def _rebuild_task(runtime: Runtime, workspace: str) -> RebuiltTask:
     try:
         task_file = documents.load(runtime, path)
     except KeepfastError as error:
-        return RebuiltTask(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
+        return RebuiltTask(
+            workspace, "", str(error), [RefusedDocument(path, str(error))] if os.path.lexists(path) else ()
+        )
     id = str(task_file.get("id", ""))
     if not id or os.path.realpath(str(task_file.get("workspace", ""))) != workspace:
         return RebuiltTask(workspace, id, "Workspace validation failed: the document belongs to another folder.")
@@ -103,7 +105,7 @@ def _rebuild_task(runtime: Runtime, workspace: str) -> RebuiltTask:
 
 
 def _insert(
-    runtime: Runtime, task_file: dict[str, Any], phase: int, checkpoint_documents: list[Document], cold: bool
+    runtime: Runtime, task_file: dict[str, Any], phase: int, checkpoint_documents: list[SignedDocument], cold: bool
 ) -> None:
     latest = checkpoint_documents[-1].content if checkpoint_documents else None
     rows = _kept(runtime, task_file, checkpoint_documents)
@@ -145,7 +147,9 @@ def _insert(
             tables.insert("checkpoint", once=True, **one._asdict())
 
 
-def _kept(runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[Document]) -> list[TaskCheckpoint]:
+def _kept(
+    runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[SignedDocument]
+) -> list[TaskCheckpoint]:
     """Return the rows of a task's checkpoints: from its documents, with versions and trees from the store."""
     id = str(task_file["id"])
     rows: dict[str, CheckpointRow] = {}
@@ -209,11 +213,11 @@ def _folders(runtime: Runtime) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
+def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[SignedDocument], Sequence[RefusedDocument]]:
     """Return the valid documents of a task, oldest first, and the refused ones."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
-    newest, own, refused = "", [], list[Refused]()
+    newest, own, refused = "", [], list[RefusedDocument]()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
         newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
@@ -222,12 +226,12 @@ def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document
         try:
             document = documents.load(runtime, path)
         except KeepfastError as error:
-            refused.append(Refused(path, str(error)))
+            refused.append(RefusedDocument(path, str(error)))
             continue
         if document["taskId"] == id:
-            own.append(Document(name.removesuffix(".gz"), document))
+            own.append(SignedDocument(name.removesuffix(".gz"), document))
         else:
-            refused.append(Refused(path, f"{path} is a document of another task."))
+            refused.append(RefusedDocument(path, f"{path} is a document of another task."))
     return sorted(own, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain.questions import REFUSED
-from keepfast.runner.domain.records import Account, LoggedEvent, Notice, Prompt, Run, Secret, Task, TaskCheckpoint
+from keepfast.runner.domain.records import Account, LoggedEvent, Notification, Prompt, Run, Secret, Task, TaskCheckpoint
 from keepfast.runner.domain.task import FROZEN
 
 WAITING = "status IN ('pending', 'presented')"
@@ -375,10 +375,10 @@ def fresh_events(tables: Tables, since: int, uncounted: Sequence[str]) -> list[F
 # Notices, secrets, accounts
 
 
-def unsent_notices(tables: Tables, tries: int, most: int) -> list[Notice]:
+def unsent_notices(tables: Tables, tries: int, most: int) -> list[Notification]:
     """Return notices that are not sent yet, after at most this many failed tries."""
     rows = tables.all("SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", tries, most)
-    return [Notice(**row) for row in rows]
+    return [Notification(**row) for row in rows]
 
 
 def secrets_of(tables: Tables, task: str) -> list[Secret]:

@@ -18,7 +18,7 @@ MAX_UNWRITTEN_BYTES, RETRY_SECONDS = 1 << 20, 60
 """Bytes that are buffered while the disk is full, and seconds for which writing them is retried after the agent has ended."""
 
 
-class Stream:
+class OutputWriter:
     """Writes one output of the agent to a file: whole lines, secrets redacted, bounded in size.
 
     The file `….times` beside it has a line for each part: the offset of its first byte, and when it was written.

@@ -12,7 +12,7 @@ SIZE = 1024
 """The file always has this size: overwriting works on a full disk."""
 
 
-class Lock:
+class SupervisorLock:
     """The supervisor's lock, held as long as it runs. Raises `Busy` if another one runs."""
 
     def __init__(self, folder: str) -> None:

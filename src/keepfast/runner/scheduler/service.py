@@ -15,7 +15,7 @@ from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler.attempts import Threads, Workflows
-from keepfast.runner.scheduler.lock import Lock
+from keepfast.runner.scheduler.lock import SupervisorLock
 from keepfast.runner.scheduler.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(
     Agents live on when it returns; the next supervisor takes them over. `on_event` is called with every event; `begun` is called
     once this supervisor has the lock.
     """
-    with closing(Lock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
+    with closing(SupervisorLock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
         begun()
         workflows = _workflows(runtime, durable)
         try:

@@ -21,7 +21,7 @@ from keepfast.runner.domain.task import ENDED, HOST_LOST
 from keepfast.runner.notify.notify import Notices
 from keepfast.runner.process import shims
 from keepfast.runner.process.redaction import clean_text
-from keepfast.runner.process.wake import Listener
+from keepfast.runner.process.wake import WakeListener
 from keepfast.runner.scheduler.attempts import Workflows
 from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
@@ -53,7 +53,7 @@ class Supervisor:
 
     def run(self, until_idle: bool = False) -> None:
         """Run until `stop` is set; with `until_idle`, until no task can continue without a person."""
-        listener = Listener(self.runtime.folder)
+        listener = WakeListener(self.runtime.folder)
         try:
             if self.runtime.options.roots and not self.only:
                 recovery.rebuild(self.runtime, self.runtime.options.roots)
