@@ -23,10 +23,10 @@ def to_json(value: Any) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     document: Json = {}
-    for one in fields(value):
-        part = getattr(value, one.name)
-        if part is not None or not one.metadata.get("optional"):
-            document[one.metadata.get("key", one.name)] = to_json(part)
+    for member in fields(value):
+        part = getattr(value, member.name)
+        if part is not None or not member.metadata.get("optional"):
+            document[member.metadata.get("key", member.name)] = to_json(part)
     return document
 
 

@@ -165,9 +165,9 @@ def stat_table(stats: Sequence[Stat], width: int) -> list[tuple[str, str, str]]:
     reserved = max([min(most, max(6, room * 3 // 8)), *(len(size) - 1 for size in sizes)])
     column = min(max(map(display_width, names), default=0), max(8, room - reserved))
     rows = []
-    for one, name, count, size in zip(stats, names, counts, sizes, strict=True):
+    for stat, name, count, size in zip(stats, names, counts, sizes, strict=True):
         name = _shorten(name, column)
-        added, removed = _bars(one.added, one.removed, most, max(2, room - column))
+        added, removed = _bars(stat.added, stat.removed, most, max(2, room - column))
         label = f" {name}{' ' * (column - display_width(name))} | {count:>{digits}}{size}"
         rows.append((label + " " * bool(added + removed), "+" * added, "-" * removed))
     return rows

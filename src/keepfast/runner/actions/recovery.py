@@ -125,13 +125,25 @@ def _insert(
             tables.keep_secret(id, str(name), str(sealed), dependency["type"], nanoseconds(dependency["providedAt"]))
         for name, sealed in dict(task_file.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
-        for place, one in enumerate(task_file.get("questions", [])):
+        for place, question in enumerate(task_file.get("questions", [])):
             tables.insert(
-                "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
-                category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
-                status=one["status"], answer=one["answer"], created_at=now + place, phase=phase,
-                delivered="before" if one["delivered"] else "",
-            )  # fmt: skip
+                "prompt",
+                id=question["id"],
+                task=id,
+                run="",
+                kind="question",
+                key=question["question"].casefold(),
+                text=question["question"],
+                category=question["category"],
+                options=question["options"],
+                standard=question["default"] or "",
+                required=int(question["required"]),
+                status=question["status"],
+                answer=question["answer"],
+                created_at=now + place,
+                phase=phase,
+                delivered="before" if question["delivered"] else "",
+            )
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)
         if not ended:
@@ -143,8 +155,8 @@ def _insert(
                 tables.warn(id, now, f"{task_file['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        for one in rows:
-            tables.insert("checkpoint", once=True, **one._asdict())
+        for row in rows:
+            tables.insert("checkpoint", once=True, **row._asdict())
 
 
 def _kept(

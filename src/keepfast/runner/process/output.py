@@ -436,13 +436,13 @@ class PlainOutput(Output):
         for kind in ("log", "protocol"):
             lines: list[str] = []
             earliest = 0
-            for one in reversed(messages):
-                if one.type != kind or (earliest and one.at and earliest - one.at > BURST):
+            for message in reversed(messages):
+                if message.type != kind or (earliest and message.at and earliest - message.at > BURST):
                     if lines:
                         break
                     continue
-                lines.append(one.content)
-                earliest = one.at
+                lines.append(message.content)
+                earliest = message.at
             if lines:
                 return "\n".join(reversed(lines))[-LAST_MESSAGE:]
         return ""
@@ -536,8 +536,8 @@ class Transcripts:
         path = path or next(iter(self._tails), "")
         if not path:
             return
-        for one in (path, *sorted(glob(f"{escape(path.removesuffix('.jsonl'))}/subagents/*.jsonl"))):
-            tail = self._tails.setdefault(one, Tail(one))
+        for transcript in (path, *sorted(glob(f"{escape(path.removesuffix('.jsonl'))}/subagents/*.jsonl"))):
+            tail = self._tails.setdefault(transcript, Tail(transcript))
             while lines := tail.lines():
                 for line in lines:
                     output.feed_transcript(line)

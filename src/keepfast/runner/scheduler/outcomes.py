@@ -157,10 +157,10 @@ class Settlement:
     def _log_malformed(self, tables: Tables) -> None:
         """Log blocks that could not be parsed; next to a valid question, also warn people that there was another one."""
         malformed = self.judged.malformed
-        for one in malformed:
-            tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
+        for block in malformed:
+            tables.log(self.task.id, self.now, "block_refused", {"block": block.name, "why": block.why}, self.run.id)
         if malformed and any(block.name in QUESTIONS for block in self.judged.blocks):
-            refused = "; ".join([f"[{one.name}]: {one.why}" for one in malformed])
+            refused = "; ".join([f"[{block.name}]: {block.why}" for block in malformed])
             tables.warn(self.task.id, self.now, f"The agent also sent a block that was not understood. {refused}")
 
     # What follows
@@ -406,8 +406,8 @@ def is_used_up(task: Task, output: Output | None = None) -> bool:
 
 def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
     count = 0
-    for one in queries.outcomes(tables, task):
-        if one != outcome:
+    for run_outcome in queries.outcomes(tables, task):
+        if run_outcome != outcome:
             break
         count += 1
     return max(count, 1)
