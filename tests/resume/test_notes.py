@@ -109,6 +109,10 @@ TOLD = [
     "time make test",
     "if [ -d a ]; then cd a; fi; pytest -q",
     "echo | pytest -q",
+    "make -C include -j4 test",
+    "make -Cbin -Onone test",
+    "make --no-print-directory test",
+    "pytest -n 4",
 ]
 MASKED = [
     "pytest -q || true",
@@ -140,6 +144,11 @@ MASKED = [
     "if ! pytest -q; then :; fi",
     "pytest -q & wait",
     "timeout 60 pytest -q; echo done",
+    "make -i test",
+    "make -kij4 test",
+    "make --ignore-errors test && echo done",
+    "mvn -fn test",
+    "ruff check --exit-zero src",
 ]
 
 
@@ -214,6 +223,10 @@ def test_a_test_in_the_background_has_no_result_yet() -> None:
         "cat <<EOF > n.md\nmake test\nEOF",
         "grep -n pytest Makefile",
         "pytest --version",
+        "pytest --collect-only -q",
+        "jest --listTests",
+        "make -n test",
+        "make --dry-run test",
         "which ruff",
         "make install",
         "docker pull mcr/playwright",
@@ -228,6 +241,15 @@ def test_a_command_that_only_speaks_of_tests_is_none(command: str) -> None:
     session.run(command, "ok")
 
     assert taken(session).last_run is None
+
+
+def test_tests_that_could_not_even_be_listed_are_a_failure() -> None:
+    session = Session()
+    session.run("pytest --collect-only", "ImportError while importing test module", failed=True)
+
+    run = taken(session).last_run
+
+    assert run is not None and run.is_known and not run.passed
 
 
 @pytest.mark.parametrize("words", ["env ", "npx env ", "npx sh ", "python -m ", "$(", "make ", "npm x "])

@@ -46,8 +46,18 @@ TESTING = re.compile(
     r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
 )
 """Letters of all of them: most commands have none, and are read no further."""
-PRINTS_ABOUT_ITSELF = re.compile(r"(?<!\S)--?(?:version|help)(?!\S)")
+PRINTS_ABOUT_ITSELF = re.compile(r"(?<!\S)(?:--?(?:version|help)|-h)(?!\S)")
 """With these options a program prints about itself and runs nothing."""
+LISTS = re.compile(
+    r"(?<!\S)--(?:co|collect-only|list|list-?[tT]ests|fixtures|markers|dry-run|just-print|notest)(?!\S)"
+    r"|make (?:.* )?-(?![CIOWfo])[a-zA-Z]*n\w*(?!\S)"
+)
+"""With these options a program lists its tests or steps and runs none; that it failed has to be known all the same."""
+FORGIVING = re.compile(
+    r"(?<!\S)(?:--(?:ignore-errors|exit-zero|fail-never)|-Dmaven\.test\.failure\.ignore\S*)(?!\S)"
+    r"|(?:make (?:.* )?-(?![CIOWfo])[a-zA-Z]*i\w*|mvnw? (?:.* )?-fn)(?!\S)"
+)
+"""With these options a program ends with 0 although something failed."""
 TRIVIAL = re.compile(r"^(?:ls|cat|sed -n|head|tail|pwd|echo|cd|grep|rg|find|wc|which|sleep|true|nl|tree)\b[^&|;]*$")
 DOCUMENT = re.compile(r"\.(?:md|mdx|rst|adoc|txt)$", re.I)
 # Words that only lead up to an edit or a look; the step itself is what follows them.
@@ -232,7 +242,9 @@ def _is_told(call: Call) -> bool:
     if call.input.get("run_in_background"):
         return False
     tests = [part for part in shell.parts(call.command) if any(_runs(TEST, line) for line in part.programs)]
-    return says_passed(call.output, [part for part in tests if not part.is_told])
+    return says_passed(
+        call.output, [part for part in tests if not part.is_told or any(map(FORGIVING.search, part.programs))]
+    )
 
 
 def _sealed_file(command: str) -> str:
@@ -249,7 +261,7 @@ def _is_test(command: str, failed: bool = False) -> bool:
     kind = BROKEN if failed else TEST
     if not TESTING.search(command):
         return False
-    return any(_runs(kind, line) for line in shell.programs(command))
+    return any(_runs(kind, line) and (failed or not LISTS.search(line)) for line in shell.programs(command))
 
 
 def _runs(kind: re.Pattern[str], line: str) -> bool:

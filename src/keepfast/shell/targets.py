@@ -422,7 +422,6 @@ def is_known_program(name: str) -> bool:
         COPY_VERBS,
         TRANSFER_VERBS,
         ARCHIVE_VERBS,
-        EXTRACT_WORDS,
         AWK,
     )
     return any(name in table for table in tables)

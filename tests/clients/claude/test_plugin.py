@@ -14,6 +14,7 @@ from tests.equipment.folders import marketplace
 
 from .bench import Bench
 from .endpoint import call, say, use
+from .terminal import PROMPT, Terminal
 
 REPOSITORY = Path(__file__).parents[3]
 PLUGIN = REPOSITORY / "plugin"
@@ -129,6 +130,49 @@ def test_its_hooks_offer_its_commands(bench: Bench) -> None:
     turn = bench.run("/clear", "--resume", session, *plugin)
 
     assert "/keepfast:resume" in turn.out
+
+
+@pytest.mark.parametrize(("command", "stays"), [("keep", True), ("drop", False)])
+def test_after_a_clear_that_asks_its_commands_keep_or_drop_the_checkpoint(
+    bench: Bench, command: str, stays: bool
+) -> None:
+    screen = cleared(bench, f"/keepfast:{command}", {"auto_checkpoint_on_clear": "prompt"})
+
+    assert "/keepfast:keep" in screen and "/keepfast:drop" in screen
+    (asked,) = [
+        request.texts() for request in bench.endpoint.main_requests() if "in one line what this says" in request.texts()
+    ]
+    made = [one["version"] for one in bench.settle() if one["trigger"] == "before_clear"]
+    assert len(made) == stays
+    assert all(f"Kept {version}" in asked for version in made) and ("Dropped v" in asked) != stays
+    assert bench.keepfast("drop", check=False).returncode == 4  # it was answered
+
+
+def test_where_a_brief_is_only_offered_its_command_gives_it_to_the_model(bench: Bench) -> None:
+    screen = cleared(bench, "/keepfast:resume", {"auto_resume_on_start": "prompt"})
+
+    assert "/keepfast:resume" in screen
+    (asked,) = [request.texts() for request in bench.endpoint.main_requests() if "It is history" in request.texts()]
+    assert asked.count("Resumed from checkpoint:") == 1
+    assert "plan the parser for dates" in asked and "A recursive one would do." in asked
+
+
+def cleared(bench: Bench, command: str, hooks: dict[str, Any]) -> str:
+    """Talk, an edit by hand, /clear and this command, in one client; return what was on the screen."""
+    bench.keepfast("install", "claude", "--plugin")
+    (bench.home / ".config/keepfast/config.json").write_text(json.dumps({"hooks": hooks}))
+    bench.script(say("A recursive one would do."), say("Told the user."))
+    with Terminal(bench, "--permission-mode", "bypassPermissions", "--plugin-dir", plugin_of(bench)) as terminal:
+        terminal.wait(PROMPT)
+        terminal.type("plan the parser for dates")
+        terminal.wait("recursive one would do")
+        bench.wait_for(lambda: any(one["trigger"] == "turn" for one in bench.checkpoints()))
+        bench.put("by-hand.txt", "not yet saved\n")
+        terminal.type("/clear")
+        offered = terminal.wait("/keepfast:(drop|resume)")
+        terminal.type(command)
+        terminal.wait("Told the user")
+    return offered
 
 
 def test_clear_check_asks_about_what_its_own_prompt_has_saved_and_saves_for_its_session(bench: Bench) -> None:

@@ -153,9 +153,51 @@ def test_a_frozen_agent_that_is_killed_no_longer_counts_as_frozen(place: Place) 
 
     place.supervise()
 
+    assert place.state(task) == ("active", "user_pause")
+    assert place.shown(task)["frozen"] is False and place.journal() == ["begin 0"]
+    place.tasks.resume(task.id)
+    place.supervise()
     assert place.state(task) == ("done", "")
     holds = place.runtime.tables.all_holds(place.runtime.tables.task(task.id))
-    assert holds[0].kind == "user_pause" and all(hold.lifted_at for hold in holds)
+    assert {hold.kind for hold in holds} >= {"user_pause"} and all(hold.lifted_at for hold in holds)
+
+
+def ended_while_nobody_looked(place: Place, *turns: list[dict[str, Any]], **keys: Any) -> Task:
+    """A task whose run has ended and that a person has paused since; no supervisor has seen either."""
+    go = place.base / "go"
+    first, *rest = turns
+    task = place.task([{"write": ["a.txt", "1"]}, {"wait_for": str(go)}, *first], *rest, **keys)
+    place.supervise(until=lambda: (place.workspace() / "a.txt").exists())
+    go.touch()
+    run = last(place, task)
+    while shims.status_of(run.folder, run.id).kind == shims.ALIVE:
+        time.sleep(0.02)
+    place.tasks.pause(task.id)
+    return task
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [[{"exit": 3}], [{"say": "Hm."}], [say_phase(1)], [{"limited": 1}, {"exit": 1}]],
+    ids=["crash", "idle", "phase", "limit"],
+)
+def test_a_pause_of_a_run_that_has_just_ended_keeps_the_next_one_from_starting(
+    place: Place, ending: list[dict[str, Any]]
+) -> None:
+    task = ended_while_nobody_looked(place, ending, [say_phase(1)], phases=[PHASE, PHASE])
+
+    place.supervise()
+
+    assert place.state(task) == ("active", "user_pause")
+    assert [line for line in place.journal() if line.startswith("begin")] == ["begin 0"]
+
+
+def test_a_pause_of_a_task_that_has_just_come_to_its_end_changes_nothing(place: Place) -> None:
+    task = ended_while_nobody_looked(place, [DONE])
+
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
 
 
 def test_nothing_that_does_not_run_can_be_frozen(place: Place) -> None:

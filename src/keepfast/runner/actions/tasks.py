@@ -125,7 +125,7 @@ class Tasks:
                 "The work is complete; there is nothing to pause.", "Run `keepfast task resume` to save it."
             )
         if self.tables.open_run(task.id) is not None:
-            return self.steps.request(task, "pause_now" if now else "pause", "pause")
+            return self.steps.request(task, machine.PAUSED_NOW if now else machine.PAUSED, "pause")
         why = "paused by a person"
         return self._rest(task, "hold", "pause", USER_PAUSE, hold=USER_PAUSE, why=why, human=1)
 

@@ -28,8 +28,10 @@ STARTING, LIVE, STOPPING, ENDED = "starting", "live", "stopping", "ended"
 RUN_STATES = (STARTING, LIVE, STOPPING, ENDED)
 
 TYPES = ("create_app", "modify_app", "custom")
-PAUSED, FROZEN, CANCEL = "pause", "freeze", "cancel"
+PAUSED, PAUSED_NOW, FROZEN, CANCEL = "pause", "pause_now", "freeze", "cancel"
 """A person's request to a live run; the supervisor carries it out."""
+PAUSING = frozenset((PAUSED, PAUSED_NOW, FROZEN))
+"""Requests after which nothing runs until a person says so, however the run ends."""
 
 
 class NotAllowed(KeepfastError):

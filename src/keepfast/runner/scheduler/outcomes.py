@@ -16,7 +16,22 @@ from keepfast.runner.domain.limits import OVERLOAD, LimitHit
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.questions import PENDING
 from keepfast.runner.domain.records import Account, Run, Task
-from keepfast.runner.domain.task import APPROVAL, BACKOFF, BUDGET, CRASHED, DONE, ENDED, RATE_LIMIT, STALLED, USER_PAUSE
+from keepfast.runner.domain.task import (
+    ACTIVE,
+    APPROVAL,
+    ASKING,
+    BACKOFF,
+    BUDGET,
+    CRASHED,
+    DONE,
+    ENDED,
+    PAUSING,
+    QUEUED,
+    RATE_LIMIT,
+    STALLED,
+    TIMED,
+    USER_PAUSE,
+)
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger, used
 from keepfast.runner.process import shims
@@ -95,7 +110,7 @@ class Settlement:
         except Overtaken:
             tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
             return
-        goes_on = not self.task.request
+        wanted, goes_on = self.task.request, not self.task.request
         self._end_run(tables)
         if self.judged.kind == verdict.PAUSED and goes_on:
             return  # a person resumed it while the agent was still ending: it starts again at once
@@ -105,6 +120,8 @@ class Settlement:
             create_prompt(self.runtime, self.task, self.run, self.now, block)
         self._log_malformed(tables)
         _WRITERS[self.judged.kind](self, tables)
+        if wanted in PAUSING:
+            self._keep_paused(tables)
 
     # The run itself
 
@@ -177,6 +194,15 @@ class Settlement:
 
     def _paused(self, tables: Tables) -> None:
         self._move(tables, "hold", hold=USER_PAUSE, why=self.judged.reason, human=1)
+
+    def _keep_paused(self, tables: Tables) -> None:
+        """Pause a task whose run ended before the pause or freeze that a person requested, if it can continue by itself."""
+        state, hold = tables.state(tables.task(self.task.id))
+        if state in (QUEUED, ACTIVE) and hold in ("", *TIMED, *ASKING):
+            why = "paused by a person"
+            tables.move(
+                self.task.id, "hold", self.now, trigger="pause", run=self.run.id, hold=USER_PAUSE, why=why, human=1
+            )
 
     def _over_budget(self, tables: Tables) -> None:
         if self.judged.malformed:
