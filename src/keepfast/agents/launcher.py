@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 NAME = "launch"
 LOG, FAILING = ".log", ".failing"
-"""Beside the launcher: what the last start that failed said, and since when none has succeeded."""
+"""Files next to the launcher: the output of the last failed start, and the time since which no start has succeeded."""
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
-"""Where the launcher finds what it needs of the system; the last one is where NixOS has all of it."""
+"""Where the launcher finds system commands; the last folder is for NixOS."""
 MAX_FAILING_MINUTES = 5
-"""An upgrade is over by then; what still does not start is broken, and a new session is told so."""
+"""An upgrade takes less. If hooks still do not start then, they are broken, and a new session is warned."""
 
 UNSAFE_PYTHON_VARIABLES = (
     "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "GCONV_PATH", "LOCPATH",
 )  # fmt: skip
-"""Variables by which Python, or the C library below it, finds code of its own; most of them count even with `-I` and `-E`."""
+"""Variables that make Python, or the C library, load other code; most of them take effect even with `-I` and `-E`."""
 FORGET = f"unset {' '.join(UNSAFE_PYTHON_VARIABLES)}"
-"""Stands in the shell before every Python of ours that a client starts; plugin/bin/keepfast has this line, too."""
+"""The shell line before every Python process of ours that a client starts; plugin/bin/keepfast has it, too."""
 
 _SCRIPT = """\
 #!/bin/sh

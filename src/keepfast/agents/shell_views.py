@@ -34,9 +34,9 @@ PIPES = ("|", "|&")
 MAX_PIPED_PROGRAMS = 8
 OPENING = frozenset(("if", "while", "until", "for", "case", "select"))
 CLOSING = frozenset(("fi", "done", "esac"))
-"""Words between which a command may run never, or often, and whose exit code is that of the last one."""
+"""Ends of loops and conditions: a command in one may run never or often, and the last one sets the exit code."""
 END_SIGNALS = frozenset(("EXIT", "0", "ERR"))
-"""What a trap names whose handler runs at the end of a shell, or when a command fails."""
+"""Signals of a trap whose handler runs at the end of a shell, or when a command fails."""
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 
 
@@ -115,7 +115,7 @@ class _Node:
     words: list[Word] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
-    """Those whose output makes a word of it."""
+    """Commands whose output becomes a word of this one."""
     group: list[_Node] = field(default_factory=list)
     after: str = ""
 

@@ -93,7 +93,7 @@ def read(
     if dead == conversation.dead:
         return conversation
     if state is not None and isinstance(source, bytes):
-        # Only the new bytes are at hand: what was rewound goes, file contents stay as last seen.
+        # Only the new bytes are available: rewound turns are dropped, file contents stay as last seen.
         conversation.turns = [turn for turn in conversation.turns if turn.prompt not in dead]
         conversation.dead = dead
         return conversation

@@ -201,4 +201,4 @@ SECTIONS = (
     _current_task, _next_steps, _decisions, _blockers, _reader, _asked, _done, _plan, _answers, _last_said, _last_run,
     _unfinished, _files,
 )  # fmt: skip
-"""What part 1 may tell, in its order."""
+"""The sections of part 1, in order."""

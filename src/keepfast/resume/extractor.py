@@ -45,9 +45,9 @@ WORDS = re.compile(r"[\s;|&<>()'\"`=]+")
 TESTING = re.compile(
     r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
 )
-"""Letters of all of them: most commands have none, and are read no further."""
+"""Parts of all their names: most commands have none, and are not parsed further."""
 PRINTS_ABOUT_ITSELF = re.compile(r"(?<!\S)(?:--?(?:version|help)|-h)(?!\S)")
-"""With these options a program prints about itself and runs nothing."""
+"""With these options a program prints its version or help and runs nothing."""
 LISTS = re.compile(
     r"(?<!\S)--(?:co|collect-only|list|list-?[tT]ests|fixtures|markers|dry-run|just-print|notest)(?!\S)"
     r"|make (?:.* )?-(?![CIOWfo])[a-zA-Z]*n\w*(?!\S)"

@@ -17,9 +17,9 @@ from keepfast.secrets.cuts import head, tail
 
 PIECE = 1 << 20
 MARK = 256
-"""Bytes before the offset by which a transcript is known again: a file that was written anew has others."""
+"""Bytes before the offset that identify a transcript: a rewritten file has other ones."""
 STILL_OPEN = 40
-"""Calls after which one without a result has none coming."""
+"""Number of later calls after which a call without a result will not get one."""
 
 # How many turns of a kind are kept, the newest, and how much of a text. Prompts are all kept, those in the middle in short.
 FIRST_PROMPTS, LAST_PROMPTS, MAX_PROMPTS = 3, 8, 400

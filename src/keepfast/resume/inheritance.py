@@ -15,7 +15,7 @@ MAX_CHANGED_SPANS, MAX_READ_SPANS, MAX_NUMBER = 12, 6, 10_000_000
 """How many changed and read places of a file are inherited, and the largest number in them."""
 MAX_STEPS, MAX_DECISIONS, MAX_BLOCKERS, MAX_FILES = 8, 8, 5, 40
 TEST_FAILS, WAITING = "The last test fails: ", "Waiting for an answer: "
-"""How blockers begin that the next test or the next prompt ends."""
+"""Beginnings of blockers that the next test or the next prompt resolves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from keepfast.secrets.cuts import head
 SUMMARY = 80
 BETWEEN = " — "
 MIN_TASK_CHARACTERS = 48
-"""Characters that a task keeps beside the newest words about it."""
+"""Characters of a task that are kept when the newest words about it are added."""
 
 
 def shortened(text: str, longest: int = SUMMARY) -> str:

@@ -62,7 +62,7 @@ FEATURES = (
 ).split()
 
 SOURCES = ("recent", "last", "removed", "open")
-"""Where the words come from that blocks are searched for."""
+"""Sources of the words that are searched for in blocks."""
 MAX_COUNTED = 3.0  # of one word
 MAX_DISTANCE = 999
 TESTING = re.compile(r"^tests?_|[._-]?(?:tests?|spec)$", re.I)

@@ -31,16 +31,16 @@ SUMMARIES = {
     r"swift|xcodebuild": r"^\*\* (?:TEST|BUILD) SUCCEEDED \*\*|Executed \d+ tests?, with 0 failures\b",
     r"flutter": r"All tests passed!",
 }
-"""How programs are called, and the line by which each says of everything it did that nothing failed."""
+"""Names of programs, and the line with which each reports that nothing failed at all."""
 BY_PART = {
     r"go (?:-C \S+ )?test|gotestsum": r"^ok\s+\S+\s+(?:[\d.]+s|\(cached\))",
     r"cargo (?:\S+ )?test": r"^test result: ok\.",
 }
-"""The same for programs that say it of each part: what failed stands in another line, which must not be filtered out."""
+"""The same for programs that report each part: a failure is in another line, which must not be filtered out."""
 WHOLE = frozenset(("tail", "tee", "cat"))
-"""Programs that let the end of their input through, where such a program says that something failed."""
+"""Programs that print the end of their input, where failures are reported."""
 RUNNERS = re.compile(r"(?:npm|pnpm|yarn|bun|deno|make|just|mise|tox|nox|rake)(?!\S)")
-"""They run any of these programs."""
+"""Programs that may run any of these."""
 
 
 def says_passed(output: str, parts: list[SimpleCommand]) -> bool:

@@ -67,13 +67,13 @@ LEADING = re.compile(
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$")
 PLANNED = re.compile(r"^(?:(?:the |implementation |detailed |revised )*plan\s*[:–—-]\s*)", re.I)
 TASK_TITLE = re.compile(r"#{1,6}\s+task\s*[:–—-]\s*(?P<title>\S.*)(?:\n+|\Z)", re.I)
-"""How our supervisor begins a task, and people do, too: behind it stands what the work is, however few words that takes."""
+"""A heading with which our supervisor, and people, begin a task: the work follows it, in however few words."""
 ATTACHED = re.compile(r"\[(?:Image|Pasted text) #\d+[^\]\n]*\][ \t]*")
-"""What the client puts for a picture or a long text that stands beside the words."""
+"""What the client inserts for an attached picture or long text."""
 FRONT_MATTER = re.compile(r"\s*(?:Base directory for this skill:[^\n]*\s+)?---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
 DESCRIPTION = re.compile(r"^description:[ \t]*(?P<text>[^\s>|].*)", re.M)
 COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|\Z)")
-"""A slash command, which is no path."""
+"""A slash command, and not a path."""
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 # Output of programs, patches, tables, frames: not written by a person.
 OUTPUT = re.compile(

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD = 4
-"""All of a content's fours are looked up at once, and only marks that begin with one of them are looked for."""
+"""All sequences of four bytes in a content are looked up at once; only marks that begin with one of them are searched."""
 LETTERS = frozenset(bytes([letter]) for letter in REST)
 MAX_PASSWORD_SPAN = 640
 """A password in an address ends within so many bytes."""
 MAX_LINE_BREAK = 80
 PICKLE_LENGTH = b"\x8c"
-"""In a pickle a text's length stands before it, in one byte that may be a letter, behind this one."""
+"""Precedes the length of a text in a pickle: one byte, which may be a letter."""
 MAX_COLOUR_LENGTH = 20
 
 _heads: dict[int, list[tuple[bytes, int]]] = {}

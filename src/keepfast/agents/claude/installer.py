@@ -15,7 +15,7 @@ SHORT, LONG = 10, 30
 """Seconds after which the client goes on without us. Ours are done long before; a stuck disk must not stop an agent."""
 
 PARTS = 2
-"""Of the brief: the client cuts each hook's text at 10,000 characters, and runs each command string once."""
+"""Parts of the brief: the client cuts each hook's text at 10,000 characters, and runs each command string once."""
 
 
 WORDS = ("hook", "claude-code")
@@ -29,7 +29,7 @@ class Hook(NamedTuple):
     parts: int = 0
     is_async: bool = False
     is_detached: bool = False
-    """Started in a session of its own, out of the client's reach; what it says is not heard."""
+    """Started in a session of its own, which the client cannot end; its output is dropped."""
 
 
 HOOKS = {
@@ -59,7 +59,7 @@ class Found(NamedTuple):
     events: list[str]
     commands: list[str]
     foreign: int
-    """Hooks of others."""
+    """Number of hooks that are not ours."""
     statusline: str
     """Our status line's command; empty if there is none."""
     disabled: bool

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 MESSAGES = ("user", "assistant")
 UNSAID = ("isSidechain", "isMeta", "isCompactSummary")
 COMMANDS = ("<local-command", "<command-name>", "<command-message>", "Caveat:")
-"""How entries begin that tell of the client's own commands."""
+"""Beginnings of entries about the client's own commands."""
 SIGNED = ("thinking", "redacted_thinking")
-"""Blocks that the model's makers have signed: a changed one would be refused."""
+"""Blocks that the model's provider has signed: it would refuse a changed one."""
 MAX_LINES = 2_000
-"""So far back the last message is looked for: other lines come between them."""
+"""Lines from the end in which the last message is searched: other lines come in between."""
 
 
 def last_message(lines: bytes) -> str:

@@ -57,7 +57,7 @@ ACTS = {
     "Task": AGENT,
     "Agent": AGENT,
 }
-# What the client writes into the person's place without a person having said it.
+# Texts that the client writes in a person's name, although no person said them.
 NOT_ASKED = re.compile(
     r"<(?:local-command|bash|task|system|background|teammate|agent|session)-[a-z-]+"
     r"|<[a-z-]+-(?:notification|hook|reminder|message|diagnostics|output)\b"
@@ -73,7 +73,7 @@ REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|
 MIN_WORDS = 3
 # Commands of the client itself, which are no part of the work.
 OUR_COMMANDS = ("/keepfast:", FORMER_COMMANDS)
-"""How the commands of our own plugin begin, which are none either."""
+"""Prefixes of our own plugin's commands, which are no prompts either."""
 OWN_COMMANDS = frozenset(
     "/clear /compact /model /cost /context /exit /resume /config /login /help /mcp /usage /status /plugin /hooks "
     "/permissions /rewind /copy /quit /bug /feedback /terminal-setup /statusline /ide /add-dir /bashes /tasks /todos "
@@ -138,7 +138,7 @@ def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side
 
 
 NO_BRANCH = ("branch", "HEAD")
-"""What the client says outside of git, and where no branch is checked out."""
+"""What the client reports outside of git, or if no branch is checked out."""
 
 
 def _facts(conversation: Conversation, entry: dict[str, Any], side: bool) -> None:
@@ -269,7 +269,7 @@ def _ask(conversation: Conversation, entry: dict[str, Any], text: str, prompt: i
 
 def _queued(conversation: Conversation, entry: dict[str, Any], prompt: int) -> None:
     content = entry.get("content")
-    # What runs in the background tells of itself here, as JSON.
+    # Background work reports here, as JSON.
     if not isinstance(content, str) or content.lstrip().startswith("{"):
         return
     command, text = spoken(content)
