@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant("backups of secret files are secret", "secrets/marks.py",
            "        if original != name:\n", "        if False:\n", "tests/store/test_secret_files.py"),
     Mutant("values of sealed files are in no brief", "app/resume.py",
-           "redact=secrets.strike)", "redact=redact)", "tests/hook/test_work_summary.py"),
+           "redact=secrets.redact_text", "redact=redact", "tests/hook/test_work_summary.py"),
     Mutant("values of sealed files are in no notes", "app/worker.py",
            "secrets = KnownSecrets(engine.repository(), place[1] if place is not None else \"\")",
            "secrets = KnownSecrets(engine.repository(), \"\")", "tests/hook/test_work_summary.py"),
