@@ -110,9 +110,9 @@ class Settlement:
         except Overtaken:
             tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
             return
-        wanted, goes_on = self.task.request, not self.task.request
+        request = self.task.request
         self._end_run(tables)
-        if self.judged.kind == verdict.PAUSED and goes_on:
+        if self.judged.kind == verdict.PAUSED and not request:
             return  # a person resumed it while the agent was still ending: it starts again at once
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
@@ -120,7 +120,7 @@ class Settlement:
             create_prompt(self.runtime, self.task, self.run, self.now, block)
         self._log_malformed(tables)
         _WRITERS[self.judged.kind](self, tables)
-        if wanted in PAUSING:
+        if request in PAUSING:
             self._keep_paused(tables)
 
     # The run itself
