@@ -29,6 +29,7 @@ from keepfast.model.schema import (
     Setting,
 )
 from keepfast.model.setting_values import shown
+from keepfast.runner.domain.task import NotAllowed
 
 DOCS = Path(__file__).parents[1] / "docs"
 KINDS = {
@@ -83,7 +84,7 @@ def commands_table() -> str:
 
 def exit_codes_table() -> str:
     meanings = {0: [("", "done, or nothing to do")], 130: [("", "interrupted by Ctrl-C")]}
-    for value in vars(errors).values():
+    for value in [*vars(errors).values(), NotAllowed]:
         if isinstance(value, type) and issubclass(value, errors.KeepfastError) and value is not errors.KeepfastError:
             meaning = (value.__doc__ or "").split("\n")[0].rstrip(".")
             meanings.setdefault(value.exit_code, []).append((value.kind, meaning))
