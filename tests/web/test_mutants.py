@@ -543,7 +543,9 @@ def _visitor(served: Served, client: str, headers: tuple[tuple[str, str], ...]) 
             seen.append(message["status"])
 
     gate = served.world.access
-    made = gate.Gate(looks, served.web_database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy)
+    made = gate.Gate(
+        looks, served.web_database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy
+    )
     raw = [(b"host", served.host.encode()), *[(name.encode(), value.encode()) for name, value in headers]]
     scope = {"type": "http", "method": "GET", "path": "/api/workspaces", "headers": raw, "client": (client, 1), "query_string": b"",
              "server": ("x", 1), "scheme": "http", "root_path": ""}  # fmt: skip
