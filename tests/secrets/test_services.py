@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from keepfast.secrets import services
-from keepfast.secrets.redaction import redact
+from keepfast.secrets.redaction import redact, unwrapped
 from keepfast.workspace import plain_marks
 from keepfast.workspace import secret_check as judge
 from keepfast.workspace.secret_check import is_secret
@@ -260,9 +260,17 @@ def test_what_only_begins_like_a_key_is_none(text: str) -> None:
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
 def test_a_binary_file_is_not_taken_for_a_text_of_wide_letters(coding: str) -> None:
     for binary in (bytes(range(256)) * 30, b"\x7fELF\0\0\1\1" * 200):
-        assert [*judge._readings(binary)] == [binary]
+        assert judge._from_utf_16(binary) == b""
     wide = "user = ann\n".encode(coding) * 9
-    assert [*judge._readings(wide)] == [wide, b"user = ann\n" * 9]
+    assert judge._from_utf_16(wide) == b"user = ann\n" * 9
+
+
+def test_lines_are_joined_only_where_a_key_could_continue() -> None:
+    program = "int main(void)\n{\n\tcall(one,\n\t     two);\n}\n"
+
+    assert unwrapped(program) == program
+    assert unwrapped('key = "abc" +\n      "def";\nghi;\n') == 'key = "abcdef";\nghi;\n'
+    assert unwrapped("abc\x1b[0m\n\x1b[32mdef\\\n  ghi") == "abcdefghi"
 
 
 def test_a_value_ends_where_a_byte_of_zero_stands() -> None:

@@ -69,7 +69,7 @@ def knock(
             sent.append(message.get("status", message["type"]))
 
     made = module.Gate(
-        passes, served.database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy
+        passes, served.web_database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy
     )
     raw = [(b"host", served.host.encode())] + [(name.encode(), value.encode()) for name, value in headers]
     scope = {"type": kind, "method": method, "path": path, "headers": raw, "client": (client, 1), "query_string": b"",
@@ -505,7 +505,7 @@ def opened_file(served: Served) -> bool:
 
     webbrowser.open = starts
     try:
-        served.world.server._announce(served.database, served.origin, {"open": True})
+        served.world.server._announce(served.web_database, served.origin, {"open": True})
     finally:
         webbrowser.open = had
         os.umask(mask)
@@ -543,7 +543,9 @@ def _visitor(served: Served, client: str, headers: tuple[tuple[str, str], ...]) 
             seen.append(message["status"])
 
     gate = served.world.access
-    made = gate.Gate(looks, served.database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy)
+    made = gate.Gate(
+        looks, served.web_database, served.gate.origins, served.site._refuse, lambda: 0.0, served.gate.proxy
+    )
     raw = [(b"host", served.host.encode()), *[(name.encode(), value.encode()) for name, value in headers]]
     scope = {"type": "http", "method": "GET", "path": "/api/workspaces", "headers": raw, "client": (client, 1), "query_string": b"",
              "server": ("x", 1), "scheme": "http", "root_path": ""}  # fmt: skip
@@ -586,7 +588,7 @@ def door(secure: bool, password: str = "", mode: int = 0o600) -> Probe:
 def ticket_file(served: Served) -> bool:
     mask = os.umask(0)
     try:
-        served.world.server._announce(served.database, served.origin, {})
+        served.world.server._announce(served.web_database, served.origin, {})
     finally:
         os.umask(mask)
     return stat.S_IMODE((served.base / "web/ticket").lstat().st_mode) == 0o600

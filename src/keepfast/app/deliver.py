@@ -177,9 +177,7 @@ class Delivery:
     def _has_other_session(self) -> bool:
         """Return whether another session is live here."""
         return any(
-            not facts.get("ended")
-            and facts.get("session") != self.event.session
-            and sessions.is_alive(facts.get("client"))
+            not facts.get("ended") and facts.get("session") != self.event.session and sessions.has_live_client(facts)
             for facts in sessions.all_facts(self.folder)
             if str(facts.get("client")) != str(self.event.client)
         )
@@ -188,7 +186,7 @@ class Delivery:
         """Return whether the last session ended without a SessionEnd event."""
         before = [facts for facts in sessions.all_facts(self.folder) if facts.get("session") != self.event.session]
         last = max(before, key=sessions.last_activity, default={"ended": "none"})
-        return last.get("ended") == sessions.CUT_OFF or not (last.get("ended") or sessions.is_alive(last.get("client")))
+        return last.get("ended") == sessions.CUT_OFF or not (last.get("ended") or sessions.has_live_client(last))
 
     def _claim(self, source: str) -> bool:
         """Return True once per part: a client may run both the plugin's hooks and our own."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.app.checkpoint_header import made_by_tools
 from keepfast.app.inspect import between
-from keepfast.app.known_secrets import KnownSecrets
-from keepfast.app.session_files import changed_by
 from keepfast.model.artefacts import is_in_always_generated_folder
 from keepfast.model.entry import FILE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
@@ -20,6 +17,7 @@ from keepfast.workspace.marker import show
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from keepfast.app.known_secrets import KnownSecrets
     from keepfast.model.document import Header
     from keepfast.settings import Settings
     from keepfast.store.repository import Repository
@@ -120,6 +118,8 @@ def state(repository: Repository, row: CheckpointRow, header: Header, root: str,
             left_out.append(f"{show(entry.path)}: {described}")
         else:
             files.append(described)
+    from keepfast.app.known_secrets import KnownSecrets
+
     secrets = KnownSecrets(repository, row.workspace)
     context = _context(header, root)
     context = context._replace(recent_commands=secrets.redact_all(context.recent_commands))
@@ -229,7 +229,11 @@ def _changed(repository: Repository, row: CheckpointRow) -> Iterator[bytes]:
 
 def _changed_before(repository: Repository, row: CheckpointRow) -> list[bytes]:
     """Return what earlier versions of the session changed, which shell commands do not name."""
-    changes = changed_by(repository, row, row.session, MAX_FILES) if row.session else []
+    if not row.session:
+        return []
+    from keepfast.app.session_files import changed_by
+
+    changes = changed_by(repository, row, row.session, MAX_FILES)
     return [entry.path for entries in changes for entry in entries if entry.kind == FILE]
 
 
@@ -263,6 +267,8 @@ def _describe(repository: Repository, entry: Entry) -> StateFile | str:
         content = repository.contents.load(entry.content)
     except KeepfastError as error:
         return str(error)
+    from hashlib import sha256
+
     key, hashed = f"blake3:{entry.content.hex()}", sha256(content).hexdigest()
     return StateFile(show(entry.path), key, hashed, entry.size, entry.mtime)
 

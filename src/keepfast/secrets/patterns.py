@@ -69,12 +69,23 @@ CODED = lazy(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 # a character of its own, so that the search skips all others; and blanks that were taken are not given back.
 _END = r"[ \t]{0,8}+\\?\r?\n"
 _COLOURED = r"\[[0-9;?]{0,20}+[A-Za-z]"
-_WRAPS = (
-    r"\n", r"\r\n", r"\\\r?\n", r" [ \t]{0,7}+\+?" + _END, r"\t[ \t]{0,7}+\+?" + _END, r"\+" + _END,
-    r"\"[ \t]{0,8}+[+.]?" + _END, r"'[ \t]{0,8}+[+.]?" + _END, r"\\\\?r?\\{0,2}n", r"=\r?\n", r"\x1b(?<=\n\x1b)" + _COLOURED,
+_BREAKS = (
+    (r"\n", ""), (r"\r", r"\n"), (r"\\", r"\r?\n"), (" ", r"[ \t]{0,7}+\+?" + _END), (r"\t", r"[ \t]{0,7}+\+?" + _END),
+    (r"\+", _END), (r"\"", r"[ \t]{0,8}+[+.]?" + _END), ("'", r"[ \t]{0,8}+[+.]?" + _END), (r"\\", r"\\?r?\\{0,2}n"),
+    ("=", r"\r?\n"), (r"\x1b", r"(?<=\n\x1b)" + _COLOURED),
 )  # fmt: skip
-WRAP = lazy(r"(?:" + "|".join(_WRAPS) + rf")[ \t>|#*+]{{0,60}}(?:\.[ \t]{{0,8}}(?=[\"']))?[\"']?|\x1b{_COLOURED}")
+"""The first character of each kind of break, and the rest of it."""
+_NEXT_LINE = r"[ \t>|#*+]{0,60}+(?:\.[ \t]{0,8}(?=[\"']))?[\"']?"
+_WRAP = rf"(?:{'|'.join([first + rest for first, rest in _BREAKS])}){_NEXT_LINE}|\x1b{_COLOURED}"
+WRAP = lazy(_WRAP)
 """A break within a key that continues in the next line, behind the signs of diffs and quotations, or after a colour."""
+_IN_KEY = r"[^\s;,(){}\[\]<>*|\"'`\\]"
+_BEHIND = rf"(?<={_IN_KEY}[\s\S])"
+JOINT = lazy(
+    rf"(?:(?:{'|'.join([first + _BEHIND + rest for first, rest in _BREAKS])}){_NEXT_LINE}|\x1b{_BEHIND}{_COLOURED})"
+    rf"(?:{_WRAP})*+(?={_IN_KEY})"
+)
+"""Such breaks between two characters of which a key may consist: most lines of programs end with another sign."""
 COLOUR = lazy(r"(?:\x1b|\\{1,4}(?:x1[bB]|u001[bB]|0?33|[eE]))\[[0-9;?]{0,20}[A-Za-z]")
 """A colour escape of terminals, raw or as written in code: its last letter is no part of what follows."""
 _GOES_ON = r"[ \t]{0,8}[+.]?[ \t]{0,8}\\?\r?\n[ \t]{0,60}[+.]?[ \t]{0,8}[\"']"

@@ -20,6 +20,7 @@ from keepfast.secrets.patterns import (
     ENTITIES,
     ESCAPE,
     HEADER,
+    JOINT,
     LOGIN,
     LOGIN_BEHIND,
     NAMED,
@@ -137,7 +138,7 @@ def unescaped(text: str) -> str:
 
 def unwrapped(text: str) -> str:
     """Return the text without the line breaks across which a key could continue."""
-    return _view(WRAP, _remove, text)
+    return JOINT.sub("", text)
 
 
 def _spans_in_original(spans: list[Span], places: Callable[[], list[int]]) -> list[Span]:
@@ -149,14 +150,47 @@ def _spans_in_original(spans: list[Span], places: Callable[[], list[int]]) -> li
 
 
 def holds_key(text: str) -> bool:
-    """Is there a key of a known kind, a private key, or a URL with a password? Stops at the first."""
+    """Is there a key of a known kind, a private key, or a URL with a password? Stops at the first.
+
+    Where `find` searches whole views, this searches their changed words: what is elsewhere was seen in the text itself.
+    """
     sent = _without_nul(text)
     text = colourless(sent)
-    if next(_keys(text), None) or next(_base64_secrets(text), None):
+    # A key may follow the signs at the beginning of a line, so words at one stay there.
+    words = f"\0{text}".replace("\n", "\n\0").split()
+    if _holds_key_in(text, [word.replace("\0", "\n") for word in words if len(word) >= MIN_KEY_LENGTH]):
         return True
-    views = (unwrapped(sent), _view(WRAP, _joined, sent), unescaped(text), _view(SLASHED, _sign, text))
-    others = [other for other in dict.fromkeys(views) if other != text]
-    return any(next(_keys(other), None) or next(_base64_secrets(other), None) for other in others)
+    for seen, pattern, put in ((sent, JOINT, "\0"), (text, ESCAPE, _marked_character), (text, SLASHED, "\0\\1")):
+        view = pattern.sub(put, seen)
+        words = [word for word in view.split() if "\0" in word and len(word) > MIN_KEY_LENGTH]
+        if pattern is JOINT:
+            words += [word for joined in words for word in _split_at_signs(joined)]
+        if view != seen and _holds_key_in(view.replace("\0", ""), [word.replace("\0", "") for word in words]):
+            return True
+    return False
+
+
+def _holds_key_in(text: str, words: list[str]) -> bool:
+    """Is there a key, or base64 of one, among the words, or in the text one of the kinds that have blanks in them?"""
+    if next(_keys_of(_kinds_with_blanks(text), text), None):
+        return True
+    long = " ".join(["", *dict.fromkeys(words)])
+    return bool(next(_keys_of(_kinds_of_words(long), long), None) or next(_base64_secrets(long), None))
+
+
+def _marked_character(match: Match[str]) -> str:
+    return f"\0{_character(match)}\0"
+
+
+def _split_at_signs(joined: str) -> list[str]:
+    """Return the words of which a joined one is made if some of its lines begin with a key; nothing if none does."""
+    words = [""]
+    for line in joined.split("\0"):
+        if words[-1][-1:].isalnum() and line.startswith(_signs()):
+            words.append(line)
+        else:
+            words[-1] += line
+    return words[1:]
 
 
 def holds_labelled_value(text: str) -> bool:
@@ -171,7 +205,13 @@ def holds_labelled_value(text: str) -> bool:
 
 
 def _keys(text: str) -> Iterator[Span]:
-    for kind in _likely_kinds(text):
+    # Keys have no blanks, so only long words are searched for their signs, and most texts have few of those.
+    long = " ".join([word for word in text.split() if len(word) >= MIN_KEY_LENGTH])
+    return _keys_of([*_kinds_with_blanks(text), *_kinds_of_words(long)], text)
+
+
+def _keys_of(kinds: list[str], text: str) -> Iterator[Span]:
+    for kind in kinds:
         if kind == "url-password" and not LOGIN_BEHIND.search(text):
             continue
         pattern = _compiled.get(kind)
@@ -187,25 +227,22 @@ def _keys(text: str) -> Iterator[Span]:
                 yield match.start(group), match.end(group), kind
 
 
-def _likely_kinds(text: str) -> list[str]:
-    """Return the kinds of keys that could be in the text, by their signs."""
+def _kinds_with_blanks(text: str) -> list[str]:
+    """Return the kinds of keys with blanks in them, and of URLs, that could be in the text, by their signs."""
+    return [kind for kind in WITH_BLANKS if any(sign in text for sign in services.OTHERS[kind][0])]
+
+
+def _kinds_of_words(long: str) -> list[str]:
+    """Return the kinds of keys without blanks that could be among these long words, by their signs."""
     if not _signs_by_kind:
         _signs_by_kind.update({kind: services.signs(kind) for kind in services.kinds() if kind not in WITH_BLANKS})
         for kind, signs in _signs_by_kind.items():
             for sign in signs:
                 _kinds_by_beginning.setdefault(tuple(sign[:3]), set()).add(kind)
-    kinds = [kind for kind in WITH_BLANKS if any(sign in text for sign in services.OTHERS[kind][0])]
-    # Keys have no blanks, so only long words are searched, and most texts have few of those. All their groups of three letters
-    # are looked up at once, because there are hundreds of signs.
-    long = " ".join([word for word in text.split() if len(word) >= MIN_KEY_LENGTH])
+    # All groups of three letters are looked up at once, because there are hundreds of signs.
     begun = {*filter(_kinds_by_beginning.__contains__, zip(long, long[1:], long[2:], strict=False))}
-    if not begun:
-        return kinds
     likely = {kind for three in begun for kind in _kinds_by_beginning[three]}
-    return [
-        *kinds,
-        *[kind for kind, signs in _signs_by_kind.items() if kind in likely and any(map(long.__contains__, signs))],
-    ]
+    return [kind for kind in _signs_by_kind if kind in likely and any(map(long.__contains__, _signs_by_kind[kind]))]
 
 
 def _labelled_values(text: str, strict: bool = False) -> Iterator[Span]:

@@ -56,23 +56,22 @@ def is_secret(path: bytes, content: bytes | None) -> bool:
         return True
     if content is None or len(content) > TEXT_LIMIT:
         return False
-    return any(_holds_secret(reading, kind == SETTINGS) for reading in _readings(content))
+    if _holds_secret(content, kind == SETTINGS):
+        return True
+    # What looks like UTF-16 may be something else: two letters of `env -0` make one of Chinese.
+    text = _from_utf_16(content)
+    return bool(text) and _holds_secret(text, kind == SETTINGS)
 
 
-def _readings(content: bytes) -> Iterator[bytes]:
-    """Yield the content as it is, and in UTF-8 if it could be a text in UTF-16, with or without a byte order mark.
-
-    What looks like UTF-16 may be something else: two letters of `env -0` make one of Chinese.
-    """
-    yield content
+def _from_utf_16(content: bytes) -> bytes:
+    """Return the content in UTF-8 if it could be a text in UTF-16, with the mark that says so or without; else nothing."""
     if content.startswith(UTF_16):
         coding = "utf-16"
     elif content.find(b"\0", 0, LOOKED_AT) >= 0:
         coding = _without_mark(content[:LOOKED_AT])
     else:
-        return
-    if coding:
-        yield content.decode(coding, "replace").encode("utf-8", "replace")
+        return b""
+    return content.decode(coding, "replace").encode("utf-8", "replace") if coding else b""
 
 
 def _without_mark(start: bytes) -> str:
@@ -111,7 +110,8 @@ def _inside(content: bytes, marks: int) -> Iterator[bytes]:
     if starts := coded(content):
         from keepfast.workspace.inner_texts import in_base64
 
-        yield in_base64(content, starts)
+        public = _without_certificates(content)
+        yield in_base64(public, starts if public == content else coded(public))
     if marks & SIGN and any(name in content for name in QUOTED_PRINTABLE):
         from binascii import a2b_qp
 

@@ -179,7 +179,7 @@ class Told:
 
     given_up = False
 
-    def give_up(self) -> None:
+    def clean_up(self) -> None:
         self.given_up = True
 
 

@@ -148,7 +148,7 @@ def test_a_refused_account_fails_the_task_with_a_clear_reason(here: ClientPlace)
     here.supervise()
 
     assert here.state(task) == ("failed", ""), here
-    assert "account was refused" in here.runtime.tables.task(task.id).reason
+    assert "Authentication failed" in here.runtime.tables.task(task.id).reason
 
 
 def test_a_pause_comes_at_the_tool_boundary_and_loses_nothing(here: ClientPlace) -> None:

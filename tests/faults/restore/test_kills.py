@@ -143,7 +143,7 @@ def test_what_somebody_edits_after_the_cut_is_kept_and_named(ground: Ground, way
 
     done = getattr(ground.restorer(), way)()
 
-    assert {path for path, _ in done.applied.kept} == {b"a", b"more"}
+    assert {path for path, _ in done.applied.untouched} == {b"a", b"more"}
     assert (ground.root / "a").read_text() == "edited after the cut\n"
     assert (ground.root / "more").read_text() == "made after the cut\n"
     assert (ground.root / "b").read_text() == ("old\n" if way == "resume" else "new\n")
