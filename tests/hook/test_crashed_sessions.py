@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +86,31 @@ def test_a_process_of_the_same_number_is_another_one(ground: Ground) -> None:
     cut_off(ground, client=os.getpid())
 
     assert f'"{WORK}"' in begin(ground, client=os.getpid())["systemMessage"]
+
+
+def test_another_process_that_has_the_clients_number_after_a_restart_of_the_machine_is_not_the_client(
+    ground: Ground,
+) -> None:
+    talk = cut_off(ground, client=os.getppid())
+    notes = Path(sessions.path(str(ground.folder), talk.name, "json"))
+    facts = json.loads(notes.read_text())
+    assert int(facts["client_started"]) > 1
+    notes.write_text(json.dumps({**facts, "client_started": "1"}))  # of the boot before
+
+    assert f'"{WORK}"' in begin(ground)["systemMessage"]
+    assert "crash" in ground.triggers()
+
+
+def test_a_session_that_an_older_version_noted_goes_by_the_number_of_its_client(ground: Ground) -> None:
+    talk = cut_off(ground, client=os.getppid())
+    notes = Path(sessions.path(str(ground.folder), talk.name, "json"))
+    facts = json.loads(notes.read_text())
+    del facts["client_started"]
+    notes.write_text(json.dumps(facts))
+
+    begin(ground)
+
+    assert "crash" not in ground.triggers()
 
 
 def test_a_live_session_is_left_alone(ground: Ground) -> None:

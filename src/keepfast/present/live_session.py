@@ -52,5 +52,5 @@ def live_session(folder: str, environment: Environment) -> LiveSession:
             return LiveSession(facts, True)
     if named:
         return LiveSession({**sessions.facts(folder, named), "session": named}, True)
-    live = [facts for facts in open_sessions if sessions.is_alive(facts.get("client"))]
+    live = [facts for facts in open_sessions if sessions.has_live_client(facts)]
     return LiveSession(live[0] if live else {}, False, max(len(live) - 1, 0))

@@ -17,6 +17,7 @@ from posix import (
     listdir,
     pread,
     pwrite,
+    read,
     stat,
     unlink,
     write,
@@ -34,6 +35,9 @@ FOLDER = "/sessions"
 MAX_FILE_SIZE, MAX_TOUCHED_SIZE, MAX_EARLIER_SIZE = 64 << 10, 256 << 10, 2 << 20
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 SWEEP_ABOVE, MAX_AGE = 400, 30 * 86_400_000_000_000
+MAX_STAT_SIZE = 4096
+START_FIELD = 19
+"""Place of the start time among the fields of `/proc/PID/stat` behind the name."""
 CUT_OFF = "crash"
 """Value of `ended` for a session whose client died, once its conversation is saved."""
 
@@ -48,8 +52,8 @@ def path(folder: str, session: str, kind: str) -> str:
 
 
 # Facts: `taken` (trigger → nanoseconds), `session`, `agent`, `transcript`, `model`, `prompt`, `said` (its last answer), `client`
-# (process id), `ended` (why, once it has), `prompted` and `heard` (nanoseconds: last prompt; last prompt or answer), `tried`
-# (nanoseconds: when saving the conversation of a crashed session last failed).
+# (process id), `client_started` (ticks since boot), `ended` (why, once it has), `prompted` and `heard` (nanoseconds: last
+# prompt; last prompt or answer), `tried` (nanoseconds: when saving the conversation of a crashed session last failed).
 
 
 def facts(folder: str, session: str) -> dict[str, Any]:
@@ -89,6 +93,8 @@ def remember(folder: str, name: str, /, **facts: str | int) -> None:
 
     def change(record: dict[str, Any]) -> bool:
         record.update({key: value for key, value in facts.items() if value})
+        if facts.get("client"):
+            record["client_started"] = _start_of(facts["client"])
         return True
 
     _change(path(folder, name, "json"), change)
@@ -113,7 +119,7 @@ def crashed_sessions(folder: str, but: str, client: int, is_new: bool) -> list[d
         and record.get("transcript")
         and not record.get("ended")
         and record.get("session") not in (None, "", but)
-        and ((is_new and str(record["client"]) == str(client)) or not is_alive(record["client"]))
+        and ((is_new and str(record["client"]) == str(client)) or not has_live_client(record))
     ]
     return sorted(crashed, key=last_activity)
 
@@ -133,18 +139,38 @@ def _time(session_facts: Mapping[str, Any], key: str) -> int:
     return at if isinstance(at, int) else 0
 
 
-def is_alive(process: object) -> bool:
-    """Does the process with this id exist?"""
+def has_live_client(session_facts: Mapping[str, Any]) -> bool:
+    """Does the session's client still run?
+
+    After a restart of the machine, another process may have its id; it was started at another time.
+    """
+    process = session_facts.get("client")
     try:
         number = int(str(process))
         if number <= 1:
             return False
         kill(number, 0)
     except PermissionError:
-        return True
+        pass
     except (ValueError, OverflowError, OSError):
         return False
-    return True
+    started = session_facts.get("client_started")
+    return not started or started == _start_of(number)
+
+
+def _start_of(process: object) -> str:
+    """Return when a process was started, in ticks since boot; empty where that cannot be read (macOS has no /proc)."""
+    try:
+        fd = open_fd(f"/proc/{process}/stat", O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
+    except (OSError, ValueError):
+        return ""
+    try:
+        # The name before the last bracket may contain anything.
+        return read(fd, MAX_STAT_SIZE).rpartition(b")")[2].split()[START_FIELD].decode("ascii")
+    except (OSError, IndexError, ValueError):
+        return ""
+    finally:
+        close(fd)
 
 
 def all_facts(folder: str) -> list[dict[str, Any]]:
