@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from keepfast.workspace.git_clone import Git
+from keepfast.workspace.git_clone import GitPlumbing
 from tests.equipment.box import Box
 from tests.equipment.wild_tree import contents, look, wild
 from tests.faults.disks import formatted, missing
@@ -518,6 +518,6 @@ def test_no_git_of_the_project_itself_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(project)
     first = folder.format(project=project, link=link)
 
-    git = Git(f"{first}:{os.environ['PATH']}", os.fsencode(project))
+    git = GitPlumbing(f"{first}:{os.environ['PATH']}", os.fsencode(project))
 
     assert not os.path.realpath(git.program).startswith(str(project))

@@ -412,8 +412,8 @@ def test_no_token_is_not_the_token_of_a_run_that_has_none(tmp_path: Path, monkey
 
 
 def test_a_run_is_told_once_that_hooks_stand_down(tmp_path: Path) -> None:
-    assert [supervision.note_stand_down(str(tmp_path)) for _ in range(3)] == [True, False, False]
-    assert not supervision.note_stand_down(str(tmp_path / "gone"))
+    assert [supervision.note_suspension(str(tmp_path)) for _ in range(3)] == [True, False, False]
+    assert not supervision.note_suspension(str(tmp_path / "gone"))
 
 
 # Libraries

@@ -94,7 +94,7 @@ def test_a_failure_is_told_once_and_the_success_after_it_too(client: Client, tok
     done = client.tool()
 
     assert first.budget or first.failed
-    assert [(one.budget, one.failed, one.told_agent) for one in said] == [("", "", "")] * 3
+    assert [(one.budget, one.failed, one.agent_text) for one in said] == [("", "", "")] * 3
     assert bool(done.checkpoint) == (tokens > 80_000)
 
 
@@ -133,8 +133,8 @@ def test_the_sentence_of_a_failure_ends_once(client: Client) -> None:
 
     said = client.tool()
 
-    assert said.budget and said.budget in said.told_agent
-    assert ".." not in said.told_agent
+    assert said.budget and said.budget in said.agent_text
+    assert ".." not in said.agent_text
 
 
 # What `status` is left of a failure: the name of the checkpoint that is missing, and whether anybody was told.

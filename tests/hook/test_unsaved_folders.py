@@ -278,7 +278,7 @@ def test_a_command_in_a_large_tree_that_was_never_saved_waits_for_no_count(
     (row,) = ground.checkpoints()
     assert ground.header(row)["partial"] == ["one"]
     assert set(ground.contents(row)) == {f"one/{n}" for n in range(FEW // 2)}
-    assert not (reply.ask or reply.deny or reply.told_agent or reply.told_user)
+    assert not (reply.ask or reply.deny or reply.agent_text or reply.user_text)
 
 
 def test_a_small_tree_that_was_never_saved_is_saved_as_a_whole_before_a_command(ground: Ground) -> None:
@@ -471,7 +471,7 @@ def test_what_takes_too_long_to_count_at_the_start_is_told_at_the_end_of_a_turn(
         for name, background in (("SessionStart", Slow()), ("Stop", Inline()))
     ]
 
-    assert (start.told_user, start.failed) == ("", "")
+    assert (start.user_text, start.failed) == ("", "")
     assert "capture.max_files" in stop.failed
 
 

@@ -146,10 +146,10 @@ def test_secrets_are_struck_out_with_their_surroundings_in_view() -> None:
     """A key that spans lines is known by its first line, which may lie outside the excerpt."""
 
     def redact(text: str) -> str:
-        def strike(found: re.Match[str]) -> str:
+        def redact_text(found: re.Match[str]) -> str:
             return "\n".join(["[struck out]"] * (found[0].count("\n") + 1))
 
-        return re.sub(r"BEGIN KEY.*?END KEY", strike, text, flags=re.S)
+        return re.sub(r"BEGIN KEY.*?END KEY", redact_text, text, flags=re.S)
 
     key = "BEGIN KEY\n" + "\n".join(["c2VjcmV0" * 6] * 20) + "\nEND KEY"
     session = Session(files={"conf.py": module(3, 8) + f"\n# {key}\n" + module(4, 8)})

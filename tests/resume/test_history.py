@@ -187,7 +187,7 @@ def test_a_rewind_in_the_end_leaves_what_was_before_it(tmp_path: Path, small: No
     assert found is not None and notes.take(found).prompts == [FIRST, "Keep the currencies."]
 
 
-def strike(value: Any) -> Any:
+def redact_text(value: Any) -> Any:
     return value
 
 
@@ -195,12 +195,12 @@ def strike(value: Any) -> Any:
 def test_whatever_the_steps_the_same_is_known(steps: list[int]) -> None:
     data = ended(filled(begun(), 30)).bytes()
     file = io.BytesIO(data)
-    once = advance(Earlier(), file, len(data), len(data), strike)
+    once = advance(Earlier(), file, len(data), len(data), redact_text)
 
     known = Earlier()
     for step in steps:
-        known = advance(Earlier.from_json(json.loads(json.dumps(known.to_json()))), file, len(data), step, strike)
-    known = advance(known, file, len(data), len(data), strike)
+        known = advance(Earlier.from_json(json.loads(json.dumps(known.to_json()))), file, len(data), step, redact_text)
+    known = advance(known, file, len(data), len(data), redact_text)
 
     assert known.to_json() == once.to_json() and once.offset == len(data)
 
@@ -213,8 +213,8 @@ def test_a_call_and_its_result_are_not_parted(small: None) -> None:
     session.end(waiting, "ok", {"task": {"id": "9"}})
     data = session.bytes()
 
-    assert advance(Earlier(), io.BytesIO(data), middle, 1 << 20, strike).offset <= before
-    whole = advance(Earlier(), io.BytesIO(data), len(data), 1 << 20, strike)
+    assert advance(Earlier(), io.BytesIO(data), middle, 1 << 20, redact_text).offset <= before
+    whole = advance(Earlier(), io.BytesIO(data), len(data), 1 << 20, redact_text)
     assert whole.turns[-1].call is not None and whole.turns[-1].call.task == {"id": "9"}
 
 
@@ -225,7 +225,7 @@ def test_thousands_of_long_prompts_stay_small_and_the_first_stays_whole() -> Non
         session.asked(f"{number} " + "합계를 정확하게 " * 200)
     data = session.bytes()
 
-    known = advance(Earlier(), io.BytesIO(data), len(data), len(data), strike)
+    known = advance(Earlier(), io.BytesIO(data), len(data), len(data), redact_text)
 
     assert known.turns[0].text == FIRST and known.turns[-1].text.startswith("1499 ")
     assert len(known.turns) == earlier.MAX_PROMPTS
@@ -238,7 +238,7 @@ def test_a_stretch_in_which_something_always_waits_is_left_behind_all_the_same(s
     filled(session, 30)
     data = session.bytes()
 
-    reached = advance(Earlier(len(begun().bytes())), io.BytesIO(data), len(data), 9_000, strike).offset
+    reached = advance(Earlier(len(begun().bytes())), io.BytesIO(data), len(data), 9_000, redact_text).offset
 
     assert len(begun().bytes()) + 4_000 < reached < len(data)
 
@@ -250,6 +250,6 @@ def test_a_line_longer_than_a_piece_is_passed_over(small: None) -> None:
     session.asked("again")
     data = session.bytes()
 
-    known = advance(Earlier(), io.BytesIO(data), len(data), len(data), strike)
+    known = advance(Earlier(), io.BytesIO(data), len(data), len(data), redact_text)
 
     assert [turn.text for turn in known.turns] == ["short", "again"] and known.offset == len(data)

@@ -19,7 +19,7 @@ from keepfast.model.errors import Damaged, KeepfastError, Unreachable, Usage
 from keepfast.runner.actions import recovery, taskfile
 from keepfast.runner.domain.records import Task
 from keepfast.runner.scheduler.attempts import Threads
-from keepfast.runner.scheduler.lock import Lock, trouble_of
+from keepfast.runner.scheduler.lock import SupervisorLock, supervisor_problem
 from keepfast.runner.scheduler.supervisor import Supervisor
 from tests.faults.disks import formatted, needs, tmpfs
 
@@ -60,7 +60,7 @@ class Running:
     def __init__(self, place: Place) -> None:
         self.workflows = Threads(place.runtime)
         self.supervisor = Supervisor(place.runtime, self.workflows)
-        self.lock = Lock(place.runtime.folder)
+        self.lock = SupervisorLock(place.runtime.folder)
         self.supervisor.note = self.lock.note
         self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, daemon=True)
@@ -203,10 +203,10 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path: Path) -> None:
             fill(tmp_path / "data" / "filler")
             go.touch()
             wait(lambda: place.journal("one") == ["begin 0", "end 0"], "the agent was held up")
-            wait(lambda: "no space left" in (trouble_of(place.runtime.folder) or ""), place)
+            wait(lambda: "no space left" in (supervisor_problem(place.runtime.folder) or ""), place)
             (tmp_path / "data" / "filler").unlink()
             wait(lambda: place.state(first) == place.state(second) == ("done", ""), place)
-            wait(lambda: trouble_of(place.runtime.folder) == "", "it still complains")
+            wait(lambda: supervisor_problem(place.runtime.folder) == "", "it still complains")
             assert running.error is None
         finally:
             running.close()

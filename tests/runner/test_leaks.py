@@ -630,7 +630,7 @@ def test_what_stops_a_step_is_not_told_to_the_engine_of_workflows(place: Place) 
     [run] = place.runtime.tables.runs("task = ?", task.id)
     workflows._Here.runtime = place.runtime
     try:
-        with pytest.raises(workflows.Stopped) as stopped, workflows._logged(run.id):
+        with pytest.raises(workflows.StepFailed) as stopped, workflows._logged(run.id):
             raise OSError(f"cannot open {key}")
     finally:
         workflows._Here.runtime = None

@@ -20,7 +20,7 @@ from blake3 import blake3
 
 from keepfast.model import document
 from keepfast.model.entry import Entry
-from keepfast.resume.notes import FileNote, Notes, Run
+from keepfast.resume.notes import CommandRun, FileNote, Notes
 from keepfast.resume.signals import Signals
 from keepfast.store.bundle_proof import MAX_HEADER
 from keepfast.store.bundle_writer import BundleWriter
@@ -489,7 +489,7 @@ def test_a_manifest_larger_than_any_need_be_is_refused(craft: Crafting, other: B
 def test_a_header_with_all_that_ours_have_is_taken(craft: Crafting, other: Box) -> None:
     notes = Notes(
         current_task="this", next_steps=["a"], prompts=["please"], tasks=[("open", "b")], answers=[("q", "a")],
-        files=[FileNote("x.py", True, 3, [(1, 2)], [(3, 4)])], last_run=Run("make", True), session="s",
+        files=[FileNote("x.py", True, 3, [(1, 2)], [(3, 4)])], last_run=CommandRun("make", True), session="s",
         signals=Signals(1, 2, {"last": {"word": 0.5}}, {"x.py": [(1, 0.5)]}, {}, {"asked": ["x.py"]}, 0.25),
     )  # fmt: skip
     craft.header = {

@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant("escaping", "pages", "autoescape=select_autoescape(default_for_string=True, default=True)", "autoescape=False",
            "markup in names"),
     Mutant("visible signs", "pages", "visible=markup.visible,", "visible=str,", "signs in names"),
-    Mutant("visible signs in contents", "markup", "shown_lines = [visible(line if", "shown = [str(line if", "signs in contents"),
+    Mutant("visible signs in contents", "markup", "        visible(line if len(line)", "        str(line if len(line)", "signs in contents"),
     Mutant("paths stay inside", "api", 'b".." in parts', "False", "paths that climb"),
     Mutant("known fields only", "api", "            if name not in operation.body:\n", "            if False:\n", "a field that is none"),
     Mutant("the audit trail", "app", "self.database.audit(visitor, method, target, outcome)", "pass", "the audit trail"),

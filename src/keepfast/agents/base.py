@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 class Reply:
     """A hook's reply: texts for the agent and its user, and what becomes of the tool call. Empty: no reply."""
 
-    __slots__ = ("ask", "budget", "checkpoint", "deny", "failed", "told_agent", "told_user", "warning")
+    __slots__ = ("agent_text", "ask", "budget", "checkpoint", "deny", "failed", "user_text", "warning")
 
     def __init__(
         self,
         *,
-        told_agent: str = "",
-        told_user: str = "",
+        agent_text: str = "",
+        user_text: str = "",
         budget: str = "",
         checkpoint: str = "",
         warning: bool = False,
@@ -62,7 +62,7 @@ class Reply:
         deny: str = "",
         failed: str = "",
     ) -> None:
-        self.told_agent, self.told_user = told_agent, told_user
+        self.agent_text, self.user_text = agent_text, user_text
         self.budget = budget
         """The notice of a crossed budget."""
         self.checkpoint, self.warning = checkpoint, warning
@@ -75,8 +75,8 @@ class Reply:
 
     def beside(self, other: Reply) -> Reply:
         """Add the other reply's texts and decisions to this one, and return it."""
-        self.told_agent = "\n".join([text for text in (self.told_agent, other.told_agent) if text])
-        self.told_user = "\n".join([text for text in (self.told_user, other.told_user) if text])
+        self.agent_text = "\n".join([text for text in (self.agent_text, other.agent_text) if text])
+        self.user_text = "\n".join([text for text in (self.user_text, other.user_text) if text])
         self.ask, self.deny = self.ask or other.ask, self.deny or other.deny
         return self
 

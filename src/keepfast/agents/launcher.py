@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 NAME = "launch"
 LOG, FAILING = ".log", ".failing"
-"""Beside the launcher: what the last start that failed said, and since when none has succeeded."""
+"""Files next to the launcher: the output of the last failed start, and the time since which no start has succeeded."""
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
-"""Where the launcher finds what it needs of the system; the last one is where NixOS has all of it."""
-PATIENCE_MINUTES = 5
-"""An upgrade is over by then; what still does not start is broken, and a new session is told so."""
+"""Where the launcher finds system commands; the last folder is for NixOS."""
+MAX_FAILING_MINUTES = 5
+"""An upgrade takes less. If hooks still do not start then, they are broken, and a new session is warned."""
 
-OBEYED = (
+UNSAFE_PYTHON_VARIABLES = (
     "PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "GCONV_PATH", "LOCPATH",
 )  # fmt: skip
-"""Variables by which Python, or the C library below it, finds code of its own; most of them count even with `-I` and `-E`."""
-FORGET = f"unset {' '.join(OBEYED)}"
-"""Stands in the shell before every Python of ours that a client starts; plugin/bin/keepfast has this line, too."""
+"""Variables that make Python, or the C library, load other code; most of them take effect even with `-I` and `-E`."""
+FORGET = f"unset {' '.join(UNSAFE_PYTHON_VARIABLES)}"
+"""The shell line before every Python process of ours that a client starts; plugin/bin/keepfast has it, too."""
 
 _SCRIPT = """\
 #!/bin/sh
@@ -105,7 +105,7 @@ _PLACE = re.compile(r"^test -[xr] (.+?) \|\| exec ", re.S)
 
 
 def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> str:
-    """The text of the launcher that will lie at `path` and run `launch` by that Python, for a user with these folders.
+    """Return the text of the launcher that will lie at `path` and run `launch` by that Python, for a user with these folders.
 
     They are home, configuration and data; without them hooks go by the passwd entry.
     """
@@ -120,7 +120,7 @@ def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> 
         forget=FORGET,
         log=shlex.quote(path + LOG),
         failing=shlex.quote(path + FAILING),
-        minutes=PATIENCE_MINUTES,
+        minutes=MAX_FAILING_MINUTES,
     )
 
 
@@ -135,13 +135,13 @@ def is_current(text: str, path: str) -> bool:
 
 
 def named(text: str) -> tuple[str, str]:
-    """The Python and the program that a launcher runs; empty where the text is not one."""
+    """Return the Python and the program that a launcher runs; empty texts if this is no launcher."""
     values = _values(text)
     return values.get("python", ""), values.get("launch", "")
 
 
 def folders(text: str) -> tuple[str, str, str] | None:
-    """Home, configuration and data that a launcher hands to hooks; None for one that an earlier version has written."""
+    """Return home, configuration and data that a launcher hands to hooks; None for one that an earlier version has written."""
     values = _values(text)
     home, config, data = [values.get(name, "") for name in ("home", "config", "data")]
     return (home, config, data) if home and config and data else None
@@ -155,12 +155,12 @@ def _values(text: str) -> dict[str, str]:
 
 
 def clean(words: Sequence[str]) -> str:
-    """The shell command that starts a program of ours without the variables that would lead Python to other code."""
+    """Return the shell command that starts a program of ours without the variables that would lead Python to other code."""
     return f"{FORGET}; exec {shlex.join(words)}"
 
 
 def hook(path: str, *words: str, shell: str = "") -> str:
-    """The command of a hook that runs the launcher at `path`, and does nothing where there is none.
+    """Return the command of a hook that runs the launcher at `path`, and does nothing where there is none.
 
     A launcher that is not executable is run by `shell`. Any other end of it than 0 and 1, as of one that was cut short, is 0.
     """
@@ -170,7 +170,7 @@ def hook(path: str, *words: str, shell: str = "") -> str:
 
 
 def status_line(path: str, own: str = "") -> str:
-    """The command of a status line: ours, and the user's own behind it, which stays where there is no launcher."""
+    """Return the command of a status line: ours, and the user's own behind it, which stays where there is no launcher."""
     place = shlex.quote(path)
     if not own:
         return f"test -x {place} || exec cat >/dev/null; exec {place} statusline"
@@ -178,6 +178,6 @@ def status_line(path: str, own: str = "") -> str:
 
 
 def place_of(command: str) -> str:
-    """The launcher that a command runs; empty if it starts Python by itself."""
+    """Return the launcher that a command runs; empty if it starts Python by itself."""
     match = _PLACE.match(command)
     return "".join(shlex.split(match[1])) if match else ""

@@ -15,7 +15,7 @@ MAX_CHANGE_LENGTH = 8_000
 
 
 @dataclass(slots=True)
-class Change:
+class RecordedChange:
     """Text that one call replaced."""
 
     at: int
@@ -29,7 +29,7 @@ class Files:
     """The files of a session, rebuilt call by call."""
 
     by_path: dict[str, WorkingFile] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[RecordedChange] = field(default_factory=list)
 
     def read(self, number: int, path: str, start: int, lines: list[str], total: int) -> None:
         """Record a read range. Known text around it stays if the number of lines allows it."""
@@ -69,7 +69,7 @@ class Files:
         if not hunks:
             file.hunks.append(Span(number, 1, 0))
         for old, new, _ in pairs:
-            self._remember(Change(number, path, old[:MAX_CHANGE_LENGTH], new[:MAX_CHANGE_LENGTH]))
+            self._remember(RecordedChange(number, path, old[:MAX_CHANGE_LENGTH], new[:MAX_CHANGE_LENGTH]))
 
     def write(self, number: int, path: str, content: str, patch: list[Any]) -> None:
         """Record that the whole file was written."""
@@ -80,7 +80,7 @@ class Files:
             file.hunks = []
             hunks = [Span(number, 1, len(file.lines))]
         file.hunks += hunks
-        self._remember(Change(number, path, "", content[:MAX_CHANGE_LENGTH]))
+        self._remember(RecordedChange(number, path, "", content[:MAX_CHANGE_LENGTH]))
 
     def touch(self, number: int, path: str, edited: bool = False) -> None:
         """Record that a call named the file, without its text."""
@@ -111,7 +111,7 @@ class Files:
         file.touched = max(file.touched, number)
         return file
 
-    def _remember(self, change: Change) -> None:
+    def _remember(self, change: RecordedChange) -> None:
         self.changes.append(change)
         if len(self.changes) > KEPT_CHANGES * 2:
             del self.changes[:-KEPT_CHANGES]

@@ -34,9 +34,9 @@ PIPES = ("|", "|&")
 MAX_PIPED_PROGRAMS = 8
 OPENING = frozenset(("if", "while", "until", "for", "case", "select"))
 CLOSING = frozenset(("fi", "done", "esac"))
-"""Words between which a command may run never, or often, and whose exit code is that of the last one."""
+"""Ends of loops and conditions: a command in one may run never or often, and the last one sets the exit code."""
 END_SIGNALS = frozenset(("EXIT", "0", "ERR"))
-"""What a trap names whose handler runs at the end of a shell, or when a command fails."""
+"""Signals of a trap whose handler runs at the end of a shell, or when a command fails."""
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 
 
@@ -97,7 +97,7 @@ class Strictness(NamedTuple):
 PLAIN = Strictness()
 
 
-class Part(NamedTuple):
+class SimpleCommand(NamedTuple):
     """One simple command of a compound command."""
 
     programs: list[str]
@@ -115,7 +115,7 @@ class _Node:
     words: list[Word] = field(default_factory=list)
     bodies: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
-    """Those whose output makes a word of it."""
+    """Commands whose output becomes a word of this one."""
     group: list[_Node] = field(default_factory=list)
     after: str = ""
 
@@ -154,7 +154,7 @@ def parts(
     is_told: bool = True,
     strictness: Strictness = PLAIN,
     into: frozenset[str] = frozenset(),
-) -> Iterator[Part]:
+) -> Iterator[SimpleCommand]:
     """Yield the simple commands of a command, also those in scripts and substitutions; `is_told` only where it is certain."""
     if depth > MAX_DEPTH:
         return
@@ -164,7 +164,7 @@ def parts(
         scripts: list[tuple[str, list[str]]] = []
         lines = list(_run(node.words, node.bodies, depth, scripts))
         if lines:
-            yield Part(lines, is_covered, behind)
+            yield SimpleCommand(lines, is_covered, behind)
         for script, options in scripts:
             yield from parts(script, depth + 1, is_covered, Strictness().after(options), behind)
 
@@ -223,7 +223,7 @@ def _judged(
 
 
 def _sets_exit_trap(node: _Node) -> bool:
-    """Whether it is a trap whose handler may end the shell with 0."""
+    """Return whether it is a trap whose handler may end the shell with 0."""
     return node.name() == "trap" and not END_SIGNALS.isdisjoint([word.text for word in node.words[2:]])
 
 
@@ -321,7 +321,7 @@ def _path(word: str) -> str:
 
 
 def _numbered(words: list[str], output: str) -> tuple[str, int, list[str]] | None:
-    """`nl -ba FILE | sed -n '10,20p'`: the numbers are in the output itself."""
+    """Return file, first line and lines of `nl -ba FILE | sed -n '10,20p'`: the numbers are in the output itself."""
     if words[:2] != ["nl", "-ba"] or len(words) < 4 or words[3] != "|" or words[4:6] != ["sed", "-n"]:
         return None
     lines, first = [], 0

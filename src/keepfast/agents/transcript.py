@@ -93,7 +93,7 @@ def read(
     if dead == conversation.dead:
         return conversation
     if state is not None and isinstance(source, bytes):
-        # Only the new bytes are at hand: what was rewound goes, file contents stay as last seen.
+        # Only the new bytes are available: rewound turns are dropped, file contents stay as last seen.
         conversation.turns = [turn for turn in conversation.turns if turn.prompt not in dead]
         conversation.dead = dead
         return conversation
@@ -108,7 +108,7 @@ def unpacked(data: bytes) -> bytes:
 
 
 def _continues(source: str | os.PathLike[str] | bytes, state: Conversation) -> bool:
-    """Bytes are what came after; a file must still be as long as what was read of it."""
+    """Return whether the source continues what was read: bytes always do, a file if it is at least as long as before."""
     if isinstance(source, bytes):
         return True
     try:
@@ -157,7 +157,7 @@ def _enter(conversation: Conversation, entry: dict[str, Any]) -> None:
 
 
 def _lines(source: str | os.PathLike[str] | bytes, conversation: Conversation) -> Iterator[tuple[bytes, bool]]:
-    """Each line with whether it is ended."""
+    """Yield each line, and whether it is complete."""
     if isinstance(source, bytes):
         yield from _split(unpacked(source))
         return
@@ -182,7 +182,7 @@ def _lines(source: str | os.PathLike[str] | bytes, conversation: Conversation) -
 
 
 def skip_line(file: BinaryIO, at: int) -> int:
-    """Where the line that begins at `at` ends; `at` itself if it is not ended."""
+    """Return where the line that begins at `at` ends; `at` itself if it is not ended."""
     file.seek(at)
     while piece := file.read(1 << 20):
         end = piece.find(b"\n")

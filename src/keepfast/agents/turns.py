@@ -15,7 +15,7 @@ OUTPUT_HEAD = 2_000
 OUTPUT_TAIL = 6_000
 INPUT = 24_000
 CUT = "\n[…]\n"
-"""What stands in an output for its middle, if that is not kept."""
+"""Replaces the middle of a long output."""
 
 READ, EDIT, WRITE, SEARCH, RUN, PLAN, ASK, TODO, TASK, AGENT, OTHER = (
     "read edit write search run plan ask todo task agent other".split()
@@ -110,5 +110,5 @@ def clip_output(text: str) -> str:
 
 
 def clip_input(values: dict[str, Any]) -> dict[str, Any]:
-    """The call's arguments with over-long texts cut."""
+    """Return the call's arguments with over-long texts cut."""
     return {key: head(value, INPUT) if isinstance(value, str) else value for key, value in values.items()}

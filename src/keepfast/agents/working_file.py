@@ -36,7 +36,7 @@ class WorkingFile:
     changed: bool = False  # the disk differs from what the session knew
     is_missing: bool = False  # from the disk
     sealed: bool = False  # a checkpoint seals it: it is named, and its text is not shown
-    remark: str = ""  # what is said beside its name, instead of that it changed
+    remark: str = ""  # the remark next to its name, in place of "changed"
     unshown: str = ""  # why nothing of it can be shown: it is a link, binary, …
 
     @property
@@ -44,5 +44,5 @@ class WorkingFile:
         return bool(self.hunks)
 
     def known(self) -> int:
-        """How many lines' text is known."""
+        """Return how many lines' text is known."""
         return sum(line is not None for line in self.lines)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.model.event import Event
     from keepfast.settings import Settings
-    from keepfast.store.conversations import Conversation
+    from keepfast.store.conversations import SavedConversation
     from keepfast.store.repository import Repository
     from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.git import GitFacts
@@ -35,12 +35,14 @@ PRIVACY_SETTINGS = (
 """Settings `checkpoint.*` that limit what is shown of the work. The values at the time of the save hold later, too."""
 
 
-def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]) -> Conversation | None:
+def conversation_of(
+    event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]
+) -> SavedConversation | None:
     """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
     from keepfast.agents.registry import sessions
     from keepfast.store.conversations import (
         MAX_TRANSCRIPT_LENGTH,
-        Conversation,
+        SavedConversation,
         latest_conversation,
         store_side_files,
         store_transcript,
@@ -67,7 +69,7 @@ def conversation_of(event: Event, root: bytes, saving: CheckpointWriter, notices
         previous.last if previous is not None else ""
     )
     text = root.decode("utf-8", "surrogateescape")
-    return Conversation(event.session, event.agent, event.transcript, text, last, stored, side_files)
+    return SavedConversation(event.session, event.agent, event.transcript, text, last, stored, side_files)
 
 
 def active_of(event: Event, changed: Sequence[Entry], saving: CheckpointWriter, patterns: list[str]) -> tuple[str, ...]:

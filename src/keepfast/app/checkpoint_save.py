@@ -96,7 +96,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     step("save:remembered")
     outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
     outcome.checkpoint = checkpoint
-    outcome.untidy = _is_untidy(engine)
+    outcome.needs_tidying = _is_untidy(engine)
     outcome.notices = notices
     return outcome
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from keepfast.agents.base import Sessions
-    from keepfast.store.conversations import Conversation
+    from keepfast.store.conversations import SavedConversation
     from keepfast.store.repository import Repository
     from keepfast.store.rows import CheckpointRow
 
 
-class Session:
+class NewSession:
     """A new session with the conversation up to a checkpoint."""
 
     def __init__(self, id: str, path: str, folder: str, command: list[str], agent: str) -> None:
@@ -46,7 +46,7 @@ class ConversationRestorer:
             one.name: b"".join(load_transcript(self.repository, one)) for one in self.conversation.side_files
         }
 
-    def bring_back(self) -> Session:
+    def bring_back(self) -> NewSession:
         """Write the conversation as a new session of its client; the original session is not changed.
 
         Raises `NotFound` if the checkpoint has none, `WrongKey` if its key is missing.
@@ -71,9 +71,9 @@ class ConversationRestorer:
             _write(own + ".jsonl", sessions.forked(self.lines, new, places))
         except OSError as error:
             raise Failed(f"The conversation cannot be written to {folder}: {error.strerror}.") from None
-        return Session(new, own + ".jsonl", cwd, sessions.command(new), conversation.agent)
+        return NewSession(new, own + ".jsonl", cwd, sessions.command(new), conversation.agent)
 
-    def _saved_conversation(self) -> Conversation:
+    def _saved_conversation(self) -> SavedConversation:
         header = self.repository.document(self.row)[0]
         conversation = conversation_from_json(header.conversation)
         if conversation is not None:

@@ -62,13 +62,13 @@ class Delivery:
         report = self._clear_report() if source == CLEAR else ""
         mode = self.settings["hooks.auto_resume_on_start"]
         if source == STARTUP and mode is not False and not self._await_crash_saved():
-            return Reply(told_user=self._text("saving_crashed") if self.part == 1 else "")
+            return Reply(user_text=self._text("saving_crashed") if self.part == 1 else "")
         work = self._work_to_resume(source)
         if work is None or mode is False or not self._is_wanted(source, work):
-            return Reply(told_user=report)
+            return Reply(user_text=report)
         if mode == "prompt":
             offer = self._offer(work) if self.part == 1 else ""
-            return Reply(told_user="\n".join([line for line in (report, offer) if line]))
+            return Reply(user_text="\n".join([line for line in (report, offer) if line]))
         return self._hand_out(source, work, report)
 
     def _hand_out(self, source: str, work: SavedWork, report: str) -> Reply:
@@ -76,15 +76,15 @@ class Delivery:
         if self.part > 1 and not self._is_whole(source):
             return Reply()
         if not self._claim(source):
-            return Reply(told_user=report)
+            return Reply(user_text=report)
         texts = self._parts(source, work)
         if self.part > len(texts):
-            return Reply(told_user=report)
+            return Reply(user_text=report)
         if self.part > 1:
             parts.wait_for_first(self.folder, self.event.session, self.engine.clock)
         resumed = self._text("resumed", summary=work.summary, age=self._age(work))
         user = "\n".join([line for line in (report, resumed) if line]) if self.part == 1 else ""
-        return Reply(told_agent=texts[self.part - 1], told_user=user, checkpoint=work.row.id)
+        return Reply(agent_text=texts[self.part - 1], user_text=user, checkpoint=work.row.id)
 
     def _work_to_resume(self, source: str) -> SavedWork | None:
         """Return the checkpoint to resume from. A compacted session resumes from its own, whatever that says."""
@@ -196,7 +196,7 @@ class Delivery:
 
     def _after_pause(self) -> Reply:
         changed = self.resumer.changed_since(self._language())
-        return Reply(told_agent=self._text("changed_since", changes=changed)) if changed else Reply()
+        return Reply(agent_text=self._text("changed_since", changes=changed)) if changed else Reply()
 
     def _offer(self, work: SavedWork) -> str:
         # The version, because after one prompt the newest checkpoint may be of other work.

@@ -26,7 +26,7 @@ from keepfast.workspace.git import facts
 from keepfast.workspace.git_pointers import MAX_POINTER_BYTES, POINTS_IN, leads_in, leads_out, targets
 from keepfast.workspace.marker import show
 from keepfast.workspace.selection import Chooser, Rulebook
-from keepfast.workspace.staged_files import Contents
+from keepfast.workspace.staged_files import ContentSource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
     from keepfast.workspace.apply_result import ApplyResult
     from keepfast.workspace.git import GitFacts
-    from keepfast.workspace.git_clone import Git
+    from keepfast.workspace.git_clone import GitPlumbing
 
 TRIGGER = "fork"
 CLOSED_REASON = "it is sealed, and its key is missing"
@@ -66,7 +66,7 @@ class Forker:
         self.pointers: list[Entry] = []
         """`.git` files of the checkpoint that the fork omits."""
 
-    def fork(self, folder: bytes, git: Git | None = None) -> Forked:
+    def fork(self, folder: bytes, git: GitPlumbing | None = None) -> Forked:
         """Write the state into `folder`, which is missing or empty, and protect it; with `git` make it a repository too.
 
         Raises `Conflict` if the folder has files, `Refused` if the workspace would save the fork, and `NotFound` if the commit for
@@ -237,7 +237,7 @@ class Forker:
             raise Failed(f"{show(above)} cannot be created: {error.strerror}.") from None
         return b"%b/.%b.fork-%b" % (above, name[:200], urandom(4).hex().encode())
 
-    def _clone(self, git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
+    def _clone(self, git: GitPlumbing, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
         from keepfast.workspace.git_clone import clone
 
         clone(git, source, commit, folder, branch)
@@ -249,7 +249,7 @@ class Forker:
             apply = Apply(
                 root,
                 {},
-                Contents(
+                ContentSource(
                     lambda entry: self.repository.contents.stream(entry.content),
                     lambda digests, take: read_many(self.repository, digests, take, accelerated),
                     Cloning(self.root, self.repository.contents.ids),

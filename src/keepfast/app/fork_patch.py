@@ -21,7 +21,7 @@ MAX_COMPARED_BYTES = 16 << 20
 LINK_MODE = 0o120000
 
 
-class Patch:
+class ForkPatch:
     """Lines of a patch that `git apply` takes, and what a patch cannot carry: path and why."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Patch:
         self.omitted: list[tuple[bytes, str]] = []
 
 
-def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> Patch:
+def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> ForkPatch:
     """Compare the fork in `folder` as it is now with the state it began with. Nothing is written.
 
     Raises `Usage` if the folder is no fork of `parent`.
     """
     row, first = fork_point(engine, parent, folder)
-    result = Patch()
+    result = ForkPatch()
     folders: list[bytes] = []
     implied: set[bytes] = set()
     for change in compare(engine, folder, row, first, None):
@@ -54,7 +54,7 @@ def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> Patch:
     return result
 
 
-def _add(result: Patch, change: Change) -> None:
+def _add(result: ForkPatch, change: Change) -> None:
     parts = [list(_lines(part)) for part in _parts(change)]
     if not all(parts):
         result.omitted.append((change.path, _why(change)))

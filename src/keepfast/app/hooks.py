@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint_save import ReadAhead
     from keepfast.app.threat import Losses
     from keepfast.model.agent_event import AgentEvent
-    from keepfast.model.budget import Band, Usage
+    from keepfast.model.budget import Band, TokenUsage
     from keepfast.model.policy import Decision
     from keepfast.settings import Settings
     from keepfast.shell.destruction import Threat
@@ -84,13 +84,13 @@ class SaveResult:
         self.unsaved: list[tuple[str, str]] = []
         """Paths that the command may destroy for good, each with the reason."""
         self.recreatable: list[tuple[str, str | None]] = []
-        """Paths that a tool can recreate, each with its command, as in `Losses.remade`."""
+        """Paths that a tool can recreate, each with its command, as in `Losses.recreatable`."""
 
     def add(self, losses: Losses) -> None:
         """Take over what a command destroys; paths that are listed already stay as they are."""
         listed = {path for path, _ in self.unsaved}
-        self.unsaved += [(show(path), why) for path, why in losses.unkept if show(path) not in listed]
-        self.recreatable += [(show(path), command) for path, command in losses.remade]
+        self.unsaved += [(show(path), why) for path, why in losses.unsaved if show(path) not in listed]
+        self.recreatable += [(show(path), command) for path, command in losses.recreatable]
 
     def to_json(self) -> dict[str, object]:
         return dict(vars(self))
@@ -144,7 +144,7 @@ class HookCall:
     def answer(self) -> Reply:
         """Return the reply to the client. Raises a `KeepfastError` or `OSError` where a checkpoint was due and failed."""
         reply = self._answer_event()
-        return Reply(told_user=self._moved).beside(reply) if self._moved else reply
+        return Reply(user_text=self._moved).beside(reply) if self._moved else reply
 
     def _answer_event(self) -> Reply:
         kind = self.event.kind
@@ -152,7 +152,7 @@ class HookCall:
             return Reply()
         try:
             if not self._locate():
-                return Reply(told_user=self._refused)
+                return Reply(user_text=self._refused)
         except (KeepfastError, OSError) as error:
             reply = self._reply_without_store(error)
             if reply is None:
@@ -203,7 +203,7 @@ class HookCall:
                 self._settings_warnings(),
                 why and f"keepfast: {why}",
             )
-            reply.told_user = "\n".join([text for text in lines if text])
+            reply.user_text = "\n".join([text for text in lines if text])
         if self.deliver is None:
             return reply
         return reply.beside(self.deliver(self.engine, self.root, self.workspace, self.event, self.part))
@@ -538,7 +538,7 @@ class HookCall:
         except OSError:
             pass  # the save that follows reports what is wrong
 
-    def _usage_and_band(self) -> tuple[Usage | None, str]:
+    def _usage_and_band(self) -> tuple[TokenUsage | None, str]:
         """Return the token usage of the main conversation and the trigger of the highest band it crossed; empty below all."""
         event, settings = self.event, self.settings
         if not event.transcript or event.subagent or not self.part:
@@ -598,7 +598,7 @@ class HookCall:
         text = self._text(
             "compact", id=result.id, version=result.version, trigger=result.trigger, summary=result.summary
         )
-        return Reply(told_agent=text)
+        return Reply(agent_text=text)
 
     def _save_now(self, trigger: str, threat: Threat | None) -> SaveResult:
         """Save within the deadline. The saving process reports `is_covered` through a pipe."""
@@ -710,7 +710,7 @@ class HookCall:
             return self._save_named(pending_event, paths, threat, sentence(error))
         if report >= 0:
             _signal(report)
-        if outcome.untidy:
+        if outcome.needs_tidying:
             self.background.tidy(self.root)
         result = SaveResult(outcome.status, outcome.id, outcome.version)
         if threat is not None and (paths or threat.is_vague):
@@ -765,7 +765,7 @@ class HookCall:
             result.unnamed = sentence(error)
             return
         losses = self._save_excluded(pending_event, (), threat)
-        losses.remade.clear()  # only what the command names is reported as recreatable
+        losses.recreatable.clear()  # only what the command names is reported as recreatable
         result.add(losses)
 
     def _read_ahead(self, named: tuple[bytes, ...]) -> ReadAhead | None:
@@ -847,11 +847,11 @@ class HookCall:
         self.engine.note(self.root, "not protected", "before_command", message, reported=True)
         if ask and self.event.can_ask:
             # The client may answer the question by a rule of its own: the user gets the message in any case.
-            return Reply(ask=self._text("ask_command", why=why), told_user=message)
+            return Reply(ask=self._text("ask_command", why=why), user_text=message)
         if self.settings["hooks.before_command_unasked"] == "deny":
             refusal = self._text("deny_command", why=why)
-            return Reply(deny=refusal, told_user=refusal)
-        return Reply(told_agent=message, told_user=message)
+            return Reply(deny=refusal, user_text=refusal)
+        return Reply(agent_text=message, user_text=message)
 
     def _recreatable_reply(self, paths: Sequence[tuple[str, str | None]]) -> Reply:
         """Name what a tool can recreate, each path once in a session: agents build and clean over and over."""
@@ -865,14 +865,14 @@ class HookCall:
             return Reply()
         message = self._text("remade_command", what=self._list_some(items))
         self.engine.note(self.root, "noticed", "before_command", message, reported=True)
-        return Reply(told_agent=message, told_user=message)
+        return Reply(agent_text=message, user_text=message)
 
     def _list_some(self, texts: list[str]) -> str:
         """Join the first texts by commas, and say how many more there are."""
         more = [self._text("and_more", count=len(texts) - MAX_LISTED)] if len(texts) > MAX_LISTED else []
         return ", ".join([*texts[:MAX_LISTED], *more])
 
-    def _budget_reply(self, usage: Usage, trigger: str, result: SaveResult) -> Reply:
+    def _budget_reply(self, usage: TokenUsage, trigger: str, result: SaveResult) -> Reply:
         """Return the messages about a crossed band of the token budget."""
         from keepfast.model.budget import Band
 
@@ -891,10 +891,10 @@ class HookCall:
         if crossed.is_warning:
             for_agent += self._text("budget_agent_warning")
         return Reply(
-            told_agent=for_agent, told_user=message, budget=message, checkpoint=checkpoint, warning=crossed.is_warning
+            agent_text=for_agent, user_text=message, budget=message, checkpoint=checkpoint, warning=crossed.is_warning
         )
 
-    def _unreported_band(self, usage: Usage) -> Band | None:
+    def _unreported_band(self, usage: TokenUsage) -> Band | None:
         """Return the band below a quiet threshold that was crossed without a checkpoint, and so without a message."""
         from keepfast.model.budget import highest_announced_band
 

@@ -35,19 +35,19 @@ class KnownSecrets:
             self._values = self._load()
         self._values |= values_of(path, content)
 
-    def strike(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return the text with everything that looks like a secret, and the values of sealed files, redacted."""
         if self._values is None:
             self._values = self._load()
         return redact(redact_values(text, self._values))
 
-    def strike_all(self, value: Any) -> Any:
+    def redact_all(self, value: Any) -> Any:
         """Return a JSON value with the same done to every text."""
         if isinstance(value, str):
-            return self.strike(value)
+            return self.redact_text(value)
         if isinstance(value, list):
-            return [self.strike_all(one) for one in value]
-        return {key: self.strike_all(one) for key, one in value.items()} if isinstance(value, dict) else value
+            return [self.redact_all(one) for one in value]
+        return {key: self.redact_all(one) for key, one in value.items()} if isinstance(value, dict) else value
 
     def _load(self) -> set[str]:
         values: set[str] = set()
@@ -68,12 +68,12 @@ def guard(event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
     secrets, noted = KnownSecrets(saving.repository, saving.row.id), saving.copies.noted or {}
     for entry in [entry for entry in changed if entry.content in noted]:
         secrets.add(entry.path, noted[entry.content])
-    event.message, summary = secrets.strike(event.message), secrets.strike(event.summary)
+    event.message, summary = secrets.redact_text(event.message), secrets.redact_text(event.summary)
     event.summary = summary if len(summary) <= MAX_SUMMARY_CHARS else head(summary, MAX_SUMMARY_CHARS - 1) + "…"
-    event.tags = tuple(dict.fromkeys([secrets.strike(tag) for tag in event.tags]))
-    event.key_points = tuple([secrets.strike(point) for point in event.key_points])
+    event.tags = tuple(dict.fromkeys([secrets.redact_text(tag) for tag in event.tags]))
+    event.key_points = tuple([secrets.redact_text(point) for point in event.key_points])
     if event.notes is not None:
         text_keys = ("analysis", "stated")
         event.notes = {
-            key: secrets.strike_all(value) if key in text_keys else value for key, value in event.notes.items()
+            key: secrets.redact_all(value) if key in text_keys else value for key, value in event.notes.items()
         }

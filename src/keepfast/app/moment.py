@@ -39,22 +39,22 @@ NOT_SAVED = "not in the checkpoint"
 KINDS = {LINK: disk.LINK, FOLDER: disk.FOLDER}
 
 
-class Source(NamedTuple):
+class ConversationSource(NamedTuple):
     """A checkpoint with a conversation."""
 
     row: CheckpointRow
     header: Header
-    conversation: conversations.Conversation
+    conversation: conversations.SavedConversation
 
 
-def source(repository: Repository, row: CheckpointRow, header: Header) -> Source | None:
+def source(repository: Repository, row: CheckpointRow, header: Header) -> ConversationSource | None:
     """Return the checkpoint if it has a conversation, else the newest before it that has one.
 
     Those of its own session come first, then any other of the workspace.
     """
     own = conversations.conversation_from_json(header.conversation)
     if own is not None:
-        return Source(row, header, own)
+        return ConversationSource(row, header, own)
     for other in _before(repository, row):
         try:
             header = repository.document(other)[0]
@@ -62,23 +62,25 @@ def source(repository: Repository, row: CheckpointRow, header: Header) -> Source
             continue
         earlier_one = conversations.conversation_from_json(header.conversation)
         if earlier_one is not None:
-            return Source(other, header, earlier_one)
+            return ConversationSource(other, header, earlier_one)
     return None
 
 
-def read(repository: Repository, saved: conversations.Conversation, strike: Callable[[Any], Any]) -> Conversation:
-    """Return the saved conversation; `strike` redacts a JSON value. Raises `KeepfastError`."""
+def read(
+    repository: Repository, saved: conversations.SavedConversation, redact_text: Callable[[Any], Any]
+) -> Conversation:
+    """Return the saved conversation; `redact_text` redacts a JSON value. Raises `KeepfastError`."""
     if saved.transcript.size <= TAIL_BYTES:
         whole = b"".join(conversations.load_transcript(repository, saved.transcript))
         return transcripts.read(whole, beside=_subagent_parts(repository, saved))
     head, tail = conversations.read_ends(repository, saved.transcript, HEAD_BYTES, TAIL_BYTES)
     tail = tail[tail.find(b"\n") + 1 :]
     conversation = transcripts.read(tail, beside=_subagent_parts(repository, saved))
-    conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), strike).turns
+    conversation.earlier = earlier.advance(Earlier(), BytesIO(head), len(head), len(head), redact_text).turns
     return conversation
 
 
-def is_whole(saved: conversations.Conversation) -> bool:
+def is_whole(saved: conversations.SavedConversation) -> bool:
     """Return whether `read` reads all of the conversation."""
     return saved.transcript.size <= TAIL_BYTES
 
@@ -112,7 +114,7 @@ def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRo
     yield from [other for other in others if other.session and other.session != row.session]
 
 
-def _subagent_parts(repository: Repository, saved: conversations.Conversation) -> list[tuple[str, bytes]]:
+def _subagent_parts(repository: Repository, saved: conversations.SavedConversation) -> list[tuple[str, bytes]]:
     """Return the saved transcripts of subagents, up to a total size."""
     parts, bytes_left = [], MAX_SUBAGENT_BYTES
     for part in saved.side_files:

@@ -52,7 +52,7 @@ class Browser:
         self.engine, self.workspace, self.only = engine, workspace, only
         self.contents = Ranges(engine.repository)
         self._rows: dict[int, CheckpointRow] = {} if only is None else {only.version: only}
-        self._states: OrderedDict[int, State] = OrderedDict()
+        self._states: OrderedDict[int, VersionState] = OrderedDict()
         self._ledger = self._ledger_file()
         if only is None:
             self.versions()
@@ -171,12 +171,12 @@ class Browser:
         mtime = entry.mtime or row.created_at  # of folders no time is recorded
         return Node(entry.kind, entry.mode, entry.size, mtime, links, inode, entry.content, stored)
 
-    def _state(self, version: int) -> State:
+    def _state(self, version: int) -> VersionState:
         state = self._states.get(version)
         if state is None:
             rows = whole_state(self._repository(), self._rows[version])
             similar = next(reversed(self._states.values())) if self._states else None
-            state = self._states[version] = State(rows, similar)
+            state = self._states[version] = VersionState(rows, similar)
             while len(self._states) > 1 and sum([state.rows for state in self._states.values()]) > MAX_CACHED_ROWS:
                 self._states.popitem(last=False)
         self._states.move_to_end(version)
@@ -199,12 +199,12 @@ class Browser:
         return status.st_dev, status.st_ino
 
 
-class State:
+class VersionState:
     """The rows of one version, by folder."""
 
     __slots__ = ("folders", "left_out", "links", "rows")
 
-    def __init__(self, rows: Iterable[Entry], similar: State | None) -> None:
+    def __init__(self, rows: Iterable[Entry], similar: VersionState | None) -> None:
         self.folders: dict[bytes, dict[bytes, Entry]] = {b"": {}}
         self.left_out: list[Entry] = []
         self.links: Counter[int] = Counter()

@@ -11,8 +11,8 @@ from keepfast.app.inspect import disk_now
 from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, REASONS, SEALED, Entry
 from keepfast.model.errors import Damaged, KeepfastError, NotFound, Usage
 from keepfast.resume.passages import (
+    LINES_AROUND,
     MAX_LINE,
-    STRUCK_AROUND,
     Passage,
     around_words,
     definitions,
@@ -251,7 +251,7 @@ class _Query:
         fitting = exact[: _lines_that_fit(exact, self.room)]
         lines_shown: list[str] = []
         # In a file sealed for its content, all of it is searched to know which parts are secret.
-        around = len(lines) if is_secret(path, "\n".join(lines).encode("utf-8", "replace")) else STRUCK_AROUND
+        around = len(lines) if is_secret(path, "\n".join(lines).encode("utf-8", "replace")) else LINES_AROUND
         for line in quotable_lines(lines, passage.first, passage.first + len(fitting) - 1, around):
             if len(line) + 1 > self.room:
                 break

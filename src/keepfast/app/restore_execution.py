@@ -15,7 +15,7 @@ from keepfast.workspace.apply import Apply
 from keepfast.workspace.free_space import Room
 from keepfast.workspace.marker import show
 from keepfast.workspace.modes import closed_folders
-from keepfast.workspace.staged_files import Contents
+from keepfast.workspace.staged_files import ContentSource
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Execution:
         return Apply(
             root,
             self._anchors(plan, goal),
-            Contents(
+            ContentSource(
                 lambda entry: contents.contents.stream(entry.content),
                 lambda digests, take: read_many(contents, digests, take, accelerated),
             ),

@@ -223,7 +223,9 @@ class Resumer:
         repository, root = self.engine.repository(), os.fsdecode(self.root)
         files = session_files.without_sealed(files, root, notes.cwd, repository, row)
         secrets = KnownSecrets(repository, self.workspace)
-        return briefs.build(notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=secrets.strike)
+        return briefs.build(
+            notes, files, facts=facts, now=self.engine.clock(), tokens=tokens, redact=secrets.redact_text
+        )
 
     def _facts(self, work: SavedWork, source: str = "") -> briefs.Facts:
         return briefs.Facts(
@@ -256,7 +258,9 @@ class Resumer:
         facts = self._facts(work, ", ".join([*sources, f"files of {version}"]))
         return MomentBrief(self._build(work.row, notes, files, facts, tokens), since)
 
-    def _notes_of_moment(self, work: SavedWork, source: moment.Source | None) -> tuple[Notes, list[WorkingFile], str]:
+    def _notes_of_moment(
+        self, work: SavedWork, source: moment.ConversationSource | None
+    ) -> tuple[Notes, list[WorkingFile], str]:
         """Return notes and files of that moment as the session knew them, and the path that the root had."""
         if source is not None:
             try:

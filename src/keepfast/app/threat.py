@@ -48,9 +48,9 @@ class Losses:
     """What a command destroys for good: paths with the command that recreates them, or with the reason for not saving them."""
 
     def __init__(self) -> None:
-        self.remade: list[tuple[bytes, str | None]] = []
+        self.recreatable: list[tuple[bytes, str | None]] = []
         """The command is empty where the tool recreates the path by itself, None where the user's settings exclude it."""
-        self.unkept: list[tuple[bytes, str]] = []
+        self.unsaved: list[tuple[bytes, str]] = []
 
 
 def unsaved_paths(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -161,12 +161,12 @@ def save_excluded(
             if not (is_named or is_vague) or not _exists(root + b"/" + path):
                 continue
             if mark[:1] == LEFT:
-                losses.unkept.append((path, NO_ROOM))
+                losses.unsaved.append((path, NO_ROOM))
             elif mark[:1] == UNREAD:
-                losses.unkept += [(path, UNREADABLE)] if is_named else []
+                losses.unsaved += [(path, UNREADABLE)] if is_named else []
             elif mark[:1] == NOT_ENTERED and path.rpartition(b"/")[2].lower() == GIT:
                 if _overlaps(path, risky):
-                    losses.unkept.append((path, GIT_FOLDER))
+                    losses.unsaved.append((path, GIT_FOLDER))
             elif mark[:1] == NOT_ENTERED and is_named:
                 _save_unless_recreatable(engine, root, chooser, path, save, losses)
             elif mark[:1] == NOT_ENTERED and _may_be_destroyed(root, chooser, path, threat):
@@ -177,7 +177,7 @@ def save_excluded(
                 _save_unless_recreatable(engine, root, chooser, path, save, others)
     finally:
         close(fd)
-    losses.unkept += others.unkept  # recreatable paths are reported only if the command names them
+    losses.unsaved += others.unsaved  # recreatable paths are reported only if the command names them
     return losses
 
 
@@ -210,7 +210,7 @@ def save_named(
     row = engine.repository().workspace(workspace)
     for path in paths if row is not None else ():
         gaps = engine.repository().left_out(workspace, row.version, path)  # type: ignore[union-attr]
-        losses.unkept += [(gap.path, UNREADABLE) for gap in gaps if gap.kind == NOT_READ]
+        losses.unsaved += [(gap.path, UNREADABLE) for gap in gaps if gap.kind == NOT_READ]
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         chooser = Chooser(fd, rules)
@@ -220,7 +220,7 @@ def save_named(
             if path.rpartition(b"/")[2].lower() != GIT:
                 _save_unless_recreatable(engine, root, chooser, path, save, losses)
             elif _overlaps(path, risky):
-                losses.unkept.append((path, GIT_FOLDER))
+                losses.unsaved.append((path, GIT_FOLDER))
     finally:
         close(fd)
     return losses
@@ -256,11 +256,11 @@ def _save_unless_recreatable(
         return
     command = _recreating_command(root, chooser, path)
     if command != NOT_RECREATABLE:
-        losses.remade.append((path, command))
+        losses.recreatable.append((path, command))
     else:
         inside, size = _paths_below(root, path, chooser)
         if size > free_room(engine.place.path):
-            losses.unkept.append((path, NO_ROOM))
+            losses.unsaved.append((path, NO_ROOM))
         else:
             save((path, *inside), (path,))
 
@@ -322,7 +322,7 @@ def _is_ours(root: bytes, chooser: Chooser, path: bytes) -> bool:
 
 
 def _recreating_command(root: bytes, chooser: Chooser, path: bytes) -> str | None:
-    """Return the command that recreates the path, as in `Losses.remade`, or `NOT_RECREATABLE`.
+    """Return the command that recreates the path, as in `Losses.recreatable`, or `NOT_RECREATABLE`.
 
     A folder's name alone is no evidence: the file from which its tool makes it must lie beside it.
     """

@@ -32,7 +32,7 @@ class Listener(Protocol):
     """Gets reports of the watch. All methods are called from the thread that watches."""
 
     def watching(self, root: bytes, how: str) -> None:
-        """Watching began, or continues in another way, which `how` says."""
+        """Report that watching began, or continues in another way, which `how` says."""
 
     def saved(self, outcome: Outcome, seconds: float) -> None: ...
     def failed(self, message: str, hint: str) -> None: ...

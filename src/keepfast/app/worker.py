@@ -117,7 +117,7 @@ def _save_event(
         else:
             outcome = save(engine, root, folder, event)
         result: dict[str, object] = {"status": outcome.status, "id": outcome.id, "version": outcome.version}
-        if outcome.untidy and tidy is not None:
+        if outcome.needs_tidying and tidy is not None:
             tidy(root)
     except (ImportError, SyntaxError, Busy):
         raise  # files of our own are missing, or a lock is held: the event stays pending until that is over
@@ -308,7 +308,7 @@ def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tup
     if session_notes is None:
         return None, ""
     secrets = KnownSecrets(engine.repository(), place[1] if place is not None else "")
-    notes: dict[str, Any] = secrets.strike_all(
+    notes: dict[str, Any] = secrets.redact_all(
         {key: value for key, value in session_notes.to_json().items() if key in SAVED_NOTES}
     )
     inherited = sessions.inherited(folder, session)
@@ -322,7 +322,7 @@ def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tup
     if not settings["checkpoint.capture_files"]:
         notes["files"] = []
     _drop_excluded(notes, settings["checkpoint.exclude_patterns"])
-    return notes, secrets.strike(first_line(session_notes.last_answer, MAX_LINE_CHARS))
+    return notes, secrets.redact_text(first_line(session_notes.last_answer, MAX_LINE_CHARS))
 
 
 def _quick_notes(folder: str, event: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:

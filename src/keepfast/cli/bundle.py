@@ -259,9 +259,9 @@ def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
                 "root": show(path) if path else None,
                 "new_workspace": done.is_new and bool(rows),
                 "imported": [
-                    {"was": f"v{exported_version}", "checkpoint": of_checkpoint(one)}
-                    for exported_version, one in rows
-                    if one
+                    {"was": f"v{exported_version}", "checkpoint": of_checkpoint(checkpoint)}
+                    for exported_version, checkpoint in rows
+                    if checkpoint
                 ],
                 "skipped": done.skipped,
             }
@@ -270,12 +270,12 @@ def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
     where = show(path) if path else "a workspace without a folder"
     if rows:
         session.say(f"Imported {plural(len(rows), 'checkpoint')} of {one_line(bundle.folder)} into {where}:")
-    for exported_version, one in rows[:MAX_SHOWN]:
-        if one is not None:
+    for exported_version, checkpoint in rows[:MAX_SHOWN]:
+        if checkpoint is not None:
             session.say(
-                f"  {title(one)}"
-                + (f", was v{exported_version}" if exported_version != one.version else "")
-                + f"  {one.id}"
+                f"  {title(checkpoint)}"
+                + (f", was v{exported_version}" if exported_version != checkpoint.version else "")
+                + f"  {checkpoint.id}"
             )
     if len(rows) > MAX_SHOWN:
         session.say(f"  … and {len(rows) - MAX_SHOWN} more")

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import cache_from_source, find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from keepfast.agents.launcher import OBEYED
+from keepfast.agents.launcher import UNSAFE_PYTHON_VARIABLES
 from keepfast.cli.file_systems import file_system, is_remote, mounts, synced_folder
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError, NoWorkspace, TooMany
@@ -22,7 +22,18 @@ FINE, NOTE, PROBLEM = "fine", "note", "problem"
 MISSING, STALE = "missing", "stale"
 WEEK = 7 * 86_400_000_000_000
 UNSAFE_VARIABLES = frozenset(
-    ("HOME", "PATH", "CLAUDE_CONFIG_DIR", "TMPDIR", "SHELLOPTS", "BASH_ENV", "ENV", "PS4", "NODE_OPTIONS", *OBEYED)
+    (
+        "HOME",
+        "PATH",
+        "CLAUDE_CONFIG_DIR",
+        "TMPDIR",
+        "SHELLOPTS",
+        "BASH_ENV",
+        "ENV",
+        "PS4",
+        "NODE_OPTIONS",
+        *UNSAFE_PYTHON_VARIABLES,
+    )
 )
 UNSAFE_PREFIXES = ("KEEPFAST_", "XDG_", "PYTHON", "LD_", "DYLD_", "GIT_", "BASH_FUNC_")
 TEST_COMMAND_SECONDS = 60
@@ -453,7 +464,7 @@ def _supervision(session: Session) -> Findings:
     location = session.engine.nearest(session.cwd)
     notices = read(session.engine.notice_folders(*location)) if location is not None else []
     recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
-    kinds = (supervision.STOOD_DOWN, supervision.NOT_BELIEVED)
+    kinds = (supervision.HOOKS_SUSPENDED, supervision.CLAIM_IGNORED)
     latest = [next((notice for notice in reversed(recent) if notice.kind == kind), None) for kind in kinds]
     for notice in filter(None, latest):
         yield NOTE, f"{age_in_words(notice.at, session.now())}: {notice.text}"

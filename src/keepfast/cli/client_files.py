@@ -223,18 +223,18 @@ def repair_launcher(session: Session) -> tuple[str, str]:
     Return who names it and what was wrong with it; two empty texts if nothing was done.
     """
     path = launcher_path(session)
-    wrong = launcher_problem(path)
-    if not wrong or session.environment.is_agents():
+    problem = launcher_problem(path)
+    if not problem or session.environment.is_agents():
         return "", ""
     own = settings_path(session, "user")
     places = [launcher.place_of(command) for command in _commands(own)]
     # Settings of the former name reach it through a link.
     if os.path.realpath(path) in [os.path.realpath(place) for place in places if place]:
         write_launcher(session, own)
-        return own, wrong
+        return own, problem
     if PLUGIN in users(session):
         write_launcher(session, PLUGIN)
-        return "the plugin", wrong
+        return "the plugin", problem
     return "", ""
 
 
@@ -250,13 +250,13 @@ def hooks_problem(session: Session) -> str:
         if hooks.disabled and hooks.commands:
             return f"Hooks in {path} do not start, so nothing is saved automatically: `disableAllHooks` is set there."
         for command in hooks.commands:
-            wrong = _hook_problem(command)
-            if wrong:
-                text = f"Hooks in {path} do not start, so nothing is saved automatically: {wrong}."
+            problem = _hook_problem(command)
+            if problem:
+                text = f"Hooks in {path} do not start, so nothing is saved automatically: {problem}."
                 return f"{text} Run `keepfast install claude` to fix it."
-    wrong = _hook_problem(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
-    if wrong:
-        text = f"The plugin's hooks do not start, so nothing is saved automatically: {wrong}."
+    problem = _hook_problem(launcher.hook(launcher_path(session))) if PLUGIN in users(session) else ""
+    if problem:
+        text = f"The plugin's hooks do not start, so nothing is saved automatically: {problem}."
         return f"{text} Run `keepfast install claude --plugin` to fix it."
     return ""
 

@@ -11,8 +11,7 @@ from keepfast.model.errors import Failed, Usage
 from keepfast.present.terminal import size
 
 if TYPE_CHECKING:
-    from keepfast.app.conversation import ConversationRestorer
-    from keepfast.app.conversation import Session as Resumable
+    from keepfast.app.conversation import ConversationRestorer, NewSession
 
 
 def restore(session: Session, reference: str | None, *, files: bool, launch: bool, dry_run: bool, **how: Any) -> int:
@@ -29,7 +28,7 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     restorer.read()  # before the files change: the conversation may be unreadable
     if not files:
         return _report(session, restorer, launch)
-    resumables: list[Resumable] = []
+    resumables: list[NewSession] = []
 
     def also() -> dict[str, Any]:
         resumables.append(restorer.bring_back())
@@ -82,7 +81,7 @@ def _report(session: Session, restorer: ConversationRestorer, launch: bool) -> i
     return 0
 
 
-def _facts(resumable: Resumable) -> dict[str, Any]:
+def _facts(resumable: NewSession) -> dict[str, Any]:
     return {
         "agent": resumable.agent,
         "session": resumable.id,
@@ -92,12 +91,12 @@ def _facts(resumable: Resumable) -> dict[str, Any]:
     }
 
 
-def _tell(session: Session, resumable: Resumable) -> None:
+def _tell(session: Session, resumable: NewSession) -> None:
     session.say(f"Restored the conversation as session {resumable.id}. To continue it, run:")
     session.say(f"  cd {join([resumable.folder])} && {join(resumable.command)}")
 
 
-def _launch(session: Session, resumable: Resumable) -> None:
+def _launch(session: Session, resumable: NewSession) -> None:
     """Replace this process by the client. Raises `Failed` if it cannot be started."""
     import os
     import sys

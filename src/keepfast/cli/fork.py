@@ -13,7 +13,7 @@ from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 
 if TYPE_CHECKING:
     from keepfast.app.fork import Forked
-    from keepfast.app.fork_patch import Patch
+    from keepfast.app.fork_patch import ForkPatch
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 MAX_SHOWN = 10
@@ -83,11 +83,11 @@ def _newest(session: Session, folder: str) -> str:
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
     """Create the fork and report it; return the exit code, 14 if it differs from the checkpoint."""
     from keepfast.app.fork import Forker
-    from keepfast.workspace.git_clone import Git
+    from keepfast.workspace.git_clone import GitPlumbing
     from keepfast.workspace.marker import show
 
     root, row, checkpoint = _resolve(session, reference)
-    git = Git(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
+    git = GitPlumbing(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
     outer = session.engine.nearest(target.rpartition(b"/")[0] or b"/")
     with session.progress("Forker") as progress:
         session.engine.progress = progress
@@ -202,7 +202,7 @@ def _write_changes(session: Session, target: bytes, file: str | None, force: boo
         session.remark("The fork has no changes.")
 
 
-def write_patch(path: str, patch: Patch, force: bool) -> None:
+def write_patch(path: str, patch: ForkPatch, force: bool) -> None:
     """Write a patch to a new file. Raises `Conflict` if one is there, unless `force`."""
     from keepfast.fsutil.durable import replace
     from keepfast.store.bundle_writer import already_exists, exists

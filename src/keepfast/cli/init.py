@@ -54,7 +54,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     was_known = marker_before is not None and marker_before[0] == workspace
     store = engine.place.path
     checkpoints = engine.repository().count(workspace)
-    hooked, wrong = repair_launcher(session)
+    hooked, problem = repair_launcher(session)
     upgrade_launcher(session)
     closed = _undecryptable_key_sets(engine)
     if session.json:
@@ -67,7 +67,7 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     if not was_known:
         _tell_history(session, engine, checkpoints)
     if hooked:
-        session.remark(f"Rewrote the launcher that {hooked} names. No hook started before, because {wrong}.")
+        session.remark(f"Rewrote the launcher that {hooked} names. No hook started before, because {problem}.")
     _warn_of_keys(session, closed, shared)
 
 

@@ -158,7 +158,7 @@ def _as_table(session: Session, rows: list[CheckpointRow], labels: dict[str, byt
 
 
 def _message(row: CheckpointRow) -> str:
-    """Message, name, tags and pin in one column."""
+    """Return message, name, tags and pin as one column."""
     from keepfast.present.terminal import one_line
 
     parts = [f'"{one_line(row.message)}"'] if row.message else []

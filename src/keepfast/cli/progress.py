@@ -34,7 +34,7 @@ class Progress:
 
 
 def line(what: str, done: int, total: int) -> str:
-    """`Saving  [######..................]  25%  250 of 1,000`."""
+    """Return a line such as `Saving [######..................] 25% 250 of 1,000`."""
     if total <= 0:
         return f"{what}  {done:,}"
     share = min(done / total, 1.0)

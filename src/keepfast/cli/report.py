@@ -6,7 +6,7 @@ import click
 
 from keepfast.cli.numbers import Number
 from keepfast.cli.session import Session, common, write_json
-from keepfast.cli.task_session import clock, ground_of
+from keepfast.cli.task_session import clock, open_runtime
 
 HOUR = 3_600_000_000_000
 
@@ -18,8 +18,8 @@ def report(session: Session, hours: float) -> None:
     """Report what tasks ran, waited, cost and changed, and what needs you."""
     from keepfast.runner.actions.report import report as make
 
-    with ground_of(session) as ground:
-        result = make(ground, session.now() - int(hours * HOUR))
+    with open_runtime(session) as runtime:
+        result = make(runtime, session.now() - int(hours * HOUR))
     if session.json:
         write_json(result)
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from keepfast.cli.session import Session, common
-from keepfast.cli.task_session import clock, ground_of
+from keepfast.cli.task_session import clock, open_runtime
 from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def run(session: Session, no_wait: bool, input_file: TextIO | None, command: tup
     from keepfast.runner.actions import taskfile
     from keepfast.runner.actions.tasks import Tasks
 
-    with ground_of(session) as ground:
-        tasks = Tasks(ground)
+    with open_runtime(session) as runtime:
+        tasks = Tasks(runtime)
         spec = taskfile.check(_spec(words, input_file.read() if input_file else None), os.fsdecode(session.cwd))
         task = tasks.new(spec, start=True)
-        return _follow(session, ground, task, no_wait)
+        return _follow(session, runtime, task, no_wait)
 
 
 def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
     return {"brief": prompt, "agent": agent}
 
 
-def _follow(session: Session, ground: Runtime, task: Task, no_wait: bool) -> int:
+def _follow(session: Session, runtime: Runtime, task: Task, no_wait: bool) -> int:
     """Supervise the task in a thread, show the agent's output, and return the exit code of the task."""
     from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
@@ -93,7 +93,7 @@ def _follow(session: Session, ground: Runtime, task: Task, no_wait: bool) -> int
 
     def work() -> None:
         try:
-            supervise(ground, stop, durable=False, only=task.id)
+            supervise(runtime, stop, durable=False, only=task.id)
         except Busy:
             stop.wait()  # a running supervisor takes care of the task
         except KeepfastError as error:
@@ -105,32 +105,32 @@ def _follow(session: Session, ground: Runtime, task: Task, no_wait: bool) -> int
     last_message = ""
     try:
         while thread.is_alive():
-            _show(ground, task.id, offsets)
-            now = ground.tables.task(task.id)
-            hold = ground.tables.hold(task.id)
+            _show(runtime, task.id, offsets)
+            now = runtime.tables.task(task.id)
+            hold = runtime.tables.hold(task.id)
             if now.state in ("done", "failed", "cancelled"):
                 break
             if hold is not None:
                 _raise_if_limited(task, hold, no_wait)
                 if hold.human:
-                    return _leave_to_person(session, ground, task.id, hold)
+                    return _leave_to_person(session, runtime, task.id, hold)
                 last_message = _tell_wait(session, hold, last_message)
             sleep(0.2)
     except KeyboardInterrupt:
         from keepfast.runner.actions.tasks import Tasks
 
-        Tasks(ground).cancel(task.id)
-        _await_cancelled(ground, task.id)
+        Tasks(runtime).cancel(task.id)
+        _await_cancelled(runtime, task.id)
         return 130
     finally:
         stop.set()
-        wake(ground.folder)
+        wake(runtime.folder)
         thread.join(30)
-    _show(ground, task.id, offsets)
+    _show(runtime, task.id, offsets)
     if troubles:
         raise troubles[0]
-    ended = ground.tables.task(task.id)
-    last = ground.tables.last_run(task.id)
+    ended = runtime.tables.task(task.id)
+    last = runtime.tables.last_run(task.id)
     if ended.state == "done":
         return 0
     session.warn(f"keepfast: {ended.state}: {ended.reason}")
@@ -147,10 +147,10 @@ def _raise_if_limited(task: Task, hold: Hold, no_wait: bool) -> None:
         )
 
 
-def _leave_to_person(session: Session, ground: Runtime, task: str, hold: Hold) -> int:
+def _leave_to_person(session: Session, runtime: Runtime, task: str, hold: Hold) -> int:
     """Print what the task waits for; return 1, or the agent's exit code if it crashed."""
     session.warn(f"keepfast: {task} waits for you ({hold.kind}): {hold.reason}")
-    ran = ground.tables.last_run(task) if hold.kind == "crashed" else None
+    ran = runtime.tables.last_run(task) if hold.kind == "crashed" else None
     return (ran.exit_code if ran is not None else None) or 1
 
 
@@ -166,18 +166,18 @@ def _tell_wait(session: Session, hold: Hold, last_message: str) -> str:
     return text if sys.stderr.isatty() else hold.kind
 
 
-def _await_cancelled(ground: Runtime, task: str) -> None:
+def _await_cancelled(runtime: Runtime, task: str) -> None:
     for _ in range(100):
-        if ground.tables.task(task).state == "cancelled":
+        if runtime.tables.task(task).state == "cancelled":
             break
         sleep(0.2)
 
 
-def _show(ground: Runtime, task: str, offsets: dict[str, int]) -> None:
+def _show(runtime: Runtime, task: str, offsets: dict[str, int]) -> None:
     """Print what the agent's logs have beyond `offsets`, and advance these."""
     from keepfast.runner.db import queries
 
-    for run in queries.runs_of(ground.tables, task):
+    for run in queries.runs_of(runtime.tables, task):
         for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
             path = f"{run.folder}/{name}"
             try:

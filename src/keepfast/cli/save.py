@@ -152,7 +152,7 @@ def _save_quietly(session: Session, event: Event) -> int:
 def _tidy(session: Session, outcome: Outcome) -> None:
     """Start a background process that merges packs if many have accumulated, as the hook does."""
     # The process finds the store through the workspace's marker.
-    if outcome.untidy:
+    if outcome.needs_tidying:
         from keepfast.present import background
 
         background.tidy(session.cwd, session.config_path, session.environment)

@@ -80,21 +80,21 @@ def install(session: Session, dry_run: bool, no_start: bool) -> None:
 @common
 def status(session: Session) -> None:
     """Show whether the service is installed and a supervisor is running."""
-    from keepfast.runner.scheduler.lock import trouble_of
+    from keepfast.runner.scheduler.lock import supervisor_problem
     from keepfast.runner.scheduler.service import FOLDER
 
     unit = unit_of(session.environment)
     installed = os.path.exists(unit.path)
-    trouble = trouble_of(session.environment.data + FOLDER)
-    running = trouble is not None
+    problem = supervisor_problem(session.environment.data + FOLDER)
+    running = problem is not None
     if session.json:
         facts = {"kind": unit.kind, "path": unit.path, "installed": installed, "running": running}
-        write_json({**facts, "trouble": trouble or None})
+        write_json({**facts, "trouble": problem or None})
         return
     session.print(f"{unit.path}: {'installed' if installed else 'not installed'}")
     session.print("A supervisor is running." if running else "No supervisor is running.")
-    if trouble:
-        session.warn(f"The supervisor cannot work: {trouble}")
+    if problem:
+        session.warn(f"The supervisor cannot work: {problem}")
 
 
 @service.command("uninstall")

@@ -47,7 +47,7 @@ class Session:
 
     def __init__(self, environment: Environment, clock: Callable[[], int], started: float) -> None:
         self.environment, self.now, self.started = environment, clock, started
-        WAITING.seconds, WAITING.tell = COMMAND, self.remark
+        WAITING.seconds, WAITING.announce = COMMAND, self.remark
         self.json = self.quiet = False
         self._config: str | None = None
         self._folder: str | None = None

@@ -8,12 +8,12 @@ import click
 
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import KeepfastError, NoWorkspace, Refused
-from keepfast.present.supervision import NOT_BELIEVED, STOOD_DOWN
+from keepfast.present.supervision import CLAIM_IGNORED, HOOKS_SUSPENDED
 
 if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
     from keepfast.app.restore import Unfinished
-    from keepfast.model.budget import Usage
+    from keepfast.model.budget import TokenUsage
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
     from keepfast.state.workers import RunningWorker
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN, MAX_NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
-ABOUT_HOOKS = (STOOD_DOWN, NOT_BELIEVED)
+ABOUT_HOOKS = (HOOKS_SUSPENDED, CLAIM_IGNORED)
 """Kinds of notices that are about hooks, not about one checkpoint."""
 
 
@@ -49,7 +49,7 @@ class WorkspaceStatus:
     workers: list[RunningWorker]
     pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
-    usage: Usage | None
+    usage: TokenUsage | None
     """Token use of the session with the newest event."""
 
 
@@ -57,11 +57,11 @@ class WorkspaceStatus:
 @common
 def status(session: Session) -> None:
     """Show the last checkpoint of this workspace, unsaved changes, excluded paths and problems."""
-    standing = _collect(session)
+    status_facts = _collect(session)
     if session.json:
-        _print_json(session, standing)
+        _print_json(session, status_facts)
     else:
-        _print_text(session, standing)
+        _print_text(session, status_facts)
 
 
 def _collect(session: Session) -> WorkspaceStatus:
@@ -77,31 +77,33 @@ def _collect(session: Session) -> WorkspaceStatus:
             root, row = session.workspace(patience=0)
     except NoWorkspace as error:
         raise NoWorkspace(str(error), _how_to_protect(session)) from None
-    standing = WorkspaceStatus()
-    standing.root, standing.workspace = root, row.id
-    standing.base = session.repository.base(row.id)
+    status_facts = WorkspaceStatus()
+    status_facts.root, status_facts.workspace = root, row.id
+    status_facts.base = session.repository.base(row.id)
     newest = session.repository.find(Query(workspace=row.id, limit=1, safety=False))
-    standing.last = newest[0] if newest else standing.base
-    standing.coverage = _coverage(session, row, standing.base)
-    standing.not_covered = not_covered(session.repository, standing.base) if standing.base is not None else []
+    status_facts.last = newest[0] if newest else status_facts.base
+    status_facts.coverage = _coverage(session, row, status_facts.base)
+    status_facts.not_covered = (
+        not_covered(session.repository, status_facts.base) if status_facts.base is not None else []
+    )
     since = session.now() - WEEK
     notices = read(session.engine.notice_folders(root, row.id))
     failed = last_failure(launcher_path(session))
     notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice.at)
-    standing.notices = [notice for notice in notices if notice.at >= since]
-    standing.size = store_size(session.repository)
-    standing.versions = session.repository.count(row.id)
-    standing.forgotten = max(0, row.version - standing.versions)
-    standing.restore = Restorer(session.engine, root, row).unfinished()
-    _collect_hooks(session, standing)
+    status_facts.notices = [notice for notice in notices if notice.at >= since]
+    status_facts.size = store_size(session.repository)
+    status_facts.versions = session.repository.count(row.id)
+    status_facts.forgotten = max(0, row.version - status_facts.versions)
+    status_facts.restore = Restorer(session.engine, root, row).unfinished()
+    _collect_hooks(session, status_facts)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
         try:
-            standing.changes, standing.remarks = _changes(session, root, row, standing.base)
+            status_facts.changes, status_facts.remarks = _changes(session, root, row, status_facts.base)
         except KeepfastError as error:
-            standing.changes, standing.remarks = None, [f"Unsaved changes are unknown: {error}"]
-    standing.remarks = [*standing.remarks, *_keys(session), *filter(None, [hooks_problem(session)])]
-    return standing
+            status_facts.changes, status_facts.remarks = None, [f"Unsaved changes are unknown: {error}"]
+    status_facts.remarks = [*status_facts.remarks, *_keys(session), *filter(None, [hooks_problem(session)])]
+    return status_facts
 
 
 def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
@@ -142,18 +144,18 @@ def _keys(session: Session) -> list[str]:
     return []
 
 
-def _collect_hooks(session: Session, standing: WorkspaceStatus) -> None:
+def _collect_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.agents.claude.usage import tokens
     from keepfast.state import pending_events as pending
     from keepfast.state import sessions
     from keepfast.state.workers import HOOKS, NAME, running_worker
 
-    folder, settings = session.engine.place.folder(standing.workspace), session.settings
-    standing.workers = [
+    folder, settings = session.engine.place.folder(status_facts.workspace), session.settings
+    status_facts.workers = [
         worker for worker in (running_worker(folder, NAME), running_worker(folder, HOOKS)) if worker is not None
     ]
     events = [pending.read(folder, name) for name in pending.names(folder)]
-    standing.pending = [event for event in events if event is not None]
+    status_facts.pending = [event for event in events if event is not None]
     session_facts = {key: str(value) for key, value in sessions.newest_facts(folder).items()}
     usage = tokens(
         folder,
@@ -163,7 +165,7 @@ def _collect_hooks(session: Session, standing: WorkspaceStatus) -> None:
         settings["budget.tokens"],
         settings["budget.windows"],
     )
-    standing.usage = usage if usage.used else None
+    status_facts.usage = usage if usage.used else None
 
 
 def _restore_advice(restore: Unfinished) -> str:
@@ -200,7 +202,7 @@ def _how_to_protect(session: Session) -> str:
     return f"Run `keepfast init {show(root)}`, or let hooks do it at their first event."
 
 
-def _print_json(session: Session, standing: WorkspaceStatus) -> None:
+def _print_json(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import (
         of_change,
         of_checkpoint,
@@ -216,41 +218,43 @@ def _print_json(session: Session, standing: WorkspaceStatus) -> None:
 
     write_json(
         {
-            "workspace": {"id": standing.workspace, "root": show(standing.root)},
+            "workspace": {"id": status_facts.workspace, "root": show(status_facts.root)},
             "store": {
                 "path": session.engine.place.path,
-                "bytes": standing.size,
+                "bytes": status_facts.size,
                 "max_bytes": session.settings["retention.max_size"],
             },
-            "versions": {"kept": standing.versions, "forgotten": standing.forgotten},
-            "last": of_checkpoint(standing.last) if standing.last is not None else None,
-            "base": of_checkpoint(standing.base) if standing.base is not None else None,
-            "changes": [of_change(change) for change in standing.changes] if standing.changes is not None else None,
-            "coverage": of_coverage(standing.coverage),
-            "not_covered": [of_path(path) for path in standing.not_covered],
-            "notices": [of_notice(notice) for notice in standing.notices],
-            "remarks": standing.remarks,
-            "restore": {**of_unfinished(standing.restore), "text": _restore_advice(standing.restore)}
-            if standing.restore
+            "versions": {"kept": status_facts.versions, "forgotten": status_facts.forgotten},
+            "last": of_checkpoint(status_facts.last) if status_facts.last is not None else None,
+            "base": of_checkpoint(status_facts.base) if status_facts.base is not None else None,
+            "changes": [of_change(change) for change in status_facts.changes]
+            if status_facts.changes is not None
+            else None,
+            "coverage": of_coverage(status_facts.coverage),
+            "not_covered": [of_path(path) for path in status_facts.not_covered],
+            "notices": [of_notice(notice) for notice in status_facts.notices],
+            "remarks": status_facts.remarks,
+            "restore": {**of_unfinished(status_facts.restore), "text": _restore_advice(status_facts.restore)}
+            if status_facts.restore
             else None,
             "warnings": session.settings.warnings,
-            "workers": [of_worker(worker) for worker in standing.workers],
-            "pending": [of_pending(event) for event in standing.pending],
-            "tokens": of_usage(standing.usage) if standing.usage is not None else None,
+            "workers": [of_worker(worker) for worker in status_facts.workers],
+            "pending": [of_pending(event) for event in status_facts.pending],
+            "tokens": of_usage(status_facts.usage) if status_facts.usage is not None else None,
         }
     )
 
 
-def _print_text(session: Session, standing: WorkspaceStatus) -> None:
+def _print_text(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import excluded_counts, git_folders, saved_counts, title
     from keepfast.present.terminal import age_in_words, size
     from keepfast.workspace.marker import show
 
-    last, paint = standing.last, session.paint
-    session.print(f"Workspace  {show(standing.root)}")
+    last, paint = status_facts.last, session.paint
+    session.print(f"Workspace  {show(status_facts.root)}")
     most: int = session.settings["retention.max_size"]
-    text = f"{session.engine.place.path}, {size(standing.size)}"
-    if standing.size > most:
+    text = f"{session.engine.place.path}, {size(status_facts.size)}"
+    if status_facts.size > most:
         text += paint("bold yellow", f", over its limit of {size(most)} (retention.max_size)")
     session.print(f"Store      {text}")
     if last is None:
@@ -259,40 +263,40 @@ def _print_text(session: Session, standing: WorkspaceStatus) -> None:
         session.print(
             f"Last       {title(last)}, {age_in_words(last.created_at, session.now())}, trigger {last.trigger}"
         )
-        base = standing.base
-        if standing.restore is not None:
+        base = status_facts.base
+        if status_facts.restore is not None:
             session.print("At         " + paint("bold yellow", "unfinished restore"))
         elif base is not None and (base.workspace, base.version) != (last.workspace, last.version):
             session.print(f"At         {title(base)}, restored")
-        if standing.forgotten:
-            text = f"{standing.versions:,}; {standing.forgotten:,} more were forgotten, by retention or by hand"
+        if status_facts.forgotten:
+            text = f"{status_facts.versions:,}; {status_facts.forgotten:,} more were forgotten, by retention or by hand"
             session.print(f"Versions   {text}")
-        session.print(f"Saved      {saved_counts(standing.coverage)}")
-        if standing.coverage.left_out:
-            text = excluded_counts(standing.coverage)
-            session.print("Excluded   " + (paint("bold yellow", text) if standing.coverage.is_poor else text))
-        if standing.not_covered:
-            session.print("Not saved  " + git_folders(standing.not_covered))
-    if standing.restore is not None:
-        session.print("Restore    " + paint("bold yellow", _restore_advice(standing.restore)))
-    _print_hooks(session, standing)
-    _print_changes(session, standing)
-    _print_notices(session, standing)
+        session.print(f"Saved      {saved_counts(status_facts.coverage)}")
+        if status_facts.coverage.left_out:
+            text = excluded_counts(status_facts.coverage)
+            session.print("Excluded   " + (paint("bold yellow", text) if status_facts.coverage.is_poor else text))
+        if status_facts.not_covered:
+            session.print("Not saved  " + git_folders(status_facts.not_covered))
+    if status_facts.restore is not None:
+        session.print("Restore    " + paint("bold yellow", _restore_advice(status_facts.restore)))
+    _print_hooks(session, status_facts)
+    _print_changes(session, status_facts)
+    _print_notices(session, status_facts)
     for warning in session.settings.warnings:
         session.print(paint("yellow", f"Settings: {warning}"))
 
 
-def _print_hooks(session: Session, standing: WorkspaceStatus) -> None:
+def _print_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.present.terminal import age_in_words
 
-    session.print("Workers    " + (", ".join([_worker(session, worker) for worker in standing.workers]) or "none"))
-    if standing.pending:
-        names = ", ".join(dict.fromkeys([event.trigger for event in standing.pending]))
-        since = age_in_words(standing.pending[0].at, session.now())
+    session.print("Workers    " + (", ".join([_worker(session, worker) for worker in status_facts.workers]) or "none"))
+    if status_facts.pending:
+        names = ", ".join(dict.fromkeys([event.trigger for event in status_facts.pending]))
+        since = age_in_words(status_facts.pending[0].at, session.now())
         session.print(
-            "Pending    " + session.paint("yellow", f"{len(standing.pending)} to save ({names}), since {since}")
+            "Pending    " + session.paint("yellow", f"{len(status_facts.pending)} to save ({names}), since {since}")
         )
-    usage = standing.usage
+    usage = status_facts.usage
     if usage is None:
         return
     if usage.budget:
@@ -312,12 +316,12 @@ def _worker(session: Session, worker: RunningWorker) -> str:
     return f"watch, pid {worker.pid}, {last}"
 
 
-def _print_changes(session: Session, standing: WorkspaceStatus) -> None:
+def _print_changes(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.present.json_forms import COLOURS, changed_line
     from keepfast.present.terminal import plural
 
-    changes, base = standing.changes or [], standing.base
-    if changes or (base is not None and standing.changes is not None):
+    changes, base = status_facts.changes or [], status_facts.base
+    if changes or (base is not None and status_facts.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
         session.print(f"{plural(len(changes), 'change')} {since}:" if changes else f"No changes {since}.")
     for change in changes[:MAX_SHOWN]:
@@ -325,23 +329,23 @@ def _print_changes(session: Session, standing: WorkspaceStatus) -> None:
         session.print(f"  {session.paint(COLOURS[letter], letter)}  {text}")
     if len(changes) > MAX_SHOWN:
         session.print(f"  … and {len(changes) - MAX_SHOWN:,} more; run `keepfast diff --name-only` to list them.")
-    for remark in standing.remarks:
+    for remark in status_facts.remarks:
         session.print(session.paint("yellow", remark))
 
 
-def _print_notices(session: Session, standing: WorkspaceStatus) -> None:
+def _print_notices(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.present.terminal import age_in_words, printable
 
-    if not standing.notices:
+    if not status_facts.notices:
         return
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))
-    for notice in reversed(standing.notices[-MAX_NOTICES:]):
+    for notice in reversed(status_facts.notices[-MAX_NOTICES:]):
         became = "" if notice.kind == "noticed" else f" {notice.kind}"
         reported = " (already reported)" if notice.was_reported else ""
         age = age_in_words(notice.at, session.now())
         what = f"{age}, a checkpoint ({notice.trigger}){became}" if notice.kind not in ABOUT_HOOKS else age
         session.print(printable(f"  {what}: {notice.text}{reported}"))
-    if len(standing.notices) > MAX_NOTICES:
+    if len(status_facts.notices) > MAX_NOTICES:
         session.print(
-            f"  … and {len(standing.notices) - MAX_NOTICES:,} more; run `keepfast status --json` to list them."
+            f"  … and {len(status_facts.notices) - MAX_NOTICES:,} more; run `keepfast status --json` to list them."
         )

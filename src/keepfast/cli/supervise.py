@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepfast.cli.session import Session, common, write_bytes
-from keepfast.cli.task_session import ground_of
+from keepfast.cli.task_session import open_runtime
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
@@ -34,32 +34,32 @@ def run_supervisor(session: Session, until_idle: bool = False) -> None:
     from keepfast.runner.scheduler.service import run
 
     stop = Flag()
-    with ground_of(session, stays=True) as ground:
+    with open_runtime(session, stays=True) as runtime:
 
         def end(number: int, frame: object) -> None:
             stop.set()
-            wake(ground.folder)
+            wake(runtime.folder)
 
         before = {number: signal.signal(number, end) for number in STOP_SIGNALS}
         session.remark("Supervisor running. Press Ctrl-C to stop it; agents keep running.")
         try:
-            _print_unfinished(session, ground)
+            _print_unfinished(session, runtime)
             run(
-                ground,
+                runtime,
                 stop,
                 until_idle=until_idle,
-                tell=None if session.quiet else lambda event: _print_event(session, event),
+                on_event=None if session.quiet else lambda event: _print_event(session, event),
             )
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
 
 
-def _print_unfinished(session: Session, ground: Runtime) -> None:
+def _print_unfinished(session: Session, runtime: Runtime) -> None:
     """Print the tasks that are not finished, and what each waits for."""
     from keepfast.runner.actions.tasks import Tasks
 
-    for task in Tasks(ground).views.listing():
+    for task in Tasks(runtime).views.listing():
         if task["state"] in ("queued", "active", "review"):
             hold = f", {task['hold']['kind'].replace('_', ' ')}" if task["hold"] else ""
             session.say(f"Unfinished: {task['id']} ({task['title']}), {task['status'].replace('_', ' ')}{hold}")
@@ -82,8 +82,8 @@ def background_supervisor(session: Session) -> Iterator[None]:
     """Run tasks in the background, as soon as no other supervisor does; print which one runs them, and errors."""
     from keepfast.runner.scheduler.service import Background
 
-    with ground_of(session, stays=True) as ground:
-        background = Background(ground, session.remark)
+    with open_runtime(session, stays=True) as runtime:
+        background = Background(runtime, session.remark)
         background.start()
         try:
             yield

@@ -11,7 +11,7 @@ from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.cli.task_session import REF, tasks_of
 
 if TYPE_CHECKING:
-    from keepfast.app.fork_patch import Patch
+    from keepfast.app.fork_patch import ForkPatch
     from keepfast.runner.actions.tasks import Tasks
 
 
@@ -81,9 +81,9 @@ def _git_apply(session: Session, patch: bytes, folder: str, dry_run: bool) -> No
     import subprocess
 
     from keepfast.model.errors import Conflict
-    from keepfast.workspace.git_clone import Git
+    from keepfast.workspace.git_clone import GitPlumbing
 
-    git = Git(session.environment.text("PATH"), os.fsencode(folder))
+    git = GitPlumbing(session.environment.text("PATH"), os.fsencode(folder))
     words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
     # GIT_DIR names no repository: `git apply` then changes files only, and reads no index.
     variables = {"PATH": git.search, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_DIR": "/nonexistent"}
@@ -95,11 +95,11 @@ def _git_apply(session: Session, patch: bytes, folder: str, dry_run: bool) -> No
         )
 
 
-def _text(patch: Patch) -> bytes:
+def _text(patch: ForkPatch) -> bytes:
     return b"".join([line + b"\n" for line in patch.lines])
 
 
-def _patch(session: Session, tasks: Tasks, ref: str) -> Patch:
+def _patch(session: Session, tasks: Tasks, ref: str) -> ForkPatch:
     from keepfast.app.fork_patch import bring_home
 
     forked, home = tasks.views.find(ref), tasks.home(ref)

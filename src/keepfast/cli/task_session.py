@@ -22,14 +22,14 @@ REF = click.argument("ref", metavar="TASK")
 
 
 @contextmanager
-def ground_of(session: Session, stays: bool = False) -> Iterator[Runtime]:
+def open_runtime(session: Session, stays: bool = False) -> Iterator[Runtime]:
     """Open what task commands need: database, settings and engine. With `stays`, settings are reloaded when they change."""
     from keepfast.runner.scheduler.service import make_runtime
 
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in session.environment.variables.items()}
     environment = session.environment
     following = session.follow_settings(here=True) if stays else None
-    ground = make_runtime(
+    runtime = make_runtime(
         session.settings,
         environment.data,
         environment.home,
@@ -39,9 +39,9 @@ def ground_of(session: Session, stays: bool = False) -> Iterator[Runtime]:
         following=following,
     )
     try:
-        yield ground
+        yield runtime
     finally:
-        ground.close()
+        runtime.close()
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
     from keepfast.runner.actions.tasks import Tasks, only_people
 
     only_people(os.getpid(), verb)
-    with ground_of(session) as ground:
-        yield Tasks(ground)
+    with open_runtime(session) as runtime:
+        yield Tasks(runtime)
 
 
 def say(session: Session, tasks: Tasks, done: Task, text: str) -> None:
@@ -94,13 +94,13 @@ def clock(seconds: int) -> str:
 
 def remark_unsupervised(session: Session) -> None:
     """Print a remark if no supervisor is running, because tasks do not start then."""
-    if trouble(session) is None:
+    if problem(session) is None:
         session.remark("No supervisor is running. Run `keepfast supervise` to start one.")
 
 
-def trouble(session: Session) -> str | None:
+def problem(session: Session) -> str | None:
     """Return the supervisor's error, empty if it has none; None if no supervisor is running."""
-    from keepfast.runner.scheduler.lock import trouble_of
+    from keepfast.runner.scheduler.lock import supervisor_problem
     from keepfast.runner.scheduler.service import FOLDER
 
-    return trouble_of(session.environment.data + FOLDER)
+    return supervisor_problem(session.environment.data + FOLDER)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepfast.cli.session import Session, common, write_bytes, write_json
-from keepfast.cli.task_session import REF, clock, question_text, remark_unsupervised, tasks_of, trouble
+from keepfast.cli.task_session import REF, clock, problem, question_text, remark_unsupervised, tasks_of
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.terminal import SECOND, age
 
@@ -49,7 +49,7 @@ def list_(session: Session, state: str, archived: bool) -> None:
             session.print(line)
         if any(_can_continue(task) for task in listed):
             remark_unsupervised(session)
-        why = trouble(session)
+        why = problem(session)
         if why:
             session.warn(f"The supervisor cannot work: {why}")
 

@@ -125,8 +125,12 @@ def _select(session: Session, folder: str | None, everything: bool, with_folder:
     if folder is None:
         return [departure.around(session.engine, session.cwd, not with_folder)]
     root = os.path.realpath(os.path.join(session.cwd, os.fsencode(folder)))
-    if not with_folder and not os.path.lexists(root) and (one := departure.by_id(session.engine, folder)) is not None:
-        return [one]
+    if (
+        not with_folder
+        and not os.path.lexists(root)
+        and (workspace := departure.by_id(session.engine, folder)) is not None
+    ):
+        return [workspace]
     return [departure.at(session.engine_for(root), root, not with_folder)]
 
 

@@ -73,7 +73,7 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
 
 def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[RebuiltTask]:
     """Restore tasks from their documents. Without any, the task database is not created."""
-    from keepfast.cli.task_session import ground_of
+    from keepfast.cli.task_session import open_runtime
     from keepfast.runner.actions.recovery import rebuild as take_over
     from keepfast.runner.actions.recovery import workspaces
 
@@ -85,8 +85,8 @@ def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[RebuiltTa
     ]
     if not any(True for _ in workspaces(roots)):
         return []
-    with ground_of(session) as ground:
-        return take_over(ground, roots)
+    with open_runtime(session) as runtime:
+        return take_over(runtime, roots)
 
 
 def _require_store(session: Session) -> None:

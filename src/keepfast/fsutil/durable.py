@@ -117,7 +117,7 @@ def take_lock(fd: int, what: str) -> None:
     moment = min(MOMENT, seconds)
     if not waiting.acquire(timeout=moment):
         if seconds > moment:
-            WAITING.tell(f"Waiting for {holder_of(fd)}, which has {what} locked.")
+            WAITING.announce(f"Waiting for {holder_of(fd)}, which has {what} locked.")
         if not waiting.acquire(timeout=seconds - moment):
             raise Busy(
                 f"{what[0].upper()}{what[1:]} has been locked by {holder_of(fd)} for {seconds:.0f} seconds.", TRY_AGAIN

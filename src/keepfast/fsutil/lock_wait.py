@@ -18,7 +18,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.seconds: float | None = None
-        self.tell: Callable[[str], None] = lambda text: None
+        self.announce: Callable[[str], None] = lambda text: None
 
 
 WAITING = Waiting()

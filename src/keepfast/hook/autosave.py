@@ -50,7 +50,7 @@ def save(engine: Engine, cwd: bytes, environment: Environment, config: str | Non
 
     try:
         event = Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True)
-        if engine.handle(event).untidy:
+        if engine.handle(event).needs_tidying:
             from keepfast.present import background
 
             background.tidy(cwd, config, environment)

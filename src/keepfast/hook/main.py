@@ -55,7 +55,7 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
         return 1
     environment = hook_environment(folders)
     is_claimed = environment.text(SUPERVISED) != "" and options.get("--part") != GUARD
-    if is_claimed and _stands_down(arguments[0], client, payload, environment, options.get("--config")):
+    if is_claimed and _is_supervised(arguments[0], client, payload, environment, options.get("--config")):
         return 0  # the supervisor saves and reports, and has a guard of its own: nothing is done twice
     from keepfast.present.former_name import take_over
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     return code
 
 
-def _stands_down(name: str, client: Agent, payload: bytes, environment: Environment, config: str | None) -> bool:
+def _is_supervised(name: str, client: Agent, payload: bytes, environment: Environment, config: str | None) -> bool:
     """Return whether a supervisor does the work of this hook. Anybody can set the variable, so `status` shows either answer."""
     from keepfast.present import supervision
 
@@ -78,9 +78,9 @@ def _stands_down(name: str, client: Agent, payload: bytes, environment: Environm
         if folder and claimed != name and supervision.saves_for(folder, claimed):
             return False  # the variable is about another client, which has started this one
         folder = ""
-    if folder and not supervision.note_stand_down(folder):
+    if folder and not supervision.note_suspension(folder):
         return True
-    kind = supervision.STOOD_DOWN if folder else supervision.NOT_BELIEVED
+    kind = supervision.HOOKS_SUSPENDED if folder else supervision.CLAIM_IGNORED
     text = (
         f"Hooks are inactive: the supervisor saves for run {environment.text(supervision.RUN)}."
         if folder
@@ -118,7 +118,7 @@ def respond(
             event.likely_client = nearest_program()
         reply = _reply_to(event, environment, background, options)
         if line:
-            reply.told_user = f"keepfast: {line}" + (f"\n{reply.told_user}" if reply.told_user else "")
+            reply.user_text = f"keepfast: {line}" + (f"\n{reply.user_text}" if reply.user_text else "")
         output, code = client.answer(event, reply)
         return output, reply.failed, code
     except Exception as error:

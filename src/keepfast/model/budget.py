@@ -16,7 +16,7 @@ COMPACTED_AT = {1_000_000: 967_000}
 """Window → tokens at which the client compacts by itself. It fills smaller windows completely."""
 
 
-class Usage:
+class TokenUsage:
     """Tokens used, the budget, and the source of both figures. `used` or `budget` is 0 if unknown."""
 
     __slots__ = ("budget", "budget_from", "model", "used", "used_from")
@@ -70,7 +70,9 @@ def window(model: str) -> int:
     return 0
 
 
-def usage(used: int, model: str, configured: int, windows: Mapping[str, int], record: Mapping[str, object]) -> Usage:
+def usage(
+    used: int, model: str, configured: int, windows: Mapping[str, int], record: Mapping[str, object]
+) -> TokenUsage:
     """Combine the transcript (`used`, `model`), the settings (`configured`, `windows`) and the status line's `record`."""
     used_from = "the transcript" if used else ""
     reported = record.get("used")
@@ -78,12 +80,14 @@ def usage(used: int, model: str, configured: int, windows: Mapping[str, int], re
         used, used_from = reported, "the status line"
     model = model or str(record.get("model") or "")
     if configured:
-        return Usage(used, used_from, configured, "the setting budget.tokens", model)
+        return TokenUsage(used, used_from, configured, "the setting budget.tokens", model)
     reported = record.get("window")
     for start, size in windows.items():
         if model and model.startswith(start):
-            return Usage(used, used_from, size, "the setting budget.windows", model)
+            return TokenUsage(used, used_from, size, "the setting budget.windows", model)
     if isinstance(reported, int) and reported > 0:
-        return Usage(used, used_from, COMPACTED_AT.get(reported, reported), "the status line", model)
+        return TokenUsage(used, used_from, COMPACTED_AT.get(reported, reported), "the status line", model)
     size = window(model)
-    return Usage(used, used_from, COMPACTED_AT.get(size, size), f"the table of models ({model})" if size else "", model)
+    return TokenUsage(
+        used, used_from, COMPACTED_AT.get(size, size), f"the table of models ({model})" if size else "", model
+    )

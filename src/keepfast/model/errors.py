@@ -2,7 +2,7 @@
 
 
 def extra(name: str) -> str:
-    """How to install a missing extra. Never by a name that a package index resolves: there it belongs to others."""
+    """Return how to install a missing extra. Never by a name that a package index resolves: there it belongs to others."""
     return f"Run `pip install '.[{name}]'` in the repository of keepfast."
 
 

@@ -125,12 +125,12 @@ class Event:
 class Outcome:
     """The result of an event. `version` is 0 if no checkpoint was made."""
 
-    __slots__ = ("checkpoint", "counts", "id", "message", "notices", "root", "status", "untidy", "version")
+    __slots__ = ("checkpoint", "counts", "id", "message", "needs_tidying", "notices", "root", "status", "version")
 
     def __init__(self, status: str, root: bytes = b"", *, version: int = 0, id: str = "", message: str = "") -> None:
         self.status, self.root, self.version, self.id, self.message = status, root, version, id, message
         self.counts: dict[str, int] = {}
         self.notices: list[str] = []
         self.checkpoint: Any = None
-        self.untidy = False
+        self.needs_tidying = False
         """Is it time for maintenance in the background?"""

@@ -383,5 +383,5 @@ ALIASES = {
 
 
 def variable(key: str) -> str:
-    """The long name of the variable that sets this key."""
+    """Return the long name of the variable that sets this key."""
     return "KEEPFAST_" + key.upper().replace(".", "_")

@@ -266,7 +266,7 @@ def _position(order: tuple[Any, ...], value: Any) -> int:
 
 
 def _in_units(count: int, units: dict[str, int]) -> str:
-    """The largest unit that needs no fraction."""
+    """Return the amount in the largest unit that needs no fraction."""
     for unit, factor in sorted(units.items(), key=lambda pair: -pair[1]):
         if unit and count and count % factor == 0:
             return f"{count // factor}{unit}"

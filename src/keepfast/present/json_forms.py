@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keepfast.app.preview import Missing
     from keepfast.app.restore import Restored, Unfinished
     from keepfast.app.state_document import Document
-    from keepfast.model.budget import Usage
+    from keepfast.model.budget import TokenUsage
     from keepfast.model.document import Header
     from keepfast.model.entry import Entry
     from keepfast.state.notices import Notice
@@ -98,7 +98,7 @@ def of_work(checkpoint: CheckpointRow, header: Header) -> dict[str, Any]:
 
 
 def of_state(document: Document) -> dict[str, Any]:
-    """The state document of a checkpoint (docs/format/checkpoint.md)."""
+    """Return the state document of a checkpoint (docs/format/checkpoint.md)."""
     return {
         "files": {
             file.path: {**file._asdict(), "last_modified": rfc3339(file.last_modified)} for file in document.files
@@ -186,7 +186,7 @@ def of_pending(event: PendingEvent) -> dict[str, Any]:
     return {"trigger": event.trigger, "at": rfc3339(event.at), "session": event.session or None}
 
 
-def of_usage(usage: Usage) -> dict[str, Any]:
+def of_usage(usage: TokenUsage) -> dict[str, Any]:
     return {
         "used": usage.used,
         "used_from": usage.used_from,

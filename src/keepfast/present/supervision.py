@@ -18,7 +18,7 @@ TOKEN_FILE, CLIENT_FILE, LOCK_FILE, NOTED_FILE = "/token", "/client", "/lock", "
 """Files in a run's folder: its token, the client whose saves and guard the supervisor provides, the lock that the shim
 holds, and a mark that the notice about suspended hooks was stored."""
 RUN_NAME_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.")
-STOOD_DOWN, NOT_BELIEVED = "stood_down", "not_believed"
+HOOKS_SUSPENDED, CLAIM_IGNORED = "stood_down", "not_believed"
 """Kinds of notices."""
 
 
@@ -46,7 +46,7 @@ def saves_for(folder: str, client: str) -> bool:
     return read_start(folder + CLIENT_FILE) == client.encode()
 
 
-def note_stand_down(folder: str) -> bool:
+def note_suspension(folder: str) -> bool:
     """Record that hooks are suspended for this run; return whether this is the first time."""
     try:
         close(open_fd(folder + NOTED_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600))

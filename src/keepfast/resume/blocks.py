@@ -11,7 +11,7 @@ CLOSING = ("}", ")", "]", "end")
 
 
 def cut(lines: list[str | None], first: int = 0, last: int | None = None) -> list[tuple[int, int]]:
-    """Blocks of known lines as (first, last) indices: definitions stay together where they fit, and no block starts
+    """Return blocks of known lines as (first, last) indices: definitions stay together where they fit, and no block starts
     with a closing bracket."""
     blocks = []
     stop = len(lines) if last is None else min(len(lines), last + 1)
@@ -31,7 +31,7 @@ def cut(lines: list[str | None], first: int = 0, last: int | None = None) -> lis
 
 
 def _end(lines: list[str | None], start: int, end: int) -> int:
-    """Where the block that begins at `start` is best ended: after a blank line, before little indentation."""
+    """Return where the block that begins at `start` should end: after a blank line, before little indentation."""
     limit = min(end, start + MAX_BLOCK_LINES)
     best, best_worth = limit, -1000.0
     for at in range(start + MIN_BLOCK_LINES, limit + 1):
@@ -53,7 +53,7 @@ def _end(lines: list[str | None], start: int, end: int) -> int:
 
 
 def indentation(line: str) -> int:
-    """Columns before the first sign, a tab being four."""
+    """Return the number of columns before the first sign; a tab counts as four."""
     columns = 0
     for sign in line:
         if sign == " ":

@@ -27,7 +27,7 @@ TITLE = 60
 READ_FIRST = "To edit a file, first Read a range shown here (offset, limit): clients refuse edits of unread files."
 # A secret can span lines, so the lines around an excerpt are searched with it.
 REDACTED_AROUND = 52
-STRUCK = "[redacted]"
+REDACTED = "[redacted]"
 SEALED = "sealed, not shown"
 MAX_NAMED = 12
 MARKS = 60  # the fence around a part
@@ -38,7 +38,7 @@ ENOUGH = 120  # characters that may stay unused
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Lines `start` to `end` (from 1) of a file, exactly as they are, or with secrets struck out."""
+    """Lines `start` to `end` (from 1) of a file, exactly as they are, or with secrets redacted."""
 
     path: str
     start: int
@@ -87,23 +87,23 @@ def build(
         return Brief()
     files = [file for file in files if not is_generated(file.path, notes.cwd, file.edited)]
     known_facts = facts or Facts()
-    strike = redact or _unchanged
+    redact_text = redact or _unchanged
     characters = notes.characters
-    first = _notes_part(notes, known_facts, now, strike, tokens, characters)
+    first = _notes_part(notes, known_facts, now, redact_text, tokens, characters)
     visible = [file for file in files if file.lines and not file.is_missing and not _is_sealed(file)]
     names = [relative(file.path, notes.cwd) for file in visible]
-    head = _head(2) + _work(notes, known_facts, strike)
+    head = _head(2) + _work(notes, known_facts, redact_text)
     selector = Selector(rank(visible, notes.signals, weights), visible, names, characters)
 
-    def assembled(choice: Choice, strike: Callable[[str], str]) -> Brief:
-        return _assemble(first, head, notes, known_facts, visible, files, names, choice, strike, characters)
+    def assembled(choice: Choice, redact_text: Callable[[str], str]) -> Brief:
+        return _assemble(first, head, notes, known_facts, visible, files, names, choice, redact_text, characters)
 
     bare = assembled({}, _unchanged)
     if bare.tokens > tokens:
         return _assemble(first, head, notes, known_facts, [], [], [], {}, _unchanged, characters)
     spare = (tokens - weigh(bare.text, characters)) * characters - len(head) - MARKS
     best, chosen = _fill(bare, assembled, selector, tokens, spare, characters)
-    return best if strike is _unchanged else _strike(best, chosen, assembled, selector, tokens, strike)
+    return best if redact_text is _unchanged else _redact(best, chosen, assembled, selector, tokens, redact_text)
 
 
 def _fill(
@@ -129,23 +129,23 @@ def _fill(
     return best, chosen
 
 
-def _strike(
+def _redact(
     best: Brief,
     chosen: Choice,
     assembled: _Assembled,
     selector: Selector,
     tokens: int,
-    strike: Callable[[str], str],
+    redact_text: Callable[[str], str],
 ) -> Brief:
     """Return the brief with secrets redacted. If that makes it too long, it drops the blocks of least worth."""
     spare = best.excerpt_characters * 1.0
     for _ in range(TRIES):
-        brief = assembled(chosen, strike)
+        brief = assembled(chosen, redact_text)
         if _fits(brief, tokens):
             return brief
         spare *= 0.8
         chosen = selector.take(spare)
-    return assembled({}, strike)
+    return assembled({}, redact_text)
 
 
 def _fits(brief: Brief, tokens: int) -> bool:
@@ -165,12 +165,12 @@ def relative(path: str, cwd: str) -> str:
 
 
 def _notes_part(
-    notes: Notes, facts: Facts, now: int, strike: Callable[[str], str], tokens: int, characters: float
+    notes: Notes, facts: Facts, now: int, redact_text: Callable[[str], str], tokens: int, characters: float
 ) -> str:
-    """Part 1, cut down until it leaves most of the budget to excerpts."""
+    """Return part 1, cut down until it leaves most of the budget to excerpts."""
     most = min(tokens * 0.25, 1_300.0) if tokens >= 1_500 else tokens * 0.75
     title = clean(opening(facts, now))
-    work = _work(notes, facts, strike, SUMMARY)
+    work = _work(notes, facts, redact_text, SUMMARY)
     text = body = ""
     scale = 1.0
     for _ in range(14):
@@ -178,13 +178,13 @@ def _notes_part(
         text = _fenced_notes(title, body)
         if estimate(text, characters) <= most and len(text) <= PART:
             # Secrets are looked for last: it takes longer than all the rest.
-            body = work + clean(strike(render_notes(notes, scale, facts)))
+            body = work + clean(redact_text(render_notes(notes, scale, facts)))
             text = _fenced_notes(title, body)
             if estimate(text, characters) <= most and len(text) <= PART:
                 return text
         scale *= 0.8
     # Even the shortest notes are too long for this budget: keep what stands first.
-    body = clean(strike(body))
+    body = clean(redact_text(body))
     while body and estimate(text, characters) > most:
         body = body[: len(body) * 4 // 5]
         text = f"{title}\n{fence(body, LABEL)}"
@@ -200,9 +200,9 @@ def _head(number: int) -> str:
     return f"[keepfast brief, part {number}: working files, exact excerpts, {GUARD}]\n{READ_FIRST}\n"
 
 
-def _work(notes: Notes, facts: Facts, strike: Callable[[str], str], most: int = TITLE) -> str:
+def _work(notes: Notes, facts: Facts, redact_text: Callable[[str], str], most: int = TITLE) -> str:
     """Return the line that names the work. It stands inside the fence, because the name may be anybody's words."""
-    return f'Of "{clean(strike(facts.title(notes)))[:most]}"\n'
+    return f'Of "{clean(redact_text(facts.title(notes)))[:most]}"\n'
 
 
 def _assemble(
@@ -214,16 +214,16 @@ def _assemble(
     files: list[WorkingFile],
     names: list[str],
     choice: Choice,
-    strike: Callable[[str], str],
+    redact_text: Callable[[str], str],
     characters: float,
 ) -> Brief:
     sections: list[tuple[str, list[Excerpt]]] = []
     for number in sorted(choice, key=lambda number: (-visible[number].touched, number)):
-        sections.append(_section(visible[number], names[number], choice[number], strike))
+        sections.append(_section(visible[number], names[number], choice[number], redact_text))
     excerpts = [excerpt for _, of in sections for excerpt in of]
     left_out = _left_out(files, excerpts, notes.cwd)
     parts = [first]
-    work = _work(notes, facts, strike)
+    work = _work(notes, facts, redact_text)
     bodies = _distribute([text for text, _ in sections], PART - len(head) - 80, PART - len(first) - 130)
     missing = _named(left_out, first)
     if bodies.rest:
@@ -238,22 +238,26 @@ def _assemble(
     return Brief(text, parts, estimate(text, characters), left_out, excerpts, first)
 
 
-def _section(file: WorkingFile, name: str, lines: set[int], strike: Callable[[str], str]) -> tuple[str, list[Excerpt]]:
+def _section(
+    file: WorkingFile, name: str, lines: set[int], redact_text: Callable[[str], str]
+) -> tuple[str, list[Excerpt]]:
     title = clean(name).replace("\n", " ")
     remark = file.remark or ("changed since the checkpoint" if file.changed else "")
     rows = [f"### {title} ({remark})" if remark else f"### {title}"]
     excerpts = []
     spans = ranges(lines, file)
-    struck = {} if strike is _unchanged else _struck(file, spans, strike)
+    redacted_lines = {} if redact_text is _unchanged else _redacted_lines(file, spans, redact_text)
     for a, b in spans:
         # Escapes come last: beside one a secret would not be recognised.
-        text = clean(escaped("\n".join([struck.get(at, file.lines[at] or "") for at in range(a, b + 1)])))
+        text = clean(escaped("\n".join([redacted_lines.get(at, file.lines[at] or "") for at in range(a, b + 1)])))
         rows.append(f"@{a + 1}-{b + 1}\n{text}")
         excerpts.append(Excerpt(file.path, a + 1, b + 1, text))
     return "\n".join(rows), excerpts
 
 
-def _struck(file: WorkingFile, spans: list[tuple[int, int]], strike: Callable[[str], str]) -> dict[int, str]:
+def _redacted_lines(
+    file: WorkingFile, spans: list[tuple[int, int]], redact_text: Callable[[str], str]
+) -> dict[int, str]:
     """Return the lines of the spans with secrets redacted, searched together with the lines around them."""
     windows: list[tuple[int, int]] = []
     for a, b in spans:
@@ -265,10 +269,10 @@ def _struck(file: WorkingFile, spans: list[tuple[int, int]], strike: Callable[[s
     redacted: dict[int, str] = {}
     for start, end in windows:
         around = [line if line is not None and len(line) <= MAX_LINE_LENGTH else "" for line in file.lines[start:end]]
-        struck = strike("\n".join(around)).split("\n")
-        if len(struck) != len(around):
-            struck = _aligned(around, struck)
-        redacted.update(zip(range(start, end), struck, strict=True))
+        redacted_lines = redact_text("\n".join(around)).split("\n")
+        if len(redacted_lines) != len(around):
+            redacted_lines = _aligned(around, redacted_lines)
+        redacted.update(zip(range(start, end), redacted_lines, strict=True))
     return redacted
 
 
@@ -276,7 +280,7 @@ def _aligned(before: list[str], after: list[str]) -> list[str]:
     """Return `after` with as many lines as `before`: a redaction across lines is repeated in each of them."""
     lines: list[str] = []
     for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        lines += after[c:d] if tag == "equal" else [STRUCK] * (b - a)
+        lines += after[c:d] if tag == "equal" else [REDACTED] * (b - a)
     return lines
 
 
@@ -308,7 +312,7 @@ def _distribute(sections: list[str], large: int, small: int) -> _Bodies:
 
 
 def _halved(section: str) -> list[str]:
-    """The section as two, each under its own heading; nothing if it is a single line."""
+    """Return the section as two, each under its own heading; an empty list if it is a single line."""
     rows = section.split("\n")
     starts = []
     at = 1

@@ -30,7 +30,7 @@ class Facts:
 
 
 def opening(facts: Facts, now: int) -> str:
-    """The first line: from what is resumed, and from when. It stands before the fence, so it quotes nothing."""
+    """Return the first line: which work is resumed, and from when. It stands before the fence, so it quotes nothing."""
     about = [f"saved {ago(now - facts.saved_at)}" if facts.saved_at is not None else "", facts.source]
     remarks = ", ".join([word for word in about if word])
     return f"Resumed from checkpoint: {facts.version or facts.checkpoint or 'this session'}{f' ({remarks})' if remarks else ''}"
@@ -50,7 +50,7 @@ class _Room:
 
 
 def render_notes(notes: Notes, scale: float = 1.0, facts: Facts | None = None) -> str:
-    """The body of part 1; `scale` below 1 shortens every section alike."""
+    """Return the body of part 1; `scale` below 1 shortens every section alike."""
     room = _Room(scale)
     rows = [section(notes, room) for section in SECTIONS]
     branch = (facts.branch if facts else "") or notes.branch
@@ -86,7 +86,7 @@ def _reader(notes: Notes, room: _Room) -> str:
 
 
 def _done(notes: Notes, room: _Room) -> str:
-    """Tasks that are completed: open ones stand among the next steps."""
+    """Return the completed tasks; open ones are listed among the next steps."""
     done = [text for status, text in notes.tasks if status == "completed"]
     finished = "; ".join([clip(text, room.most(60)) for text in done[-room.some(4) :]])
     return f"## Done ({len(done)} of {len(notes.tasks)} tasks)\n{finished}"
@@ -117,14 +117,14 @@ def _last_run(notes: Notes, room: _Room) -> str:
 
 
 def _unfinished(notes: Notes, room: _Room) -> str:
-    """Whether it ran is not known: a checkpoint before a tool call ends like one in the middle of it."""
+    """Return the command without a result. Whether it ran is unknown: a checkpoint before a call looks like one during it."""
     if not notes.unfinished:
         return ""
     return f"## Begun, no result recorded\n$ {clip(notes.unfinished.splitlines()[0], room.most(80))}"
 
 
 def clip(text: str, longest: int) -> str:
-    """The text's beginning and end, with a mark where it was cut."""
+    """Return the text's beginning and end, with a mark where it was cut."""
     text = text.strip()
     if len(text) <= longest:
         return text
@@ -145,7 +145,7 @@ def _listed(items: list[str], longest: int) -> str:
 
 
 def _asked(notes: Notes, room: _Room) -> str:
-    """The first prompt, the last one, and as many between as there is room for."""
+    """Return the first prompt, the last one, and as many between as there is room for."""
     if not notes.prompts:
         return ""
     first, last = notes.prompts[0], notes.prompts[-1]
@@ -177,7 +177,7 @@ def _files(notes: Notes, room: _Room) -> str:
 
 
 def _common(names: list[str]) -> str:
-    """The folder that all names share, where saying it once is shorter."""
+    """Return the folder that all names share, if naming it once is shorter."""
     if len(names) < 3:
         return ""
     low, high = min(names), max(names)
@@ -201,4 +201,4 @@ SECTIONS = (
     _current_task, _next_steps, _decisions, _blockers, _reader, _asked, _done, _plan, _answers, _last_said, _last_run,
     _unfinished, _files,
 )  # fmt: skip
-"""What part 1 may tell, in its order."""
+"""The sections of part 1, in order."""

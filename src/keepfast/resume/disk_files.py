@@ -18,7 +18,7 @@ LOST_CHARACTER = "\ufffd"
 
 
 def look(files: list[WorkingFile], root: str, cwd: str = "") -> list[WorkingFile]:
-    """The files with their text from the disk, marked where it differs from the session's, or gone.
+    """Return the files with their text from the disk, marked where it differs from the session's, or gone.
 
     Only regular files below `root` are opened, never through a link; of the others below it nothing is shown. What lies
     outside of it, or was touched before many others, stays as the session knew it, and says so. A root that the
@@ -33,7 +33,7 @@ def look(files: list[WorkingFile], root: str, cwd: str = "") -> list[WorkingFile
 
 
 def below(path: str, base: str, root: str, cwd: str) -> str | None:
-    """The path relative to the root, by any name that the root has or had; None if it lies elsewhere."""
+    """Return the path relative to the root, by any name that the root has or had; None if it lies elsewhere."""
     for old in (root.rstrip("/"), base, cwd.rstrip("/")):
         if old and path.startswith(old + "/"):
             inner = os.path.normpath(path[len(old) + 1 :])
@@ -51,12 +51,12 @@ def _compared(file: WorkingFile, inner: str, base: str) -> WorkingFile:
 
 
 def unshown(file: WorkingFile, why: str) -> WorkingFile:
-    """The file by its name alone."""
+    """Return the file with its name alone."""
     return replace(file, lines=[], unshown=why)
 
 
 def _kind_of(base: str, inner: str) -> str:
-    """What stands there instead of a file that can be read."""
+    """Return why the file cannot be read: what is in its place."""
     names = inner.split("/")
     try:
         for number in range(1, len(names)):
@@ -72,7 +72,7 @@ def _kind_of(base: str, inner: str) -> str:
 
 
 def matched(file: WorkingFile, content: bytes) -> WorkingFile:
-    """The file with this text, marked where that differs from the session's; spans are moved along.
+    """Return the file with this text, marked where that differs from the session's; spans are moved along.
 
     Bytes that are no UTF-8 become surrogates, which a brief shows as escapes. Of a binary file nothing is shown.
     """
@@ -94,7 +94,7 @@ def matched(file: WorkingFile, content: bytes) -> WorkingFile:
 
 
 def _moved(old: list[str | None], new: list[str | None]) -> tuple[int, int]:
-    """The first line that differs, and by how much what comes after it has moved."""
+    """Return the first line that differs, and by how much what comes after it has moved."""
     first = 0
     while first < min(len(old), len(new)) and old[first] in (None, new[first]):
         first += 1
@@ -106,7 +106,7 @@ def _shifted(spans: list[Span], start: int, by: int) -> list[Span]:
 
 
 def content_of(base: str, inner: str) -> bytes | None:
-    """The file's bytes, if it is a regular, moderately large file reached without following a link."""
+    """Return the file's bytes, if it is a regular, moderately large file reached without following a link."""
     try:
         folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
         try:

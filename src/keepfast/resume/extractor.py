@@ -12,13 +12,13 @@ from keepfast.resume import phrases
 from keepfast.resume import signal_reader as signs
 from keepfast.resume import task_name as work
 from keepfast.resume.inheritance import TEST_FAILS, WAITING, Inheritance, join
-from keepfast.resume.notes import FileNote, Notes, Run
+from keepfast.resume.notes import CommandRun, FileNote, Notes
 from keepfast.resume.run_output import FAILED, says_passed
 from keepfast.resume.tokens import calibrate
 from keepfast.secrets.cuts import head, tail
 from keepfast.secrets.marks import is_secret_by_name
 
-__all__ = ["FileNote", "Notes", "Run", "take"]
+__all__ = ["CommandRun", "FileNote", "Notes", "take"]
 
 MAX_FILES = 60
 MAX_STEPS = 8
@@ -45,9 +45,9 @@ WORDS = re.compile(r"[\s;|&<>()'\"`=]+")
 TESTING = re.compile(
     r"test|build|vet|tox|nox|lint|check|tsc|mocha|jest|playwright|clippy|mvn|gradle|rspec|rake|unit|xcode|make|ruff|mypy|pyright"
 )
-"""Letters of all of them: most commands have none, and are read no further."""
-TOLD_OF = re.compile(r"(?<!\S)(?:--?(?:version|help)|-h)(?!\S)")
-"""With these options a program prints about itself and runs nothing."""
+"""Parts of all their names: most commands have none, and are not parsed further."""
+PRINTS_ABOUT_ITSELF = re.compile(r"(?<!\S)(?:--?(?:version|help)|-h)(?!\S)")
+"""With these options a program prints its version or help and runs nothing."""
 LISTS = re.compile(
     r"(?<!\S)--(?:co|collect-only|list|list-?[tT]ests|fixtures|markers|dry-run|just-print|notest)(?!\S)"
     r"|make (?:.* )?-(?![CIOWfo])[a-zA-Z]*n\w*(?!\S)"
@@ -204,7 +204,7 @@ def _number(numbered: dict[str, list[str]], call: Call) -> None:
 
 
 def _plan(calls: list[Call]) -> str:
-    """The last plan that was not refused."""
+    """Return the last plan that was not refused."""
     for call in reversed(calls):
         if call.act == PLAN and call.done and not call.failed:
             return _first(call.input.get("plan"))
@@ -223,7 +223,7 @@ def _answers(calls: list[Call]) -> list[tuple[str, str]]:
     return answers[-6:]
 
 
-def _last_run(calls: list[Call]) -> Run | None:
+def _last_run(calls: list[Call]) -> CommandRun | None:
     for call in reversed(calls):
         if call.act == RUN and call.done and not call.refused and _is_test(call.command, call.failed):
             broken = call.failed or bool(FAILED.search(call.output))
@@ -233,7 +233,7 @@ def _last_run(calls: list[Call]) -> Run | None:
             output = (
                 f"(output not shown: the command names {sealed}, which is sealed)" if sealed else _tail(call.output)
             )
-            return Run(call.command.strip(), passed, "" if passed else output, call.number, is_known)
+            return CommandRun(call.command.strip(), passed, "" if passed else output, call.number, is_known)
     return None
 
 
@@ -265,11 +265,11 @@ def _is_test(command: str, failed: bool = False) -> bool:
 
 
 def _runs(kind: re.Pattern[str], line: str) -> bool:
-    return kind.match(line) is not None and not TOLD_OF.search(line)
+    return kind.match(line) is not None and not PRINTS_ABOUT_ITSELF.search(line)
 
 
 def _tail(output: str) -> str:
-    """The end of an output, from the first line that names a failure if that is near."""
+    """Return the end of an output, from the first line that names a failure if that is near."""
     end = tail(output.rstrip(), TAIL)
     return end[end.find("\n") + 1 :] if len(output) > TAIL else end
 
@@ -324,7 +324,7 @@ def _names(files: list[FileNote]) -> list[str]:
 
 
 def relative(path: str, cwd: str) -> str:
-    """The path as seen from the working folder."""
+    """Return the path as seen from the working folder."""
     return path[len(cwd) :].lstrip("/") if cwd and path.startswith(cwd.rstrip("/") + "/") else path
 
 

@@ -17,9 +17,9 @@ from keepfast.secrets.cuts import head, tail
 
 PIECE = 1 << 20
 MARK = 256
-"""Bytes before the offset by which a transcript is known again: a file that was written anew has others."""
+"""Bytes before the offset that identify a transcript: a rewritten file has other ones."""
 STILL_OPEN = 40
-"""Calls after which one without a result has none coming."""
+"""Number of later calls after which a call without a result will not get one."""
 
 # How many turns of a kind are kept, the newest, and how much of a text. Prompts are all kept, those in the middle in short.
 FIRST_PROMPTS, LAST_PROMPTS, MAX_PROMPTS = 3, 8, 400
@@ -59,10 +59,10 @@ class Earlier:
         return self.offset == 0 or self.mark == _mark(file, self.offset)
 
 
-def advance(earlier: Earlier, file: BinaryIO, until: int, most: int, strike: Callable[[Any], Any]) -> Earlier:
+def advance(earlier: Earlier, file: BinaryIO, until: int, most: int, redact_text: Callable[[Any], Any]) -> Earlier:
     """Read on up to `until`, at most `most` bytes, and stop where no call waits for its result.
 
-    `strike` redacts the secrets of a JSON value; earlier turns are redacted already.
+    `redact_text` redacts the secrets of a JSON value; earlier turns are redacted already.
     """
     end = min(until, earlier.offset + most)
     state = Conversation()
@@ -88,7 +88,7 @@ def advance(earlier: Earlier, file: BinaryIO, until: int, most: int, strike: Cal
             reached = at
     if reached == earlier.offset:
         return earlier
-    fresh_turns = [_turn(strike(_turn_record(turn))) for turn in fresh]
+    fresh_turns = [_turn(redact_text(_turn_record(turn))) for turn in fresh]
     return Earlier(reached, _mark(file, reached), _thinned([*earlier.turns, *fresh_turns]))
 
 

@@ -15,7 +15,7 @@ MAX_CHANGED_SPANS, MAX_READ_SPANS, MAX_NUMBER = 12, 6, 10_000_000
 """How many changed and read places of a file are inherited, and the largest number in them."""
 MAX_STEPS, MAX_DECISIONS, MAX_BLOCKERS, MAX_FILES = 8, 8, 5, 40
 TEST_FAILS, WAITING = "The last test fails: ", "Waiting for an answer: "
-"""How blockers begin that the next test or the next prompt ends."""
+"""Beginnings of blockers that the next test or the next prompt resolves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _lines(value: object, most: int) -> tuple[str, ...]:
 
 
 def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
-    """`paths` are those of changed files; the rest was only read."""
+    """Return the files as inherited. `paths` are those of changed files; the others were only read."""
     edited = [one for one in paths if isinstance(one, str)] if isinstance(paths, list) else []
     listed = places if isinstance(places, list) else []
     inherited = [InheritedFile.from_json(one, frozenset(edited)) for one in listed]
@@ -193,7 +193,7 @@ def _files(paths: object, places: object) -> tuple[InheritedFile, ...]:
 
 
 def _kept(spans: tuple[Span, ...]) -> list[list[int]]:
-    """Line, count of lines, and how many tool calls ago."""
+    """Return line, number of lines, and how many tool calls ago, for each span."""
     return [[span.start, span.count, -span.at] for span in spans]
 
 

@@ -10,7 +10,7 @@ TAIL_BYTES = 256 << 10
 
 
 def last_words(path: str) -> str:
-    """The agent's last text in the main conversation; empty if the tail has none, or cannot be read."""
+    """Return the agent's last text in the main conversation; empty if the tail has none, or cannot be read."""
     if not isfile(path):
         return ""  # reading a pipe could block for ever
     try:

@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 
 def anthropic(record: str, *, key: str, seconds: float, url: str = "", model: str = "") -> Any:
-    """What the model answers about the record. Raises `Failed` with a sentence.
+    """Return the model's answer about the record. Raises `Failed` with a sentence.
 
     The standard library's client knows nothing of proxies and addresses in the environment, which a repository's own
     client settings can write; a package would.
@@ -76,7 +76,7 @@ def command(record: str, words: list[str], *, home: str, seconds: float) -> Any:
 
 
 def key_in(path: str) -> str:
-    """The key in a file of the user's alone. Raises `Failed`."""
+    """Return the key in a file that only the user can read. Raises `Failed`."""
     if not path:
         raise Failed("analysis.key_file is not set.", "Put the key into a file of your own, and its path there.")
     try:
@@ -94,7 +94,7 @@ def key_in(path: str) -> str:
 
 
 def _request(record: str, model: str) -> dict[str, Any]:
-    """A forced call of one tool whose input is the answer: its form is the model's own grammar."""
+    """Return a forced call of one tool whose input is the answer: the model's own grammar ensures its form."""
     return {
         "model": model,
         "max_tokens": TOKENS,
@@ -132,7 +132,7 @@ def _posted(url: str, key: str, request: dict[str, Any], seconds: float) -> Any:
 
 
 def _called(message: Any) -> Any:
-    """The input of the tool that the message calls."""
+    """Return the input of the tool that the message calls."""
     blocks = message.get("content") if isinstance(message, dict) else None
     if isinstance(blocks, list) and message.get("stop_reason") != "max_tokens":
         for block in blocks:
@@ -142,7 +142,7 @@ def _called(message: Any) -> Any:
 
 
 def _parsed(text: bytes) -> Any:
-    """The JSON value; programs that talk like to put it between words and fences."""
+    """Return the JSON value; some programs put it between words or fences."""
     words = text.decode("utf-8", "replace")
     start, end = words.find("{"), words.rfind("}")
     try:
@@ -152,7 +152,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _read(pipe: int, end: float, seconds: float) -> bytes:
-    """All that comes, until it is closed."""
+    """Return everything up to the end of the stream."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -169,7 +169,7 @@ def _read(pipe: int, end: float, seconds: float) -> bytes:
 
 
 def _within(seconds: float, work: Callable[[], Answer]) -> Answer:
-    """The result of the work, or `Failed` after so many seconds in all: names are looked up and bytes drip without end."""
+    """Return the result of the work; raise `Failed` after so many seconds in all: name lookups and slow bytes have no limit."""
     results: list[Answer] = []
     errors: list[BaseException] = []
 

@@ -13,7 +13,7 @@ from keepfast.secrets.cuts import head
 SUMMARY = 80
 BETWEEN = " — "
 MIN_TASK_CHARACTERS = 48
-"""Characters that a task keeps beside the newest words about it."""
+"""Characters of a task that are kept when the newest words about it are added."""
 
 
 def shortened(text: str, longest: int = SUMMARY) -> str:
@@ -34,7 +34,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class CommandRun:
     """A test or build: its command, whether it passed, and the end of its output if not.
 
     `is_known` is False where its exit code was masked (`pytest || true`) and its output does not show the result.
@@ -55,7 +55,7 @@ class Run:
         return record if self.is_known else {**record, "unknown": True}
 
     @classmethod
-    def from_json(cls, value: Any) -> Run | None:
+    def from_json(cls, value: Any) -> CommandRun | None:
         """Read back what `Notes.to_json` wrote; None where no run was noted."""
         if not isinstance(value, dict):
             return None
@@ -75,7 +75,7 @@ class FileNote:
     is_inherited: bool = False  # changed before the session began, and not touched by it
 
     def as_file(self, touched: int) -> WorkingFile:
-        """The file with these places, as if all were met at once; its text is not known."""
+        """Return the file with these places, as if all were met at once; its text is not known."""
         changed, read = [_span(*lines) for lines in self.changed], [_span(*lines) for lines in self.read]
         return WorkingFile(self.path, touched=touched, hunks=changed, reads=read)
 
@@ -99,7 +99,7 @@ class Notes:
     plan: str = ""
     answers: list[tuple[str, str]] = field(default_factory=list)
     last_answer: str = ""
-    last_run: Run | None = None
+    last_run: CommandRun | None = None
     unfinished: str = ""  # a command that was begun and has no recorded result
     commands: list[str] = field(default_factory=list)
     documents: list[str] = field(default_factory=list)
@@ -124,11 +124,11 @@ class Notes:
         )
 
     def summary(self, longest: int = SUMMARY) -> str:
-        """One line: the current task, else the last prompt's first line."""
+        """Return one line: the current task, else the last prompt's first line."""
         return shortened(self.current_task or (self.prompts[-1] if self.prompts else ""), longest)
 
     def to_json(self) -> dict[str, Any]:
-        """The checkpoint document's shape: `analysis` and `context`, and beside them what the brief needs besides.
+        """Return the members of the checkpoint document: `analysis` and `context`, and what only a brief needs.
 
         Files are those of the session: inherited ones stand in what it inherited.
         """
@@ -196,7 +196,7 @@ class Notes:
             plan=_text(value, "plan"),
             answers=_pairs(value, "answers", "question", "answer"),
             last_answer=_text(value, "last_said"),
-            last_run=Run.from_json(value.get("last_test")),
+            last_run=CommandRun.from_json(value.get("last_test")),
             unfinished=_text(value, "unfinished"),
             files=[FileNote.from_json(one) for one in value.get("files") or []],
             session=_text(session, "id"),
@@ -222,7 +222,7 @@ def _pairs(value: dict[str, Any], name: str, first: str, second: str) -> list[tu
 
 
 def _span(first: int, last: int) -> Span:
-    """A change without a place is kept as one of line 1."""
+    """Return the lines as a span; a change without a place is stored as one of line 1."""
     return Span(0, first, last - first + 1 if last > 1 else 0)
 
 

@@ -9,7 +9,7 @@ from keepfast.resume.quotation import escaped
 from keepfast.secrets.redaction import find
 
 MAX_BLOCK, AROUND, MAX_LINE = 160, 4, 2_000
-STRUCK_AROUND, MORE = 60, 500
+LINES_AROUND, MORE = 60, 500
 NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*\Z")
 BEFORE = re.compile(r"\s*(?:@|#|//|/\*|\*|--|'''|\"\"\"|\[)")
 CLOSING = re.compile(r"\s*(?:[}\])]|end\b|fi\b|done\b|esac\b)")
@@ -37,7 +37,7 @@ def is_name(text: str) -> bool:
 
 
 def with_range(text: str) -> tuple[str, int, int]:
-    """`path:10-20` → path, 10, 20; zeros where no lines are named."""
+    """Return path, first and last line of `path:10-20`; zeros if no lines are named."""
     match = RANGE.match(text)
     if match is None:
         return text, 0, 0
@@ -92,7 +92,7 @@ def around_words(lines: list[str], words: list[str]) -> list[Passage]:
     return passages
 
 
-def quotable_lines(lines: list[str], first: int, last: int, around: int = STRUCK_AROUND) -> list[str]:
+def quotable_lines(lines: list[str], first: int, last: int, around: int = LINES_AROUND) -> list[str]:
     """Return lines `first` to `last` as they may be quoted: secrets redacted, long lines cut, hidden characters escaped.
 
     Bytes that are no UTF-8 stand in `lines` as surrogates; as escapes they would hide a secret that follows.
@@ -101,13 +101,14 @@ def quotable_lines(lines: list[str], first: int, last: int, around: int = STRUCK
     # A secret can span lines and the place of a cut, and a table says at its top what stands in its columns.
     start = max(0, first - 1 - around)
     seen = [line[: MAX_LINE + MORE] for line in lines[start : last + around]]
-    struck = _struck("\n".join(seen)).split("\n")[first - 1 - start : last - start]
+    redacted_lines = _redacted("\n".join(seen)).split("\n")[first - 1 - start : last - start]
     return [
-        visible(escaped(_cut(line, len(whole)))) for line, whole in zip(struck, lines[first - 1 : last], strict=True)
+        visible(escaped(_cut(line, len(whole))))
+        for line, whole in zip(redacted_lines, lines[first - 1 : last], strict=True)
     ]
 
 
-def _struck(text: str) -> str:
+def _redacted(text: str) -> str:
     parts, at = [], 0
     for begin, end, kind in find(text):
         parts += [text[at:begin], f"[redacted:{kind}]", "\n" * text.count("\n", begin, end)]
@@ -168,7 +169,7 @@ def _block(lines: list[str], start: int, weight: int) -> Passage:
 
 
 def _belongs(line: str, indent: int) -> bool:
-    """Decorators and comments right above a definition are part of it."""
+    """Return whether a line above a definition is part of it, as decorators and comments are."""
     return _indent(line) == indent and BEFORE.match(line) is not None
 
 

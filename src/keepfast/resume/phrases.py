@@ -110,7 +110,7 @@ NOD = re.compile(
 
 
 def sentences(text: str) -> list[str]:
-    """The text's sentences without code blocks and marks of emphasis."""
+    """Return the text's sentences without code blocks and marks of emphasis."""
     result = []
     fenced = False
     for line in text.split("\n"):

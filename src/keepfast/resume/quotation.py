@@ -14,17 +14,17 @@ UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 def clean(text: str) -> str:
-    """The text without characters that a person would not see."""
+    """Return the text without characters that a person would not see."""
     return text if text.isascii() and text.isprintable() else HIDDEN.sub("", text)
 
 
 def escaped(text: str) -> str:
-    """The text with bytes that are no UTF-8, which stand in it as surrogates, as escapes."""
+    """Return the text with bytes that are no UTF-8, which stand in it as surrogates, as escapes."""
     return text if text.isascii() else UNDECODED.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
 
 
 def fence(body: str, label: str) -> str:
-    """`body` between two marks that it cannot contain: they carry a digest of it."""
+    """Return `body` between two marks that it cannot contain, because they carry a digest of it."""
     seed = body
     while True:
         mark = sha256(seed.encode("utf-8", "replace")).hexdigest()[:10]

@@ -62,7 +62,7 @@ FEATURES = (
 ).split()
 
 SOURCES = ("recent", "last", "removed", "open")
-"""Where the words come from that blocks are searched for."""
+"""Sources of the words that are searched for in blocks."""
 MAX_COUNTED = 3.0  # of one word
 MAX_DISTANCE = 999
 TESTING = re.compile(r"^tests?_|[._-]?(?:tests?|spec)$", re.I)
@@ -84,7 +84,7 @@ class Block:
 
 
 def rank(files: list[WorkingFile], signals: Signals, weights: dict[str, float] | None = None) -> list[Block]:
-    """All blocks of `files` (newest first) with the chance that one of the next edits needs them."""
+    """Return all blocks of `files` (newest first) with the chance that one of the next edits needs them."""
     used = WEIGHTS if weights is None else weights
     vector = [used.get(name, 0.0) for name in FEATURES]
     constant = used["constant"]
@@ -169,7 +169,7 @@ def _windows(file: WorkingFile) -> list[tuple[int, int]]:
 
 
 def _end_of_beginning(file: WorkingFile, most: int) -> int:
-    """The last of the first lines (from 0) that have at most so many characters."""
+    """Return the last of the first lines (from 0) that have at most so many characters."""
     for number, line in enumerate(file.lines):
         most -= len(line or "") + 1
         if most < 0:
@@ -276,7 +276,7 @@ def _imports(lines: list[str | None]) -> bool:
 
 
 def _defines(lines: list[str | None], names: list[str]) -> bool:
-    """Whether a definition of one of the names begins here."""
+    """Return whether a definition of one of the names begins here."""
     for line in lines:
         match = DEFINES.match(line or "")
         if match and match[1] in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from keepfast.agents.shell_views import Part
+from keepfast.agents.shell_views import SimpleCommand
 from keepfast.agents.turns import CUT
 
 FAILED = re.compile(
@@ -31,19 +31,19 @@ SUMMARIES = {
     r"swift|xcodebuild": r"^\*\* (?:TEST|BUILD) SUCCEEDED \*\*|Executed \d+ tests?, with 0 failures\b",
     r"flutter": r"All tests passed!",
 }
-"""How programs are called, and the line by which each says of everything it did that nothing failed."""
+"""Names of programs, and the line with which each reports that nothing failed at all."""
 BY_PART = {
     r"go (?:-C \S+ )?test|gotestsum": r"^ok\s+\S+\s+(?:[\d.]+s|\(cached\))",
     r"cargo (?:\S+ )?test": r"^test result: ok\.",
 }
-"""The same for programs that say it of each part: what failed stands in another line, which must not be filtered out."""
+"""The same for programs that report each part: a failure is in another line, which must not be filtered out."""
 WHOLE = frozenset(("tail", "tee", "cat"))
-"""Programs that let the end of their input through, where such a program says that something failed."""
+"""Programs that print the end of their input, where failures are reported."""
 RUNNERS = re.compile(r"(?:npm|pnpm|yarn|bun|deno|make|just|mise|tox|nox|rake)(?!\S)")
-"""They run any of these programs."""
+"""Programs that may run any of these."""
 
 
-def says_passed(output: str, parts: list[Part]) -> bool:
+def says_passed(output: str, parts: list[SimpleCommand]) -> bool:
     """Return whether an output without failures shows for each of these commands that it passed."""
     if not parts:
         return True
@@ -52,11 +52,11 @@ def says_passed(output: str, parts: list[Part]) -> bool:
     return all(_is_among(part, [*whole, *by_part] if _is_whole(output, part) else whole) for part in parts)
 
 
-def _is_whole(output: str, part: Part) -> bool:
+def _is_whole(output: str, part: SimpleCommand) -> bool:
     return WHOLE.issuperset(part.into) and CUT not in output
 
 
-def _is_among(part: Part, names: list[str]) -> bool:
+def _is_among(part: SimpleCommand, names: list[str]) -> bool:
     """Return whether it ran one of these programs, or one that may have run any of them."""
     pattern = re.compile(rf"(?:{'|'.join(names)})(?!\S)")
     return bool(names) and any(pattern.match(line) or RUNNERS.match(line) for line in part.programs)

@@ -27,7 +27,7 @@ NAME = re.compile(r"(?<![\w@+-])[\w@+-][\w.@+-]{0,254}\.[A-Za-z]{1,6}\b")
 
 
 def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[Call], telling: list[Call]) -> Signals:
-    """The signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` all that ran something."""
+    """Return the signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` those with commands."""
     now = conversation.calls
     prompt_turns = _newest(conversation, ("asked",), 2)
     recent = [turn.text for turn in _newest(conversation, ("said", "asked"), TEXTS)]
@@ -66,7 +66,7 @@ def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[C
 
 
 def _newest(conversation: Conversation, kinds: tuple[str, ...], count: int) -> list[Turn]:
-    """The last turns of these kinds, in their order; a long session is not gone through for them."""
+    """Return the last turns of these kinds, in their order; a long session is not gone through for them."""
     newest: list[Turn] = []
     turns = reversed(conversation.turns)
     back = chain(turns, reversed(conversation.earlier)) if "asked" in kinds else islice(turns, LOOKED_BACK)
@@ -97,7 +97,7 @@ def _point(places: dict[str, list[tuple[int, float]]], path: str, line: str, wei
 
 
 def _failure(calls: list[Call], now: int) -> tuple[str, float]:
-    """The end of the newest failing output among the last runs, and how fresh it is."""
+    """Return the end of the newest failing output among the last runs, and how fresh it is."""
     for call in islice((call for call in reversed(calls) if call.act == RUN and not call.refused), 12):
         if call.failed or FAILURE.search(call.output):
             return call.output[-3000:], _fading(now - call.number)
@@ -105,7 +105,7 @@ def _failure(calls: list[Call], now: int) -> tuple[str, float]:
 
 
 def _changes(conversation: Conversation, now: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Identifiers that the last edits took out, and all that stood in them."""
+    """Return the identifiers that the last edits removed, and all that were in them."""
     removed: dict[str, float] = {}
     changed: dict[str, float] = {}
     for change in conversation.files.changes[-CHANGES:]:

@@ -41,11 +41,11 @@ class Nearness:
             self._seen(span, now, span.at > last_edit)
 
     def covered(self, start: int, end: int) -> range:
-        """The blocks that lines `start` to `end` (from 1) touch."""
+        """Return the blocks that lines `start` to `end` (from 1) touch."""
         return range(bisect_left(self._bottoms, start), bisect_right(self._tops, end))
 
     def distance(self, number: int, span: Span) -> int:
-        """Lines between a block and a span; 0 where they touch."""
+        """Return lines between a block and a span; 0 where they touch."""
         return max(0, span.start - self._bottoms[number], self._tops[number] - span.end)
 
     def _changed(self, hunks: list[Span], now: int) -> None:

@@ -13,7 +13,7 @@ from keepfast.secrets.cuts import head
 
 STRONG, WEAK, WHOLE = 3, 2, 5
 """Numbers of telling words: enough to stand alone, enough if nothing better is there, and enough in spite of `it` or `that`."""
-LEANING = 20
+MAX_REFERRING_WORDS = 20
 """A prompt of fewer words that says `it` or begins with `no` refers to what was said before."""
 LOOKED_AT, SHOWN = 4_000, 120
 """How many characters of a prompt are read, and of its title are searched for telling words: a summary is short."""
@@ -67,13 +67,13 @@ LEADING = re.compile(
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$")
 PLANNED = re.compile(r"^(?:(?:the |implementation |detailed |revised )*plan\s*[:–—-]\s*)", re.I)
 TASK_TITLE = re.compile(r"#{1,6}\s+task\s*[:–—-]\s*(?P<title>\S.*)(?:\n+|\Z)", re.I)
-"""How our supervisor begins a task, and people do, too: behind it stands what the work is, however few words that takes."""
+"""A heading with which our supervisor, and people, begin a task: the work follows it, in however few words."""
 ATTACHED = re.compile(r"\[(?:Image|Pasted text) #\d+[^\]\n]*\][ \t]*")
-"""What the client puts for a picture or a long text that stands beside the words."""
+"""What the client inserts for an attached picture or long text."""
 FRONT_MATTER = re.compile(r"\s*(?:Base directory for this skill:[^\n]*\s+)?---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
 DESCRIPTION = re.compile(r"^description:[ \t]*(?P<text>[^\s>|].*)", re.M)
 COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|\Z)")
-"""A slash command, which is no path."""
+"""A slash command, and not a path."""
 ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 # Output of programs, patches, tables, frames: not written by a person.
 OUTPUT = re.compile(
@@ -232,13 +232,13 @@ def stands_alone(text: str, words: str) -> bool:
         return False
     if ROLE.match(words):
         return False
-    if len(words.split()) >= LEANING or word_count >= WHOLE:
+    if len(words.split()) >= MAX_REFERRING_WORDS or word_count >= WHOLE:
         return True
     return not (POINTING.search(words) or LEADING.match(text))
 
 
 def heading(text: str) -> str:
-    """The words of a prompt that name the work: its first telling sentence, past greetings, announcements and pasted output."""
+    """Return the words of a prompt that name the work: its first telling sentence, without greetings and pasted output."""
     return _title_words(text)[0]
 
 
@@ -295,7 +295,7 @@ def _title_words_in_prose(text: str) -> tuple[str, bool]:
 
 
 def _paragraphs(text: str) -> Iterable[tuple[str, str]]:
-    """Paragraphs of prose, headings and items of lists, each as one line, and which of these it is."""
+    """Yield paragraphs of prose, headings and items of lists, each as one line with its kind."""
     held_lines: list[str] = []
     kind = PROSE
     fenced = printed = pasted = False
@@ -363,7 +363,7 @@ def _end_of_path(match: re.Match[str]) -> str:
 
 
 def _planned(turn: Turn) -> str:
-    """The title of a plan that was not refused."""
+    """Return the title of a plan that was not refused."""
     call = turn.call
     if call is None or not call.done or call.failed:
         return ""
@@ -378,13 +378,13 @@ def _called(title: str) -> str:
 
 
 def _spoken(name: str) -> str:
-    """The name of a branch, a session or a command, with blanks between its words."""
+    """Return the name of a branch, a session or a command, with blanks between its words."""
     first, blank, rest = name.lstrip("/").partition(" ")
     return re.sub(r"[-_/:]+", " ", first) + blank + rest
 
 
 def _reported_heading(answers: Sequence[str]) -> str:
-    """The newest heading over what the agent reports."""
+    """Return the newest heading over what the agent reports."""
     for text in reversed(answers[-BACK:]):
         for line in text.split("\n"):
             match = HEADING.match(line.strip()[:MAX_CHARACTERS])
@@ -394,7 +394,7 @@ def _reported_heading(answers: Sequence[str]) -> str:
 
 
 def _committed(marks: Sequence[Turn]) -> str:
-    """The newest commit's subject, or a pull request's title."""
+    """Return the newest commit's subject, or a pull request's title."""
     for turn in reversed(marks):
         if turn.call is not None and turn.call.act == RUN and not turn.call.failed:
             match = COMMITTED.search(turn.call.command[:LOOKED_AT])

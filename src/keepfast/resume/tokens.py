@@ -31,14 +31,14 @@ FOREIGN_COST = 1.2
 
 
 def estimate(text: str, characters: float = CHARACTERS) -> int:
-    """Tokens of `text` at most, rounded up, at so many ASCII characters per token or where it is denser, by its pieces."""
+    """Return an upper bound of the tokens of `text`, at so many ASCII characters per token, or more where its pieces are denser."""
     if not text:
         return 0
     return int(max(weigh(text, characters), pieces(text) * CHARACTERS / characters)) + 1
 
 
 def weigh(text: str, characters: float = CHARACTERS) -> float:
-    """Tokens by length alone: fast, and can be added up."""
+    """Return an estimate of the tokens by length alone: fast, and can be added up."""
     if text.isascii():
         return len(text) / characters
     wide = len(WIDE.findall(text))
@@ -49,7 +49,7 @@ def weigh(text: str, characters: float = CHARACTERS) -> float:
 
 
 def pieces(text: str) -> float:
-    """Tokens by what a text is made of: tables of numbers and minified code have more than their length tells."""
+    """Return an estimate of the tokens by kinds of text: tables of numbers and minified code have more than their length."""
     foreign = 0.0
     if not text.isascii():
         plain = FOREIGN.sub("", text)
@@ -60,7 +60,7 @@ def pieces(text: str) -> float:
 
 
 def _is_random(run: str) -> bool:
-    """Keys and encoded bytes mix cases and digits; words do not."""
+    """Return whether a word looks random: keys and encoded bytes mix cases and digits, words do not."""
     return not (run.islower() or run.isupper()) and any(sign.isdigit() for sign in run[:40])
 
 

@@ -31,7 +31,7 @@ STANDARD = lazy(r"[A-Z]{2,6}-?\d{1,5}")
 # Each way begins otherwise, so that a long name which is none of them is not tried in all their combinations.
 _PART = r"(?:[A-Z]{2,}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*)\d{0,3}|\d{1,3}"
 _STEM = rf"\.?(?:{_PART})(?:[-_.](?:{_PART}))*"
-TRODDEN = lazy(rf"(?:~|\.{{0,2}})/{_STEM}(?:/{_STEM})*/?[.,:;!?)…]*|(?:{_STEM}/)+{_STEM}\.[a-z]{{1,4}}\d?[.,:;!?)…]*")
+WORD_PATH = lazy(rf"(?:~|\.{{0,2}})/{_STEM}(?:/{_STEM})*/?[.,:;!?)…]*|(?:{_STEM}/)+{_STEM}\.[a-z]{{1,4}}\d?[.,:;!?)…]*")
 """A path made of words: absolute, below the home folder or relative, or one to a file with an extension."""
 ENDS = ".,:;!?)…"
 MAX_PARTS, SHORT = 2, 3
@@ -63,7 +63,7 @@ def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
         return False
     bare = value.rstrip(ENDS)
     is_labelled = sign.strip() == ":" and _stands_alone(name, before)
-    if is_labelled and TRODDEN.fullmatch(value) is not None:
+    if is_labelled and WORD_PATH.fullmatch(value) is not None:
         return True
     if any(word in name.lower() for word in PASSWORD_LABELS):
         return is_labelled and bare[:1].isalpha() and is_public(bare) and after[:1] in " \t,;" and bool(after.strip())

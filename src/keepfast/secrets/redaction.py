@@ -35,7 +35,7 @@ from keepfast.secrets.patterns import (
     VALUED,
     WRAP,
 )
-from keepfast.secrets.prose import TRODDEN, is_prose, is_public, is_random
+from keepfast.secrets.prose import WORD_PATH, is_prose, is_public, is_random
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -408,7 +408,7 @@ def _is_next_word(match: Match[str], value: str) -> bool:
 
     Never after the name of an option.
     """
-    if not match["sign"].isspace() or not (SPOKEN.fullmatch(value) or TRODDEN.fullmatch(value)):
+    if not match["sign"].isspace() or not (SPOKEN.fullmatch(value) or WORD_PATH.fullmatch(value)):
         return False
     return not _line_before(match).rpartition(" ")[2].startswith("-")
 

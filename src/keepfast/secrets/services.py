@@ -222,7 +222,7 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
 }  # fmt: skip
 
 # What else is known: kind → what every one of them has in it somewhere, and the pattern. The pattern's group 1, if it has one,
-# is what is blotted out.
+# is what is redacted.
 OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "private-key": (
         ("PRIVATE KEY",),

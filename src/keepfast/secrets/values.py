@@ -5,7 +5,7 @@ from __future__ import annotations
 from keepfast.secrets.light_re import lazy
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.secrets.patterns import NAMED, PLACEHOLDER, PROSE
-from keepfast.secrets.prose import TRODDEN, is_public
+from keepfast.secrets.prose import WORD_PATH, is_public
 from keepfast.secrets.redaction import WORDS, find
 
 TYPE_CHECKING = False
@@ -59,7 +59,7 @@ def _values(text: str) -> Iterator[str]:
 
 def _is_specific(name: str, value: str) -> bool:
     """Is the value specific to this file, and not a word, number, path or URL that other texts have, too?"""
-    if LOCATED.fullmatch(value) or TRODDEN.fullmatch(value) or PLACEHOLDER.match(value) or is_public(value):
+    if LOCATED.fullmatch(value) or WORD_PATH.fullmatch(value) or PLACEHOLDER.match(value) or is_public(value):
         return False
     if NAMED.search(name):
         return "-" in value or PROSE.match(value) is None

@@ -50,7 +50,7 @@ class StoredTranscript:
         return {**members, "name": self.name} if self.name else members
 
 
-class Conversation:
+class SavedConversation:
     """A session's conversation in a checkpoint.
 
     `path` and `root` are where transcript and workspace lay; `last` is the id of the newest message; `side_files` are
@@ -145,7 +145,7 @@ def store_side_files(
     return transcripts
 
 
-def latest_conversation(repository: Repository, workspace: str, session: str) -> Conversation | None:
+def latest_conversation(repository: Repository, workspace: str, session: str) -> SavedConversation | None:
     """Return the conversation in the newest checkpoint of this session; None if there is none."""
     for row in repository.ledger.find(Query(workspace=workspace, session=session, limit=1)) if session else ():
         try:
@@ -156,7 +156,7 @@ def latest_conversation(repository: Repository, workspace: str, session: str) ->
     return None
 
 
-def conversation_from_json(value: Any) -> Conversation | None:
+def conversation_from_json(value: Any) -> SavedConversation | None:
     """Return the conversation from a header's JSON; None if the JSON is invalid, as a header may be crafted."""
     if not isinstance(value, dict) or not isinstance(value.get("session"), str) or not _is_transcript_json(value):
         return None
@@ -168,7 +168,7 @@ def conversation_from_json(value: Any) -> Conversation | None:
     agent, path, root, last = [
         value[name] if isinstance(value.get(name), str) else "" for name in ("agent", "path", "root", "last")
     ]
-    return Conversation(
+    return SavedConversation(
         value["session"],
         agent,
         path,

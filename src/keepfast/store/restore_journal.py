@@ -136,7 +136,7 @@ class Journal:
         self._fd = -1
 
     def __enter__(self) -> Journal:
-        """Raises `Busy` while another process restores here."""
+        """Lock out other restores. Raises `Busy` while another process restores here."""
         make_folder(self.folder)
         self._fd = open_fd(self.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         if not _lock(self._fd):

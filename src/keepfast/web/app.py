@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.runtime import Runtime
-    from keepfast.web.doctor import Check
+    from keepfast.web.doctor import DoctorCheck
     from keepfast.web.queries import Backend
 
 STATUS = (
@@ -71,15 +71,21 @@ class Site:
         database: WebDatabase,
         build: Callable[[], Engine],
         now: Callable[[], int],
-        ground: Callable[[], Runtime] | None = None,
+        make_runtime: Callable[[], Runtime] | None = None,
         password: Callable[[], str] = lambda: "",
         config: str = "",
-        doctor: Callable[[], list[Check]] = list,
+        doctor: Callable[[], list[DoctorCheck]] = list,
         home: str = "",
     ) -> None:
-        self.database, self.build, self.now, self.ground, self.password = database, build, now, ground, password
+        self.database, self.build, self.now, self.make_runtime, self.password = (
+            database,
+            build,
+            now,
+            make_runtime,
+            password,
+        )
         self.config, self.doctor, self.home = config, doctor, home
-        self.stream = Stream(database, build, ground)
+        self.stream = Stream(database, build, make_runtime)
         self.templates = pages.environment(home)
         self.gate: Gate | None = None
 
@@ -139,7 +145,7 @@ class Site:
             if route.method == "POST"
             else page_types.fields_of(request.scope["query_string"])
         )
-        with opened(self.build, self.now, self.ground, self.config) as backend:
+        with opened(self.build, self.now, self.make_runtime, self.config) as backend:
             words = self._words(request)
             page_request = page_types.PageRequest(
                 backend, self.database, request.path_params, fields, visitor, words, self.doctor, self.home
@@ -169,7 +175,7 @@ class Site:
     def _run_operation(self, request: Request, operation: api.Operation) -> Any:
         body = request.scope.get("keepfast.body", b"")
         values = api.read_values(operation, request.path_params, request.scope["query_string"], body)
-        with opened(self.build, self.now, self.ground, self.config) as backend:
+        with opened(self.build, self.now, self.make_runtime, self.config) as backend:
             if operation.changes:
                 values["by"] = request.scope["keepfast.visitor"].role
             backend.opens_sealed = _asks_for_sealed(request)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from keepfast.present.terminal import rfc3339
 from keepfast.web.sessions import OPENED, AuditRow
 
-DEEDS = {
+ACTIONS = {
     "session": "sign in", "leave": "sign out", "language": "change language", "restore": "restore", "save": "save",
     "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "control a task",
     "budget": "set limits", "secret": "provide a secret", "back": "go back to a checkpoint", "new": "new task",
@@ -41,7 +41,7 @@ def _words(row: AuditRow, names: Mapping[str, str]) -> tuple[str, str]:
     parts = row.target.strip("/").split("/")
     if parts[0] == "api":
         return f"{row.action} {row.target}", ""
-    deed = "answer" if parts[0] == "p" else DEEDS.get(parts[-1], f"{row.action} {row.target}")
+    deed = "answer" if parts[0] == "p" else ACTIONS.get(parts[-1], f"{row.action} {row.target}")
     subject_names = [names[part] for part in parts[1:2] if part in names]
     version = [parts[3]] if parts[0] == "w" and len(parts) > 4 and parts[2] == "v" else []
     return deed, " ".join(subject_names + version)

@@ -15,7 +15,7 @@ ELSEWHERE = frozenset(("workspace", "git"))
 """Checks of the current folder, which a server does not have."""
 
 
-class Check(NamedTuple):
+class DoctorCheck(NamedTuple):
     """The result of one check. `level`: fine, note or problem."""
 
     name: str
@@ -29,16 +29,16 @@ class Doctor:
 
     def __init__(self, variables: Mapping[bytes, bytes], home: bytes, clock: Callable[[], float]) -> None:
         self.variables, self.home, self.clock = dict(variables), home, clock
-        self._lock, self._checks, self._at = threading.Lock(), list[Check](), -CACHE_SECONDS
+        self._lock, self._checks, self._at = threading.Lock(), list[DoctorCheck](), -CACHE_SECONDS
 
-    def find(self) -> list[Check]:
+    def find(self) -> list[DoctorCheck]:
         """Return all checks, at most a minute old."""
         with self._lock:
             if self.clock() - self._at >= CACHE_SECONDS:
                 self._checks, self._at = self._run_doctor(), self.clock()
             return self._checks
 
-    def _run_doctor(self) -> list[Check]:
+    def _run_doctor(self) -> list[DoctorCheck]:
         words = [sys.executable, "-m", "keepfast", "doctor", "--json"]
         try:
             done = subprocess.run(
@@ -50,7 +50,7 @@ class Doctor:
                 timeout=TIMEOUT_SECONDS,
             )
             checks = json.loads(done.stdout)["checks"]
-            rows = [Check(one["name"], one["level"], one["text"], one["advice"]) for one in checks]
+            rows = [DoctorCheck(one["name"], one["level"], one["text"], one["advice"]) for one in checks]
             return [one for one in rows if one.name not in ELSEWHERE]
         except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
-            return [Check("doctor", "problem", f"`keepfast doctor` failed: {type(error).__name__}.", "")]
+            return [DoctorCheck("doctor", "problem", f"`keepfast doctor` failed: {type(error).__name__}.", "")]

@@ -74,10 +74,14 @@ class Backend:
     """Answers one request with an engine of its own; tasks and contents are opened when first used."""
 
     def __init__(
-        self, engine: Engine, now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
+        self,
+        engine: Engine,
+        now: Callable[[], int],
+        make_runtime: Callable[[], Runtime] | None = None,
+        config: str = "",
     ) -> None:
-        self.engine, self.now, self._make_ground, self.config = engine, now, ground, config
-        self._ground: Runtime | None = None
+        self.engine, self.now, self._make_runtime, self.config = engine, now, make_runtime, config
+        self._runtime: Runtime | None = None
         self.opens_sealed = False
         """Whether sealed contents may be shown: an operator asked for them."""
         self.shown_sealed: list[bytes] = []
@@ -92,10 +96,10 @@ class Backend:
         """Unattended tasks."""
         from keepfast.web.tasks import WebTasks
 
-        if self._make_ground is None:
+        if self._make_runtime is None:
             raise NotFound("Tasks are not available.")
-        self._ground = self._make_ground()
-        return WebTasks(self._ground, self)
+        self._runtime = self._make_runtime()
+        return WebTasks(self._runtime, self)
 
     @cached_property
     def restores(self) -> Restores:
@@ -108,8 +112,8 @@ class Backend:
         return Contents(self)
 
     def close(self) -> None:
-        if self._ground is not None:
-            self._ground.close()
+        if self._runtime is not None:
+            self._runtime.close()
         self.engine.close()
 
     def refuse_another(self, row: WorkspaceRow) -> None:
@@ -391,10 +395,13 @@ def _nearest(path: str) -> str:
 
 @contextmanager
 def opened(
-    build: Callable[[], Engine], now: Callable[[], int], ground: Callable[[], Runtime] | None = None, config: str = ""
+    build: Callable[[], Engine],
+    now: Callable[[], int],
+    make_runtime: Callable[[], Runtime] | None = None,
+    config: str = "",
 ) -> Iterator[Backend]:
     """Open a backend with an engine of its own; close it afterwards."""
-    backend = Backend(build(), now, ground, config)
+    backend = Backend(build(), now, make_runtime, config)
     try:
         yield backend
     finally:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from keepfast.web.api import as_path
 
 if TYPE_CHECKING:
-    from keepfast.web.doctor import Check
+    from keepfast.web.doctor import DoctorCheck
     from keepfast.web.queries import Backend
     from keepfast.web.sessions import Visitor, WebDatabase
     from keepfast.web.translation import Words
@@ -27,7 +27,7 @@ class PageRequest(NamedTuple):
     fields: Fields
     visitor: Visitor
     words: Words
-    doctor: Callable[[], list[Check]] = list
+    doctor: Callable[[], list[DoctorCheck]] = list
     home: str = ""
 
     @property

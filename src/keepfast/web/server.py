@@ -56,7 +56,7 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
         def engine() -> Engine:
             return build(settings(), environment.data, environment.home, clock)
 
-        def ground() -> Runtime:
+        def open_runtime() -> Runtime:
             from keepfast.runner.scheduler.service import make_runtime
 
             variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.variables.items()}
@@ -65,14 +65,14 @@ def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[]
             )
 
         engine().close()
-        ground().close()
+        open_runtime().close()
         password = options.get("password_file") or ""
         doctor = Doctor(environment.variables, b"/", monotonic)
         site = Site(
             database,
             engine,
             clock,
-            ground,
+            open_runtime,
             lambda: _password(password),
             environment.config,
             doctor.find,

@@ -31,10 +31,10 @@ class Stream:
     """Polls the store for changes, records them as events, and sends them to listeners."""
 
     def __init__(
-        self, database: WebDatabase, build: Callable[[], Engine], ground: Callable[[], Runtime] | None = None
+        self, database: WebDatabase, build: Callable[[], Engine], runtime: Callable[[], Runtime] | None = None
     ) -> None:
         self.beat = BEAT
-        self.database, self.build, self.ground = database, build, ground
+        self.database, self.build, self.runtime = database, build, runtime
         self.listeners: dict[asyncio.Queue[StreamEvent | None], str] = {}
         """Queues by the session hash of their visitor."""
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -86,26 +86,26 @@ class Stream:
                 self._stamps[name] = stamps[name]
         finally:
             engine.close()
-        if self.ground is not None:
-            self._publish_task_events(self.ground())
+        if self.runtime is not None:
+            self._publish_task_events(self.runtime())
 
-    def _publish_task_events(self, ground: Runtime) -> None:
+    def _publish_task_events(self, runtime: Runtime) -> None:
         """Publish new events of tasks."""
         from keepfast.runner.actions.event_files import event
         from keepfast.runner.db import queries
 
         try:
-            last = queries.last_sequence(ground.tables)
+            last = queries.last_sequence(runtime.tables)
             last_passed = int(self.database.get_or_create("task events", lambda: str(last)))
             if last <= last_passed:
                 return
-            rows = queries.events_after(ground.tables, last_passed, 500)
+            rows = queries.events_after(runtime.tables, last_passed, 500)
             for row in rows:
                 payload = event(row)
                 self.publish(payload.pop("type"), "", payload, str(payload["taskId"]))
             self.database.set_value("task events", str(rows[-1].sequence if rows else last))
         finally:
-            ground.close()
+            runtime.close()
 
     def _publish_checkpoints(self, engine: Engine, workspace: str) -> None:
         repository = engine.repository()

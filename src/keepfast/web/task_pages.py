@@ -13,14 +13,13 @@ from keepfast.web.request import Page, PageRequest, number
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.view_types import TitledPromptView
     from keepfast.web.request import Fields
 
 
 def task(request: PageRequest) -> Page:
     work, name = request.backend.tasks, request.parts["task"]
     view = work.show(name)
-    prompts: list[TitledPromptView] = [{**prompt, "title": view["title"]} for prompt in view["prompts"]]
+    prompts: list[dict[str, Any]] = [{**prompt, "title": view["title"]} for prompt in view["prompts"]]
     events, course = work.recent(name, 1_000), work.course(name)
     return Page(
         "task.html",

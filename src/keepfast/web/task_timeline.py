@@ -113,7 +113,7 @@ def _bar(place: Callable[[int], float], span: Span) -> str:
 
 
 def _name(place: Callable[[int], float], span: Span) -> str:
-    """The name of a bar, clipped to it."""
+    """Return the name of a bar, clipped to the bar."""
     left, right = place(span.begin), place(span.end)
     return (
         f'<svg x="{left:.2f}%" width="{right - left:.2f}%" y="{TOP}" height="{BAR}" aria-hidden="true">'
@@ -122,7 +122,7 @@ def _name(place: Callable[[int], float], span: Span) -> str:
 
 
 def _restart(x: float) -> str:
-    """Where an agent was restarted: a line through its lane, since adjacent bars look like one."""
+    """Return the mark of a restarted agent: a line through its lane, since adjacent bars look like one."""
     return f'<line class="restart" x1="{x:.2f}%" x2="{x:.2f}%" y1="{TOP - 1}" y2="{TOP + BAR + 4}"/>'
 
 

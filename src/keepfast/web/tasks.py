@@ -18,11 +18,16 @@ from keepfast.web.views import Comparison, Patch, PhaseView, VerificationView
 if TYPE_CHECKING:
     from keepfast.runner.actions.checkpoints import PhaseBase
     from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.actions.view_types import AnsweredView, InboxEntry, PromptView, TaskView, TitledPromptView
+    from keepfast.runner.actions.view_types import (
+        AnsweredView,
+        InboxEntry,
+        PromptView,
+        TaskView,
+        TitledPromptView,
+    )
     from keepfast.runner.domain.records import Task
     from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Backend
-    from keepfast.web.views import TaskPageView
 
 LOG_TAIL = 64 << 10
 MAX_FILES, MAX_LINES = 60, 3_000
@@ -34,15 +39,15 @@ OVERRIDES = ("mark_as_rate_limited", "clear_rate_limit", "reset_token_counter")
 class WebTasks:
     """Queries and actions on tasks for one request."""
 
-    def __init__(self, ground: Runtime, backend: Backend) -> None:
-        self.ground, self.backend, self.tasks = ground, backend, Tasks(ground)
+    def __init__(self, runtime: Runtime, backend: Backend) -> None:
+        self.runtime, self.backend, self.tasks = runtime, backend, Tasks(runtime)
 
     # Queries
 
     def all(self, status: str = "", archived: bool = False) -> list[TaskView]:
         return self.tasks.views.listing(state=status, archived=archived)
 
-    def show(self, task: str) -> TaskPageView:
+    def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
         view = self.tasks.views.show(row.id)
         view["checkpoints"] = [
@@ -75,7 +80,7 @@ class WebTasks:
 
     def prompts(self, task: str, kind: str) -> list[PromptView]:
         return [
-            self.tasks.views.prompt(one) for one in queries.prompts_of(self.ground.tables, self._row(task).id, kind)
+            self.tasks.views.prompt(one) for one in queries.prompts_of(self.runtime.tables, self._row(task).id, kind)
         ]
 
     def board(
@@ -84,7 +89,7 @@ class WebTasks:
         """Return for each column how many tasks it has, and its newest tasks in full."""
         lanes_in_full = {}
         for name, (states, is_held) in lanes.items():
-            lane = queries.lane(self.ground.tables, states, is_held, most)
+            lane = queries.lane(self.runtime.tables, states, is_held, most)
             lanes_in_full[name] = (lane.total, [self.tasks.views.describe(one) for one in lane.newest])
         return lanes_in_full
 
@@ -94,7 +99,7 @@ class WebTasks:
 
     def titles(self) -> dict[str, str]:
         """Return the titles of all tasks, by their ids."""
-        return queries.titles(self.ground.tables)
+        return queries.titles(self.runtime.tables)
 
     def questions(self) -> list[InboxEntry]:
         return [entry for entry in self.tasks.views.inbox() if entry["kind"] == "question"]
@@ -104,15 +109,15 @@ class WebTasks:
 
     def recent(self, task: str, limit: int) -> list[dict[str, Any]]:
         """Return the newest events of a task, oldest first."""
-        rows = queries.newest_events(self.ground.tables, self._row(task).id, limit)
+        rows = queries.newest_events(self.runtime.tables, self._row(task).id, limit)
         return [event(row) for row in reversed(rows)]
 
     def course(self, task: str) -> Course:
         """Return the timeline of a task; what has not ended lasts until now."""
-        row, now = self._row(task), self.ground.now()
-        runs = queries.runs_of(self.ground.tables, row.id)
-        holds = self.ground.tables.all_holds(row)
-        points = queries.checkpoints_of(self.ground.tables, row.id)
+        row, now = self._row(task), self.runtime.now()
+        runs = queries.runs_of(self.runtime.tables, row.id)
+        holds = self.runtime.tables.all_holds(row)
+        points = queries.checkpoints_of(self.runtime.tables, row.id)
         begin, end = row.started_at or row.created_at, row.ended_at or now
         # A phase begins with its first run, and ends with the first run of the next one.
         starts: dict[int, int] = {}
@@ -141,7 +146,7 @@ class WebTasks:
 
     def waiting(self, prompt: str) -> TitledPromptView:
         """Return one prompt, answered or not."""
-        row = queries.find_prompt(self.ground.tables, prompt)
+        row = queries.find_prompt(self.runtime.tables, prompt)
         if row is None:
             raise NotFound(
                 f"There is no question or review {prompt[:40]}.",
@@ -151,7 +156,7 @@ class WebTasks:
 
     def verifications(self, task: str) -> list[VerificationView]:
         """List the verification results of the task's phases, newest first."""
-        rows = queries.newest_events(self.ground.tables, self._row(task).id, 50, "phase_complete")
+        rows = queries.newest_events(self.runtime.tables, self._row(task).id, 50, "phase_complete")
         facts = [(moment(row.at), row.read()) for row in rows]
         return [
             VerificationView(
@@ -167,7 +172,7 @@ class WebTasks:
 
     def output(self, task: str) -> str:
         """Return the end of the agent's output; the shim has redacted it."""
-        run = self.ground.tables.last_run(self._row(task).id)
+        run = self.runtime.tables.last_run(self._row(task).id)
         if run is None:
             return ""
         try:
@@ -198,7 +203,7 @@ class WebTasks:
         return patch
 
     def _phase_base(self, task: str) -> PhaseBase | None:
-        return phase_base(self.ground, self.backend.repository, self._row(task))
+        return phase_base(self.runtime, self.backend.repository, self._row(task))
 
     # Actions
 
@@ -212,7 +217,7 @@ class WebTasks:
         return self.tasks.views.describe(self.tasks.new(spec, start=start))
 
     def act(self, task: str, action: str) -> TaskView:
-        """One of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
+        """Carry out one of `ACTIONS`. Raises `Conflict` if the task's state does not allow it."""
         if action not in ACTIONS:
             raise Usage(f"Unknown action {action[:20]}.", f"Use one of: {', '.join(ACTIONS)}.")
         done = getattr(self.tasks, action.replace("-", "_"))(self._row(task).id)
@@ -270,8 +275,8 @@ class WebTasks:
             return self.act(task, "try-now")
         if action == "mark_as_rate_limited":
             return self.act(task, "pause")
-        with self.ground.tables.write():
-            self.ground.tables.change(row.id, self.ground.now(), windows=0)
+        with self.runtime.tables.write():
+            self.runtime.tables.change(row.id, self.runtime.now(), windows=0)
         return self.status(task)
 
     # Parts
@@ -282,14 +287,14 @@ class WebTasks:
         return row is not None and not row.forgotten
 
     def _row(self, task: str) -> Task:
-        row = queries.find_task(self.ground.tables, task)
+        row = queries.find_task(self.runtime.tables, task)
         if row is None:
             raise NotFound(f"There is no task {task[:40]}.", "The overview page lists them all.")
         return row
 
     def _waiting(self, prompt: str, *kinds: str) -> str:
         """Return the id of a prompt that still waits. Raises `Conflict` if it was answered meanwhile."""
-        row = queries.find_prompt(self.ground.tables, prompt)
+        row = queries.find_prompt(self.runtime.tables, prompt)
         if row is None or row.kind not in kinds:
             raise NotFound(f"There is no {kinds[0]} {prompt[:40]}.")
         if row.status not in ("pending", "presented"):

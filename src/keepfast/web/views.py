@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from keepfast.present.json_forms import of_checkpoint, of_path
-from keepfast.runner.actions.view_types import TaskDetails
 
 if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
@@ -24,10 +23,10 @@ def to_json(value: Any) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     document: Json = {}
-    for one in fields(value):
-        part = getattr(value, one.name)
-        if part is not None or not one.metadata.get("optional"):
-            document[one.metadata.get("key", one.name)] = to_json(part)
+    for member in fields(value):
+        part = getattr(value, member.name)
+        if part is not None or not member.metadata.get("optional"):
+            document[member.metadata.get("key", member.name)] = to_json(part)
     return document
 
 
@@ -304,14 +303,6 @@ class ForkView:
 
 
 # Tasks
-
-
-class TaskPageView(TaskDetails):
-    """A task with what only the page and the API show of it."""
-
-    workspace_id: str
-    needs: list[str]
-    fork_of: str | None
 
 
 @dataclass(kw_only=True)

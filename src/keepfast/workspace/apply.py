@@ -14,7 +14,7 @@ from keepfast.workspace.apply_result import MOVED_AWAY, ApplyResult
 from keepfast.workspace.case_folds import refuse_folded
 from keepfast.workspace.modes import Modes
 from keepfast.workspace.placement import Placement
-from keepfast.workspace.staged_files import Contents, FileStager, Stopped
+from keepfast.workspace.staged_files import ContentSource, FileStager, Stopped
 from keepfast.workspace.staging_folder import Staging
 from keepfast.workspace.system_calls import Folders, System
 
@@ -40,7 +40,7 @@ class Apply:
         self,
         root: int,
         anchors: dict[Group, bytes],
-        contents: Contents,
+        contents: ContentSource,
         ids: Ids,
         is_saved: Callable[[bytes], bool],
         *,

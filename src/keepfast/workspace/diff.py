@@ -165,9 +165,9 @@ def stat_table(stats: Sequence[Stat], width: int) -> list[tuple[str, str, str]]:
     reserved = max([min(most, max(6, room * 3 // 8)), *(len(size) - 1 for size in sizes)])
     column = min(max(map(display_width, names), default=0), max(8, room - reserved))
     rows = []
-    for one, name, count, size in zip(stats, names, counts, sizes, strict=True):
+    for stat, name, count, size in zip(stats, names, counts, sizes, strict=True):
         name = _shorten(name, column)
-        added, removed = _bars(one.added, one.removed, most, max(2, room - column))
+        added, removed = _bars(stat.added, stat.removed, most, max(2, room - column))
         label = f" {name}{' ' * (column - display_width(name))} | {count:>{digits}}{size}"
         rows.append((label + " " * bool(added + removed), "+" * added, "-" * removed))
     return rows
@@ -272,7 +272,7 @@ def _head(old: bytes | None, new: bytes | None, modes: list[int]) -> list[bytes]
 
 
 def _full_modes(old: int | None, new: int | None) -> list[int]:
-    """Both modes with their type; an absent side has that of the other one."""
+    """Return both modes with their file type; an absent side has that of the other one."""
     modes = [next((mode for mode in side if mode is not None), 0o644) for side in ((old, new), (new, old))]
     return [mode if S_IFMT(mode) else mode | S_IFREG for mode in modes]
 

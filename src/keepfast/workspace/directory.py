@@ -79,7 +79,7 @@ def list_changed(
 
 
 def runs_of(numbers: Iterable[int]) -> list[int]:
-    """Rising numbers as ranges: each first one and that behind its last, again and again."""
+    """Return rising numbers as ranges: the first number of each, and the one after its last, in turn."""
     runs: list[int] = []
     end = -1
     for number in numbers:
@@ -98,7 +98,7 @@ def _open_quietly(root: int, path: bytes) -> int:
 
 
 def _listing(fd: int, sure: dict[bytes, int]) -> tuple[list[int], Listing]:
-    """Numbers of the files in `sure` that are there, and the entries of all others."""
+    """Return the numbers of the files in `sure` that exist, and the entries of all others."""
     unchanged: list[int] = []
     changed: Listing = []
     with scandir(fd) as entries:

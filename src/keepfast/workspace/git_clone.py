@@ -29,7 +29,7 @@ OFF = (
 )
 
 
-class Git:
+class GitPlumbing:
     """Runs git plumbing in a new repository, with an empty environment except for a search path of trusted folders."""
 
     def __init__(self, path: str, avoid: bytes) -> None:
@@ -82,7 +82,7 @@ class Git:
         return done.stdout
 
 
-def clone(git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
+def clone(git: GitPlumbing, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
     """Make `folder` a repository whose branch `branch` is at `commit`, with its index, and no file checked out.
 
     Its objects come from those of `source`, whose configuration, hooks and attributes are never looked at. Raises
@@ -115,7 +115,7 @@ def clone(git: Git, source: GitFacts, commit: str, folder: bytes, branch: str) -
     _copy_exclude(common, git_dir)
 
 
-def refresh(git: Git, folder: bytes) -> None:
+def refresh(git: GitPlumbing, folder: bytes) -> None:
     """Refresh the index with the stat of the present files, so that the first `git status` is quick. No filters run."""
     git.run(folder + b"/.git", "update-index", "-q", "--refresh", work_tree=folder)
 

@@ -85,7 +85,7 @@ def _lies_below(path: bytes, folder: bytes) -> bool:
 
 
 def _resolved(path: bytes, root: bytes) -> bytes:
-    """Where a path outside of the root leads, by the root's own name if that is it; empty if that differs by who asks."""
+    """Return where a path outside of the root leads, by the root's own name if that is it; empty if that depends on who asks."""
     real = realpath(path)
     if (path + b"/").startswith(PROCESSES) or (real + b"/").startswith(PROCESSES):
         return b""

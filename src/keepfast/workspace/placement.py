@@ -165,7 +165,7 @@ class Placement:
         return False
 
     def _settle_displaced(self, step: Step, name: bytes, parent: int, last: bytes) -> bool:
-        """After an exchange, `name` is the old entry. If it is not what the plan expects, exchange it back."""
+        """Settle the old entry, which is `name` after an exchange. If it is not what the plan expects, exchange it back."""
         verdict = self.staging.settle(name, step.old)
         if verdict == BUSY:
             self._put_aside(step.path, name)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD = 4
-"""All of a content's fours are looked up at once, and only marks that begin with one of them are looked for."""
+"""All sequences of four bytes in a content are looked up at once; only marks that begin with one of them are searched."""
 LETTERS = frozenset(bytes([letter]) for letter in REST)
 MAX_PASSWORD_SPAN = 640
 """A password in an address ends within so many bytes."""
 MAX_LINE_BREAK = 80
 PICKLE_LENGTH = b"\x8c"
-"""In a pickle a text's length stands before it, in one byte that may be a letter, behind this one."""
+"""Precedes the length of a text in a pickle: one byte, which may be a letter."""
 MAX_COLOUR_LENGTH = 20
 
 _heads: dict[int, list[tuple[bytes, int]]] = {}
@@ -97,7 +97,7 @@ def _signs(content: bytes) -> Iterator[int]:
 
 
 def _likely(content: bytes) -> list[tuple[bytes, int]]:
-    """Marks whose first four bytes are somewhere in the content."""
+    """Return the marks whose first four bytes are somewhere in the content."""
     # One look at every four bytes, not one at every mark for each byte: there are hundreds of marks.
     from array import array
 
@@ -110,7 +110,7 @@ def _likely(content: bytes) -> list[tuple[bytes, int]]:
 
 
 def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
-    """Marks by their first four bytes, and these."""
+    """Return the marks by their first four bytes, and the set of these bytes."""
     if not _heads:
         from sys import byteorder
 
@@ -123,7 +123,7 @@ def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
 
 
 def _to_find() -> Iterator[tuple[bytes, int]]:
-    """Signs as they are, and as they look inside of base64, wherever they begin there."""
+    """Yield the signs as they are, and as they look inside of base64 at each alignment."""
     for mark, kind in marks():
         if kind & (SIGN | SIGN_BEFORE_KEY):
             yield mark, kind & ~IN_BASE64
@@ -212,7 +212,7 @@ def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
 
 
 def _next_line(content: bytes, at: int, end: int) -> int:
-    """Behind a line's end, with what is around it where texts and strings are wrapped; 0 if the line does not end here.
+    """Return the position after a line end and the wrapping of texts and strings around it; 0 if the line does not end here.
 
     Behind a colour, too: it may change within a key, as `grep` does.
     """
@@ -229,7 +229,7 @@ def _next_line(content: bytes, at: int, end: int) -> int:
 
 
 def _after_colour(content: bytes, at: int, end: int) -> int:
-    """Behind what colours a terminal, as it is sent; 0 if there is nothing of that kind here."""
+    """Return the position after a colour code of a terminal; 0 if there is none here."""
     end = min(end, at + MAX_COLOUR_LENGTH + 3)
     if content[at + 1 : at + 2] != b"[":
         return 0

@@ -22,8 +22,8 @@ from keepfast.workspace.walk import (
     SMALL,
     UNREAD,
     CachedTree,
+    FolderVisitor,
     Scan,
-    Visitor,
     too_many_files,
     walk,
 )
@@ -82,7 +82,7 @@ class _Recheck:
         # The lambdas below hold this set and not `self`: a reference cycle would keep the whole cache in memory.
         self.marks = marks = set(cache.marks())
         self.scan = Scan(False)
-        self.visitor = Visitor(
+        self.visitor = FolderVisitor(
             root,
             capture,
             now,

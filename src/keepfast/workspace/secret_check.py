@@ -130,7 +130,7 @@ def _holds_key(content: bytes) -> bool:
 
 
 def _without_certificates(content: bytes) -> bytes:
-    """The content without the base64 of its certificates: by chance it has the signs of many keys, and it is public."""
+    """Return the content without the base64 of its certificates: by chance it has the signs of many keys, and it is public."""
     first, *blocks = content.split(CERTIFICATE)
     parts = [first]
     for block in blocks:

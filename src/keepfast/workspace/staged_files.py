@@ -62,7 +62,7 @@ class Stopped(Exception):
     """The restore was stopped: nothing more is written."""
 
 
-class Contents:
+class ContentSource:
     """The source of contents. `load(entry)` yields one in parts.
 
     `hand_over(digests, take)` calls `take(bytes, parts)` for many, in the cheapest order and perhaps from two threads; a
@@ -93,7 +93,7 @@ class FileStager:
         staging: Staging,
         folders: Folders,
         system: System,
-        contents: Contents,
+        contents: ContentSource,
         placed: dict[Group, bytes],
         owner: tuple[int, int],
         mtimes: bool,
@@ -335,7 +335,7 @@ class FileStager:
                     continue  # not supported by this file system, or not permitted
 
     def _may_set(self, attribute: str) -> bool:
-        """Not capabilities and labels, unless privileged: the author of a checkpoint must not grant rights here."""
+        """Return whether an attribute may be set. Not capabilities and labels, unless privileged: they would grant rights here."""
         if self.privileged or attribute.startswith(OWNER_ATTRIBUTES):
             return True
         return attribute.startswith(ACL_ATTRIBUTES) and geteuid() != 0

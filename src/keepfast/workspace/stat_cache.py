@@ -80,7 +80,7 @@ class Cache:
     )
 
     def __init__(self, raw: bytes) -> None:
-        """Raises `ValueError` unless the numbers in `raw` are consistent."""
+        """Take over the bytes. Raises `ValueError` unless the numbers in `raw` are consistent."""
         self._begin(raw, len(raw))
         if self.end != len(raw):
             raise ValueError("the stat cache has trailing data")
@@ -210,7 +210,7 @@ def _read(fd: int, size: int) -> bytes:
 
 
 def peek(path: str) -> tuple[bytes, int] | None:
-    """Identity and time of the last full scan as the cache says, without reading all of it; None if there is none.
+    """Return identity and time of the last full scan as the cache states them, without reading it all; None if there is none.
 
     Whoever loads it finds out whether the rest is whole.
     """

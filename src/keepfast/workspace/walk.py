@@ -92,7 +92,7 @@ def walk(root: int, cache: Cache | None, capture: Capture, now: int, is_known: C
     """
     scan = Scan(True)
     forced = {mark[1:] for mark in cache.marks() if mark[:1] == FORCED} if cache is not None else set()
-    visitor = Visitor(root, capture, now, scan, CachedTree(cache), is_known, forced.__contains__)
+    visitor = FolderVisitor(root, capture, now, scan, CachedTree(cache), is_known, forced.__contains__)
     visitor.enter((b"", (), False))
     return scan
 
@@ -129,7 +129,7 @@ class CachedTree:
         return dict(zip(self.names[start:end], range(start, end), strict=True))
 
 
-class Visitor:
+class FolderVisitor:
     """Visits folders one by one and records in `scan` what to do with everything in them."""
 
     def __init__(

@@ -23,7 +23,7 @@ SAMPLES = [
     if path.stem != "StatusLine"
     for index, sample in enumerate(json.loads(path.read_text())["samples"])
 ]
-FULL = Reply(told_agent="told", told_user="user", budget="notice", checkpoint="cp-1", warning=True, ask="really?")
+FULL = Reply(agent_text="told", user_text="user", budget="notice", checkpoint="cp-1", warning=True, ask="really?")
 
 
 def event_of(payload: dict[str, Any], environment: dict[str, str] | None = None) -> AgentEvent:
@@ -57,7 +57,7 @@ def test_whatever_we_have_to_say_the_client_accepts_the_answer(name: str, index:
     assert answer(event, Reply()) == (b"", 0)
     judge(name, *answer(event, FULL))
     judge(name, *answer(event, Reply(failed="it failed")))
-    judge(name, *answer(event, Reply(told_agent="가" * 20_000, told_user="x")))
+    judge(name, *answer(event, Reply(agent_text="가" * 20_000, user_text="x")))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_where_the_client_accepts_nothing_nothing_is_said(name: str) -> None:
 def test_the_form_of_the_budget_notice() -> None:
     """The keys of the source, and the two that the real client needs."""
     event = event_of({"hook_event_name": "PreToolUse", "tool_name": "Write"})
-    reply = Reply(told_agent="for the agent", told_user="for the user", budget="tokens 82%", checkpoint="cp-abc123")
+    reply = Reply(agent_text="for the agent", user_text="for the user", budget="tokens 82%", checkpoint="cp-abc123")
 
     said = json.loads(answer(event, reply)[0])
 
@@ -104,7 +104,7 @@ def test_a_question_is_put_to_the_user_and_neither_allows_nor_denies() -> None:
 def test_the_summariser_gets_plain_text() -> None:
     event = event_of({"hook_event_name": "PreCompact", "trigger": "auto"})
 
-    assert answer(event, Reply(told_agent="The last checkpoint is cp-1."))[0] == b"The last checkpoint is cp-1."
+    assert answer(event, Reply(agent_text="The last checkpoint is cp-1."))[0] == b"The last checkpoint is cp-1."
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
@@ -115,7 +115,7 @@ def test_a_failure_is_exit_code_one_and_never_blocks(name: str) -> None:
 
 
 def test_every_event_that_is_told_something_is_one_that_accepts_it() -> None:
-    assert set(claude_code.TELLING) <= CONTEXT
+    assert set(claude_code.CONTEXT_EVENTS) <= CONTEXT
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from keepfast.model.entry import FILE, Entry
 from keepfast.model.restore_plan import Plan, Step
 from keepfast.store.digest import digest
 from keepfast.workspace.apply import Apply
-from keepfast.workspace.staged_files import Contents
+from keepfast.workspace.staged_files import ContentSource
 
 from .child import command
 from .ground import Ground, aside, staging_left
@@ -109,7 +109,7 @@ def test_a_folder_that_turns_into_a_link_never_leads_a_write_outside(
             apply = Apply(
                 root,
                 {},
-                Contents(lambda entry: iter([content]), always(content)),
+                ContentSource(lambda entry: iter([content]), always(content)),
                 ids,
                 lambda key: key == digest(content),
                 durable=False,
@@ -147,7 +147,7 @@ def test_a_folder_that_turns_into_a_link_never_leads_a_deletion_or_a_mode_outsid
             else:
                 plan.steps.append(Step("mode", old, old._replace(mode=0o755)))
         with flipping(work / "d", work / "x"):
-            Apply(root, {}, Contents(lambda entry: iter([b"x"])), ids, lambda key: True, durable=False).run(plan)
+            Apply(root, {}, ContentSource(lambda entry: iter([b"x"])), ids, lambda key: True, durable=False).run(plan)
     os.close(root)
 
     assert len(list(outside.iterdir())) == len(names)

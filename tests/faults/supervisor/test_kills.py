@@ -19,7 +19,7 @@ from keepfast.model.errors import Busy
 from keepfast.runner.actions import documents, recovery
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process import shims
-from keepfast.runner.scheduler.lock import Lock
+from keepfast.runner.scheduler.lock import SupervisorLock
 from keepfast.store.rows import Query
 from tests.runner.place import DONE, PHASE, QUICK, Place, say_phase
 
@@ -364,11 +364,11 @@ def claim_the_work_is_done(place: Place, task: Task) -> None:
 
 @pytest.mark.databases
 def test_a_second_supervisor_is_refused_and_changes_nothing(place: Place) -> None:
-    lock = Lock(place.runtime.folder)
+    lock = SupervisorLock(place.runtime.folder)
     begin(place)
     try:
         with pytest.raises(Busy, match=f"process {os.getpid()}"):
-            Lock(place.runtime.folder)
+            SupervisorLock(place.runtime.folder)
         assert supervise(place) == 1
         assert place.journal() == []
     finally:

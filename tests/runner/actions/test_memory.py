@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepfast.model.budget import Usage
+from keepfast.model.budget import TokenUsage
 from keepfast.resume.brief import Brief, Excerpt
 from keepfast.runner.actions import checkpoints
 from keepfast.runner.actions.memory import choose, ranges, render
@@ -15,8 +15,8 @@ from tests.runner.place import DONE, PHASE, Place, say_phase
 SMALL, LARGE, FULL = 50_000, 300_000, 800_000
 
 
-def used(tokens: int) -> Usage:
-    return Usage(tokens, "", 1_000_000, "")
+def used(tokens: int) -> TokenUsage:
+    return TokenUsage(tokens, "", 1_000_000, "")
 
 
 @pytest.mark.parametrize(

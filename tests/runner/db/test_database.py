@@ -186,7 +186,7 @@ def test_a_server_that_restarts_is_waited_for(shared: Any, cluster: Cluster) -> 
 
     cluster.stop(signal.SIGQUIT)
     try:
-        wait(lambda: bool(supervisor.trouble))
+        wait(lambda: bool(supervisor.problem))
     finally:
         cluster.start()
     go.touch()
@@ -194,7 +194,7 @@ def test_a_server_that_restarts_is_waited_for(shared: Any, cluster: Cluster) -> 
     workflows.close()
     claim.close()
 
-    assert "cannot be used" in supervisor.trouble
+    assert "cannot be used" in supervisor.problem
     assert place.state(task) == ("done", "")
     assert place.journal() == ["begin 0", "end 0"]
 

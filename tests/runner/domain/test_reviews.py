@@ -10,7 +10,7 @@ from keepfast.app.inspect import compare
 from keepfast.model.errors import Usage
 from keepfast.runner.actions.checkpoints import phase_base
 from keepfast.runner.domain.records import Task
-from keepfast.runner.domain.reviews import HOUR, Late, Remark, late, rejected, remark
+from keepfast.runner.domain.reviews import HOUR, LateReview, Remark, late, rejected, remark
 from keepfast.store.maintenance.space import forget
 from tests.runner.place import PHASE, Place, say_phase
 
@@ -107,12 +107,14 @@ def test_an_empty_comment_and_one_too_many_are_refused(place: Place) -> None:
 @pytest.mark.parametrize(
     ("hours", "reminded", "flagged", "after", "found"),
     [
-        (23, 0, False, 0, None), (24, 0, False, 0, Late(1, False, False)), (30, 1, False, 0, None),
-        (49, 1, False, 0, Late(2, False, False)), (80, 0, False, 0, Late(3, True, False)), (9999, 3, False, 0, None),
-        (168, 3, False, 168, Late(3, False, True)), (168, 3, True, 168, None), (167, 3, False, 168, None),
+        (23, 0, False, 0, None), (24, 0, False, 0, LateReview(1, False, False)), (30, 1, False, 0, None),
+        (49, 1, False, 0, LateReview(2, False, False)), (80, 0, False, 0, LateReview(3, True, False)), (9999, 3, False, 0, None),
+        (168, 3, False, 168, LateReview(3, False, True)), (168, 3, True, 168, None), (167, 3, False, 168, None),
     ],
 )  # fmt: skip
-def test_what_is_due_of_a_review(hours: int, reminded: int, flagged: bool, after: int, found: Late | None) -> None:
+def test_what_is_due_of_a_review(
+    hours: int, reminded: int, flagged: bool, after: int, found: LateReview | None
+) -> None:
     assert late(hours * HOUR, reminded, flagged, after * HOUR) == found
 
 

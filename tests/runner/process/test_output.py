@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from keepfast.runner.domain.limits import Window
-from keepfast.runner.process.filter import Stream
+from keepfast.runner.process.filter import OutputWriter
 from keepfast.runner.process.output import ClaudeOutput, Figure, Output, PlainOutput, Tail
 from tests.runner.domain.test_limits import CORPUS, NOW
 
@@ -326,7 +326,7 @@ def test_what_a_client_says_is_protocol_error_or_log_and_its_tools_are_not_its_l
 
 def test_each_line_has_the_time_at_which_it_was_written(tmp_path: Path) -> None:
     path = str(tmp_path / "out.log")
-    stream, tail = Stream(path, ["secret"], 1 << 20), Tail(path)
+    stream, tail = OutputWriter(path, ["secret"], 1 << 20), Tail(path)
     stream.write(b"one\nt")
     [(one, first)] = tail.timed_lines()
     time.sleep(0.15)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from keepfast.runner.process.filter import Stream
+from keepfast.runner.process.filter import OutputWriter
 from keepfast.runner.process.spellings import forms
 from tests.secrets.planted_secrets import pem
 
@@ -15,7 +15,7 @@ from tests.secrets.planted_secrets import pem
 @pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY"])
 def test_another_key_than_the_one_given_is_taken_out_as_well(tmp_path: Path, kind: str) -> None:
     given, other = (pem(Random(seed)).replace("RSA PRIVATE KEY", kind) for seed in (1, 2))
-    stream = Stream(str(tmp_path / "out"), [given], 1 << 20)
+    stream = OutputWriter(str(tmp_path / "out"), [given], 1 << 20)
 
     for line in f"first\n{given}\nbetween\n{other}\nlast\n".splitlines(keepends=True):
         stream.write(line.encode())

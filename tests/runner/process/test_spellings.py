@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keepfast.runner.process.filter import MARK, Stream
+from keepfast.runner.process.filter import MARK, OutputWriter
 from keepfast.runner.process.spellings import forms
 
 AWKWARD = "Kz9&mQ\"blue'Lq7<x>$w\\5é"
@@ -113,7 +113,7 @@ def test_a_short_value_in_capitals_is_a_word_of_its_own() -> None:
 
 
 def test_the_output_of_programs_has_no_spelling_of_it(tmp_path: Path) -> None:
-    stream = Stream(str(tmp_path / "out"), [AWKWARD], 1 << 20)
+    stream = OutputWriter(str(tmp_path / "out"), [AWKWARD], 1 << 20)
 
     for way, spell in SPELLED.items():
         stream.write(f"{way} {spell(AWKWARD)} end\n".encode())

@@ -21,7 +21,7 @@ from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.process import shims
 from keepfast.runner.scheduler import service as serving
-from keepfast.runner.scheduler.lock import Lock
+from keepfast.runner.scheduler.lock import SupervisorLock
 from keepfast.runner.scheduler.supervisor import Supervisor
 from tests.runner.place import DONE, PHASE, Place, say_phase
 from tests.runner.test_commands import Person, person
@@ -320,7 +320,7 @@ def test_a_supervisor_in_the_background_takes_over_when_the_other_one_ends(
     monkeypatch.setattr(serving, "RETRY_SECONDS", 0.1)
     said: list[str] = []
     task = place.task([DONE])
-    other = Lock(place.runtime.folder)
+    other = SupervisorLock(place.runtime.folder)
     background = serving.Background(place.runtime, said.append)
     background.start()
     try:

@@ -484,14 +484,14 @@ def test_a_database_that_is_locked_is_waited_for(place: Place, monkeypatch: pyte
     supervisor = Supervisor(runtime, workflows)
     thread = Thread(target=supervisor.run, args=(True,))
     thread.start()
-    while not supervisor.trouble:
+    while not supervisor.problem:
         sleep(0.02)
     other.rollback()
     thread.join(60)
     workflows.close()
     runtime.close()
 
-    assert "locked by another process" in supervisor.trouble
+    assert "locked by another process" in supervisor.problem
     assert place.state(task) == ("done", "")
 
 
@@ -599,8 +599,8 @@ def test_a_fault_of_ours_is_said_and_tried_again(place: Place, monkeypatch: pyte
     place.supervise()
 
     assert place.state(task) == ("done", "")
-    [trouble] = [one for one in place.tasks.views.log(task.id) if one["type"] == "trouble"]
-    assert trouble["error"] == "ZeroDivisionError: planted"
+    [problem] = [one for one in place.tasks.views.log(task.id) if one["type"] == "trouble"]
+    assert problem["error"] == "ZeroDivisionError: planted"
     assert place.journal() == ["begin 0", "end 0"]
 
 

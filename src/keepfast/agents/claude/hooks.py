@@ -39,13 +39,20 @@ KINDS = {
     "PreCompact": COMPACTION_STARTS,
     "SubagentStop": SUBAGENT_ENDED,
 }
-TELLING = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch")
+CONTEXT_EVENTS = (
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PostToolBatch",
+)
 """Events whose `additionalContext` reaches the model at no cost. On Stop it would start another turn of the model; on
 PreCompact, SessionEnd and the rest `hookSpecificOutput` is refused."""
 SHELLS = ("Bash", "PowerShell")
-ASKING = ("default", "acceptEdits")
+ASKING_MODES = ("default", "acceptEdits")
 """Permission modes in which a question of ours reaches a person."""
-READING = frozenset(
+READ_ONLY_TOOLS = frozenset(
     (
         "Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "KillShell", "LS",
         "ListMcpResourcesTool", "Monitor", "NotebookRead", "Read", "ReadMcpResourceTool", "SendMessage", "SlashCommand",
@@ -91,22 +98,22 @@ def read(payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
     # Older clients do not set this variable; `-p` and the SDK name themselves in all versions.
     attended = environment.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")
     event.attended = attended != b"0" if attended else at_a_terminal
-    event.can_ask = event.attended and at_a_terminal and fields.get("permission_mode") in ASKING
+    event.can_ask = event.attended and at_a_terminal and fields.get("permission_mode") in ASKING_MODES
     return event
 
 
 def answer(event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
     """Return the bytes for standard output and the exit code, which is 1 where something failed; 2 would block."""
     code = 1 if reply.failed else 0
-    agent_text = reply.told_agent[:MAX_CONTEXT_CHARACTERS]
+    agent_text = reply.agent_text[:MAX_CONTEXT_CHARACTERS]
     if event.name == "PreCompact":
         # Plain text: even a valid JSON answer would be pasted into the summariser's instructions as it stands.
         return agent_text.encode("utf-8", "replace"), code
-    if event.name not in TELLING:
+    if event.name not in CONTEXT_EVENTS:
         return b"", code
     response: dict[str, object] = {}
-    if reply.told_user:
-        response["systemMessage"] = reply.told_user[:MAX_CONTEXT_CHARACTERS]
+    if reply.user_text:
+        response["systemMessage"] = reply.user_text[:MAX_CONTEXT_CHARACTERS]
     specific: dict[str, object] = {}
     if agent_text:
         specific["additionalContext"] = agent_text
@@ -139,7 +146,7 @@ def _members(payload: bytes) -> dict[str, Any]:
 
 def _read_tool(event: AgentEvent, fields: dict[str, Any]) -> None:
     event.tool = _text(fields.get("tool_name"))
-    event.writes = event.kind == TOOL_STARTS and event.tool not in READING
+    event.writes = event.kind == TOOL_STARTS and event.tool not in READ_ONLY_TOOLS
     tool_input = fields.get("tool_input")
     if event.tool in SHELLS and isinstance(tool_input, dict):
         event.command = _text(tool_input.get("command"))
@@ -155,7 +162,7 @@ def _read_tool(event: AgentEvent, fields: dict[str, Any]) -> None:
 
 def _paths(call: dict[str, Any]) -> list[str]:
     """Return the paths that a call wrote or read, each after `w ` or `r `."""
-    mark = "r " if _text(call.get("tool_name")) in READING else "w "
+    mark = "r " if _text(call.get("tool_name")) in READ_ONLY_TOOLS else "w "
     tool_input, result = call.get("tool_input"), call.get("tool_response")
     candidates: list[object] = []
     if isinstance(tool_input, dict):

@@ -15,7 +15,7 @@ SHORT, LONG = 10, 30
 """Seconds after which the client goes on without us. Ours are done long before; a stuck disk must not stop an agent."""
 
 PARTS = 2
-"""Of the brief: the client cuts each hook's text at 10,000 characters, and runs each command string once."""
+"""Parts of the brief: the client cuts each hook's text at 10,000 characters, and runs each command string once."""
 
 
 WORDS = ("hook", "claude-code")
@@ -29,7 +29,7 @@ class Hook(NamedTuple):
     parts: int = 0
     is_async: bool = False
     is_detached: bool = False
-    """Started in a session of its own, out of the client's reach; what it says is not heard."""
+    """Started in a session of its own, which the client cannot end; its output is dropped."""
 
 
 HOOKS = {
@@ -59,19 +59,19 @@ class Found(NamedTuple):
     events: list[str]
     commands: list[str]
     foreign: int
-    """Hooks of others."""
+    """Number of hooks that are not ours."""
     statusline: str
     """Our status line's command; empty if there is none."""
     disabled: bool
 
 
 def hooks_for(command: Command) -> dict[str, list[dict[str, Any]]]:
-    """Our entries by event, with the one command that serves them all: `command` makes it of its last words."""
+    """Return our entries by event. `command` makes the command that serves them all, from its last words."""
     return {event: [{"hooks": _entries(command, hook)}] for event, hook in HOOKS.items()}
 
 
 def look(text: str, name: str) -> Found:
-    """Raises `Failed` if it is not a settings file."""
+    """Return what the settings file holds. Raises `Failed` if it is not a settings file."""
     settings = _checked(text, name)
     entries = [
         (event, entry)
@@ -149,7 +149,7 @@ def _entries(command: Command, hook: Hook) -> list[dict[str, Any]]:
 
 
 def _checked(text: str, name: str) -> dict[str, Any]:
-    """The settings, if all that we touch has the form that we know; nothing is changed otherwise."""
+    """Return the settings if all that we change in them has the form that we know. Raises `Failed` otherwise."""
     if not text.strip():
         return {}
     advice = "Fix it and try again; nothing was changed."
@@ -202,7 +202,7 @@ def _first_of_ours(text: str) -> tuple[str, int, int] | None:
 
 
 def _take_out(text: str, event: str, group: int, hook: int) -> str:
-    """Without one hook; and without its group, its event and `hooks` itself, as far as they are empty then."""
+    """Return the text without one hook, and without its group, its event and `hooks` as far as they are empty then."""
 
     def at_root() -> int:
         return _opening(text)
@@ -236,7 +236,7 @@ def _with_command(text: str, command: str) -> str:
 
 
 def _own(command: str) -> str:
-    """The user's own status line, which ours names at its end; empty if there is none."""
+    """Return the user's own status line, which ours names at its end; empty if there is none."""
     try:
         words = shlex.split(command)
     except ValueError:

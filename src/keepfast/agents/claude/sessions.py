@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 MESSAGES = ("user", "assistant")
 UNSAID = ("isSidechain", "isMeta", "isCompactSummary")
 COMMANDS = ("<local-command", "<command-name>", "<command-message>", "Caveat:")
-"""How entries begin that tell of the client's own commands."""
+"""Beginnings of entries about the client's own commands."""
 SIGNED = ("thinking", "redacted_thinking")
-"""Blocks that the model's makers have signed: a changed one would be refused."""
+"""Blocks that the model's provider has signed: it would refuse a changed one."""
 MAX_LINES = 2_000
-"""So far back the last message is looked for: other lines come between them."""
+"""Lines from the end in which the last message is searched: other lines come in between."""
 
 
 def last_message(lines: bytes) -> str:
@@ -62,7 +62,7 @@ def folder(home: str, variables: Mapping[str, str], cwd: str) -> str:
 
 
 def base_of(path: str) -> str:
-    """The client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
+    """Return the client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
     base, separator, _ = path.rpartition("/projects/")
     return base if separator else ""
 
@@ -86,7 +86,7 @@ def forked(lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str
 
 
 def cwd_of(lines: Iterable[bytes]) -> str:
-    """The folder in which the session began."""
+    """Return the folder in which the session began."""
     for line in lines:
         cwd = _entry(line).get("cwd")
         if isinstance(cwd, str) and cwd.startswith("/"):

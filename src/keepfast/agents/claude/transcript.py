@@ -57,7 +57,7 @@ ACTS = {
     "Task": AGENT,
     "Agent": AGENT,
 }
-# What the client writes into the person's place without a person having said it.
+# Texts that the client writes in a person's name, although no person said them.
 NOT_ASKED = re.compile(
     r"<(?:local-command|bash|task|system|background|teammate|agent|session)-[a-z-]+"
     r"|<[a-z-]+-(?:notification|hook|reminder|message|diagnostics|output)\b"
@@ -73,7 +73,7 @@ REFUSED = re.compile(r"the user said:\n(.+?)(?:\n+Note: The user's next message|
 MIN_WORDS = 3
 # Commands of the client itself, which are no part of the work.
 OUR_COMMANDS = ("/keepfast:", FORMER_COMMANDS)
-"""How the commands of our own plugin begin, which are none either."""
+"""Prefixes of our own plugin's commands, which are no prompts either."""
 OWN_COMMANDS = frozenset(
     "/clear /compact /model /cost /context /exit /resume /config /login /help /mcp /usage /status /plugin /hooks "
     "/permissions /rewind /copy /quit /bug /feedback /terminal-setup /statusline /ide /add-dir /bashes /tasks /todos "
@@ -120,7 +120,7 @@ def _is_queued(attached: dict[str, Any]) -> bool:
 
 
 def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side: bool) -> int | None:
-    """The prompt that the entry belongs to by its parent links; None for an entry that was there already."""
+    """Return the prompt that the entry belongs to by its parent links; None for an entry that was there already."""
     uuid = entry.get("uuid")
     if not isinstance(uuid, str):
         return conversation.current
@@ -138,7 +138,7 @@ def _place(conversation: Conversation, entry: dict[str, Any], kind: object, side
 
 
 NO_BRANCH = ("branch", "HEAD")
-"""What the client says outside of git, and where no branch is checked out."""
+"""What the client reports outside of git, or if no branch is checked out."""
 
 
 def _facts(conversation: Conversation, entry: dict[str, Any], side: bool) -> None:
@@ -211,7 +211,7 @@ def _begin(conversation: Conversation, entry: dict[str, Any], block: dict[str, A
 
 
 def _measure(conversation: Conversation, message: dict[str, Any]) -> None:
-    """Tokens that one large tool output added to the request, by the client's own count."""
+    """Record how many tokens one large tool output added to the request, by the client's own count."""
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return
@@ -252,7 +252,7 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
 
 
 def _expand(conversation: Conversation, body: object) -> None:
-    """Right behind a command the client puts the text that it stands for."""
+    """Take the text that a command stands for, which the client writes right after the command."""
     last = conversation.turns[-1] if conversation.turns else None
     if last is not None and last.kind == "command" and not last.body and isinstance(body, str):
         last.body = head(SKILL_FOLDER.sub("", body), MAX_BODY_LENGTH)
@@ -269,7 +269,7 @@ def _ask(conversation: Conversation, entry: dict[str, Any], text: str, prompt: i
 
 def _queued(conversation: Conversation, entry: dict[str, Any], prompt: int) -> None:
     content = entry.get("content")
-    # What runs in the background tells of itself here, as JSON.
+    # Background work reports here, as JSON.
     if not isinstance(content, str) or content.lstrip().startswith("{"):
         return
     command, text = spoken(content)
@@ -282,7 +282,7 @@ def _queued(conversation: Conversation, entry: dict[str, Any], prompt: int) -> N
 
 
 def _asked(entry: dict[str, Any]) -> tuple[str, str]:
-    """The command and the person's own words in a user entry; most have neither."""
+    """Return the command and the person's own words in a user entry; most have neither."""
     if entry.get("isMeta") or entry.get("isCompactSummary") or entry.get("isVisibleInTranscriptOnly"):
         return "", ""
     message = entry.get("message")
@@ -299,7 +299,7 @@ def _asked(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def spoken(text: str) -> tuple[str, str]:
-    """The command and the words. A command is no prompt, but what a person writes behind it may be one."""
+    """Return the command and the words. A command is no prompt, but what a person writes after it may be one."""
     if "<" in text:
         text = BESIDE.sub("", text)
     text = text.strip()

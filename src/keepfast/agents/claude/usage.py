@@ -6,7 +6,7 @@ from _stat import S_ISREG
 from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, pread
 from posix import open as open_fd
 
-from keepfast.model.budget import Usage, usage
+from keepfast.model.budget import TokenUsage, usage
 from keepfast.model.light_json import loads
 from keepfast.state.figures import stored_figures
 
@@ -21,7 +21,9 @@ PARTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens
 MAX_TOKENS = 1 << 40
 
 
-def tokens(folder: str, session: str, transcript: str, model: str, budget: int, windows: Mapping[str, int]) -> Usage:
+def tokens(
+    folder: str, session: str, transcript: str, model: str, budget: int, windows: Mapping[str, int]
+) -> TokenUsage:
     """Return how full a session is, from its transcript, the status line's figures and the settings."""
     used, answer_model = last_usage(transcript) if transcript else (0, "")
     return usage(used, answer_model or model, budget, windows, stored_figures(folder, session) or {})

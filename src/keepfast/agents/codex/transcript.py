@@ -37,7 +37,7 @@ ACTS = {
 # What the client writes into the person's place: its own elements have an underscore in their names.
 NOT_ASKED = re.compile(r"\s*(?:<[a-z]+(?:_[a-z]+)+\b|<permissions|<skill>|<INSTRUCTIONS|# AGENTS\.md)")
 REQUEST = "## My request for Codex:"
-"""Behind this come the person's own words, where an editor tells of open files first."""
+"""The person's own words follow this line, if an editor first lists open files."""
 EXIT = re.compile(r"(?:Process exited with code|Exit code:) (\d+)")
 OUTPUT = re.compile(r"\nOutput:\n", re.S)
 PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")

@@ -14,14 +14,14 @@ from keepfast.model.errors import KeepfastError
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
 from keepfast.runner.actions import descriptions, documents, folders
-from keepfast.runner.actions.seals import strike_out, warn_of_keys
+from keepfast.runner.actions.seals import redact_spellings, warn_of_keys
 from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
 from keepfast.secrets.cuts import head
 from keepfast.state.pending_events import PendingEvent
-from keepfast.store.conversations import Conversation, conversation_from_json
+from keepfast.store.conversations import SavedConversation, conversation_from_json
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SavedCheckpoint(NamedTuple):
     phase: int
     at: int
     milliseconds: int
-    conversation: Conversation | None
+    conversation: SavedConversation | None
     work: descriptions.WorkState
 
 
@@ -213,7 +213,7 @@ def _name(runtime: Runtime, task: Task, saved: SavedCheckpoint) -> str:
 
 def _save(
     runtime: Runtime, task: Task, run: Run | None, reason: str, key: str
-) -> tuple[CheckpointRow | None, Conversation | None]:
+) -> tuple[CheckpointRow | None, SavedConversation | None]:
     """Make the checkpoint; return its row and its conversation."""
     with runtime.engine() as engine:
         root = os.fsencode(task.workspace)
@@ -234,7 +234,7 @@ def _save(
         return (row, _conversation(engine, row)) if row is not None else (None, None)
 
 
-def _conversation(engine: Engine, row: CheckpointRow) -> Conversation | None:
+def _conversation(engine: Engine, row: CheckpointRow) -> SavedConversation | None:
     return conversation_from_json(engine.repository().document(row)[0].conversation)
 
 
@@ -253,7 +253,7 @@ def _event(
     event.moved_on = reason in ("turn", "user_pause", "cancel")
     if event.notes is not None:
         event.summary = head(task.title.split("\n")[0], MAX_SUMMARY_CHARS)
-        event.notes = json.loads(strike_out(json.dumps(event.notes), secret_values(runtime, task)))
+        event.notes = json.loads(redact_spellings(json.dumps(event.notes), secret_values(runtime, task)))
     return event
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keepfast.app.messages import text
-from keepfast.model.budget import Usage, band, usage
+from keepfast.model.budget import TokenUsage, band, usage
 from keepfast.runner.actions import checkpoints
 from keepfast.runner.db import queries
 
@@ -64,6 +64,6 @@ def save_at_band(runtime: Runtime, task: Task, run: Run, output: Output, crossed
     return text(form, runtime.options.language, message=message, used=full.used, budget=full.budget, **fields)
 
 
-def usage_of(runtime: Runtime, figure: Figure) -> Usage:
+def usage_of(runtime: Runtime, figure: Figure) -> TokenUsage:
     window = runtime.options.context_tokens or figure.window
     return usage(figure.used, figure.model, window, runtime.options.context_windows, {})

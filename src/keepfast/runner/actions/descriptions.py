@@ -22,7 +22,7 @@ from keepfast.runner.process.redaction import clean
 if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.process.output import Output
-    from keepfast.store.conversations import Conversation
+    from keepfast.store.conversations import SavedConversation
 
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MAX_SEEN = 500, 20_000
@@ -68,7 +68,7 @@ def observe(runtime: Runtime, task: Task, run: Run | None, output: Output | None
 
 
 def describe(
-    runtime: Runtime, task: Task, run: Run | None, work: WorkState, head: Head, conversation: Conversation | None
+    runtime: Runtime, task: Task, run: Run | None, work: WorkState, head: Head, conversation: SavedConversation | None
 ) -> dict[str, Any]:
     """Return the document of a checkpoint: its fields, redacted and bounded, and a schema version.
 

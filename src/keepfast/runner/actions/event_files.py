@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 5_000
 """Maximum number of events that one call appends."""
-LOOKS, APART = 20, 0.05
+TRIES, PAUSE_SECONDS = 20, 0.05
 """How often a locked file is tried again, and the seconds between two tries."""
 TOO_LARGE = 1 << 53
 """Event numbers are smaller than this: a line with a larger number is not ours."""
@@ -86,14 +86,14 @@ def extend(
 
 def _lock(fd: int) -> None:
     """Lock a file. Raises `BlockingIOError` if another process, perhaps the agent, keeps it locked."""
-    for look in range(LOOKS):
+    for look in range(TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            if look == LOOKS - 1:
+            if look == TRIES - 1:
                 raise
-            sleep(APART)
+            sleep(PAUSE_SECONDS)
         except OSError:
             return  # a file system without locks
 

@@ -74,7 +74,7 @@ def retry(runtime: Runtime, id: str) -> bool:
     return saved is not None
 
 
-class FailedSave(NamedTuple):
+class FailedFinalSave(NamedTuple):
     """The last attempt to save a task, which failed; its fields are keys in JSON."""
 
     reason: str
@@ -82,13 +82,13 @@ class FailedSave(NamedTuple):
     since: str
 
 
-def last_failure(tables: Tables, id: str) -> FailedSave | None:
+def last_failure(tables: Tables, id: str) -> FailedFinalSave | None:
     """Return the last attempt to save a task if it failed; None if it succeeded, or there was none."""
     events = queries.newest_events(tables, id, 1, "checkpoint_created", "checkpoint_failed")
     if not events or events[0].type != "checkpoint_failed":
         return None
     facts = events[0].read()
-    return FailedSave(facts["reason"], facts["error"], moment(events[0].at))
+    return FailedFinalSave(facts["reason"], facts["error"], moment(events[0].at))
 
 
 def _error(tables: Tables, id: str) -> str:

@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
-from keepfast.runner.actions.seals import environment_values, strike_out
+from keepfast.runner.actions.seals import environment_values, redact_spellings
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.verdict import Verdict
@@ -60,5 +60,7 @@ def _redacted_end(out: bytes, hidden: list[str]) -> str:
     """Return the end of an output: redacted first, cut afterwards."""
     end = out[-LOOKED_AT:].partition(b"\n")[2] if len(out) > LOOKED_AT else out
     return (
-        Lines().clean(strike_out(end.decode("utf-8", "replace"), hidden).encode()).decode("utf-8", "replace")[-OUTPUT:]
+        Lines()
+        .clean(redact_spellings(end.decode("utf-8", "replace"), hidden).encode())
+        .decode("utf-8", "replace")[-OUTPUT:]
     )

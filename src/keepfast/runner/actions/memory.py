@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from keepfast.agents.claude.usage import last_usage
 from keepfast.app.resume import Resumer, SavedWork
 from keepfast.app.worker import MAX_SUMMARY_CHARS
-from keepfast.model.budget import NOTICE, Usage, usage
+from keepfast.model.budget import NOTICE, TokenUsage, usage
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, restores, rollback
-from keepfast.runner.actions.seals import strike_out
+from keepfast.runner.actions.seals import redact_spellings
 from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import Driver, driver
@@ -23,7 +23,7 @@ from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
     from keepfast.resume.brief import Brief
-    from keepfast.runner.actions.rollback import Restored
+    from keepfast.runner.actions.rollback import RestoredTask
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.domain.records import Run, Task
 
@@ -32,7 +32,7 @@ SECOND = 1_000_000_000
 COLD = 300.0
 """Seconds after which a model's endpoint has dropped a conversation from its cache: all of it is paid for again."""
 SESSIONS = 5
-MENTIONS, APART = 24, 12
+MENTIONS, MAX_GAP_LINES = 24, 12
 """Maximum number of mentions in a prompt, and of lines between two ranges of a file that become one."""
 REDACTED = "[redacted"
 MENTION = re.compile(r"(?<!\S)@(?=\S)")
@@ -45,7 +45,7 @@ class Start(NamedTuple):
     why: str
     session: str
     brief: str = ""
-    restored: Restored | None = None
+    restored: RestoredTask | None = None
     """The checkpoint from which a lost conversation was restored."""
     is_lost: bool = False
     """There was a conversation, and it cannot be restored."""
@@ -57,7 +57,7 @@ class Start(NamedTuple):
     """Why it cannot be checked now whether files are missing: the run cannot begin. Empty if it can."""
 
 
-def choose(mode: str, has_session: bool, used: Usage, idle: float, most: int) -> tuple[bool, str]:
+def choose(mode: str, has_session: bool, used: TokenUsage, idle: float, most: int) -> tuple[bool, str]:
     """Decide whether the next run resumes the session, and say why. Pure.
 
     `idle` is the seconds since the last run, `most` the tokens of a cold history that are worth their price.
@@ -93,7 +93,7 @@ def plan_start(runtime: Runtime, task: Task, last: Run | None) -> Start:
         mode, bool(transcript.path) and how.can_resume, context_usage, idle, runtime.options.cold_history
     )
     if resumes and transcript.restored is not None:
-        why = f"its conversation was {transcript.what}, and restored from v{transcript.restored.checkpoint.version}"
+        why = f"its conversation was {transcript.state}, and restored from v{transcript.restored.checkpoint.version}"
     brief = "" if resumes or not task.attempt else build_brief(runtime, task, how)
     restored = transcript.restored
     return Start(
@@ -107,30 +107,30 @@ class _Transcript(NamedTuple):
 
     path: str
     """The client's transcript; empty if there is none."""
-    restored: Restored | None
+    restored: RestoredTask | None
     lost: str
     """Why it is lost; empty if it is not, or there was none."""
-    what: str
+    state: str
     """What had happened to one that was restored: `lost` or `cut short`."""
 
 
 def _conversation(runtime: Runtime, task: Task, last: Run | None, how: Driver, mode: str) -> _Transcript:
     """Find the conversation of a task; restore it from its checkpoint if the client has lost it or a part of it."""
     path = "" if restores.is_refused(last) else how.transcript(task.session, runtime.variables)
-    what = "lost"
+    state = "lost"
     if not how.can_resume or mode == BRIEF:
-        return _Transcript(path, None, "", what)
+        return _Transcript(path, None, "", state)
     if path and restores.is_cut_short(runtime, task, path):
-        path, what = "", "cut short"
+        path, state = "", "cut short"
     if path or not task.session:
-        return _Transcript(path, None, "", what)
+        return _Transcript(path, None, "", state)
     restored, lost = _restore_conversation(runtime, task, last)
     return _Transcript(
-        how.transcript(restored.session, runtime.variables) if restored is not None else "", restored, lost, what
+        how.transcript(restored.session, runtime.variables) if restored is not None else "", restored, lost, state
     )
 
 
-def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[Restored | None, str]:
+def _restore_conversation(runtime: Runtime, task: Task, last: Run | None) -> tuple[RestoredTask | None, str]:
     """Restore a conversation that the client no longer has; else return why it is lost, empty if there was none."""
     if last is not None and restores.is_refused(last) and _is_refused(runtime, task, last.number - 1):
         return None, "the client refused its conversation, and the restored copy too"
@@ -174,7 +174,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     last = None if how.client else runtime.tables.last_run(task.id)
     if last is not None and last.last_message:
         text += "\n\n## What you said last\n> " + MENTION.sub("'@", last.last_message).replace("\n", "\n> ")
-    return strike_out(text, secrets)
+    return redact_spellings(text, secrets)
 
 
 def _source_of_brief(runtime: Runtime, task: Task, resumer: Resumer, has_conversation: bool) -> SavedWork | None:
@@ -222,7 +222,7 @@ def ranges(brief: Brief, root: str) -> list[tuple[str, int, int]]:
         name = excerpt.path.removeprefix(root.rstrip("/") + "/")
         if name.startswith("/") or is_secret_by_name(os.fsencode(name)) or REDACTED in excerpt.text:
             continue  # the client would read what we redact
-        if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= APART:
+        if result and result[-1][0] == name and 0 <= excerpt.start - result[-1][2] <= MAX_GAP_LINES:
             result[-1] = (name, result[-1][1], max(result[-1][2], excerpt.end))
         else:
             result.append((name, excerpt.start, excerpt.end))

@@ -16,16 +16,16 @@ OnEvent = Callable[[dict[str, Any]], None]
 class News:
     """Reports events from now on; without a callback it does nothing."""
 
-    def __init__(self, tables: Tables, tell: OnEvent | None) -> None:
-        self.tables, self.tell = tables, tell
-        self.since = queries.last_sequence(tables) if tell is not None else 0
+    def __init__(self, tables: Tables, on_event: OnEvent | None) -> None:
+        self.tables, self.on_event = tables, on_event
+        self.since = queries.last_sequence(tables) if on_event is not None else 0
 
     def look(self) -> None:
         """Report what is new."""
-        while self.tell is not None:
+        while self.on_event is not None:
             rows = queries.events_after(self.tables, self.since, EVENTS_PER_QUERY)
             for row in rows:
                 self.since = row.sequence
-                self.tell(event_files.event(row))
+                self.on_event(event_files.event(row))
             if len(rows) < EVENTS_PER_QUERY:
                 return

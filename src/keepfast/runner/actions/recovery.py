@@ -29,14 +29,14 @@ PLANNING, DESIGN, MIN_FILE_BYTES = 9, 5, 500
 """Number of documents of a finished planning and of a finished design phase, and minimum length of each."""
 
 
-class Refused(NamedTuple):
+class RefusedDocument(NamedTuple):
     """A document that was ignored, and why."""
 
     file: str
     why: str
 
 
-class Document(NamedTuple):
+class SignedDocument(NamedTuple):
     """A document of a checkpoint with a valid signature."""
 
     name: str
@@ -50,7 +50,7 @@ class RebuiltTask(NamedTuple):
     task: str
     outcome: str
     """rebuilt, there, cold start, or why it could not be used."""
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedDocument] = ()
     """Documents without a valid signature, or of another task."""
 
 
@@ -85,7 +85,9 @@ def _rebuild_task(runtime: Runtime, workspace: str) -> RebuiltTask:
     try:
         task_file = documents.load(runtime, path)
     except KeepfastError as error:
-        return RebuiltTask(workspace, "", str(error), [Refused(path, str(error))] if os.path.lexists(path) else ())
+        return RebuiltTask(
+            workspace, "", str(error), [RefusedDocument(path, str(error))] if os.path.lexists(path) else ()
+        )
     id = str(task_file.get("id", ""))
     if not id or os.path.realpath(str(task_file.get("workspace", ""))) != workspace:
         return RebuiltTask(workspace, id, "Workspace validation failed: the document belongs to another folder.")
@@ -103,7 +105,7 @@ def _rebuild_task(runtime: Runtime, workspace: str) -> RebuiltTask:
 
 
 def _insert(
-    runtime: Runtime, task_file: dict[str, Any], phase: int, checkpoint_documents: list[Document], cold: bool
+    runtime: Runtime, task_file: dict[str, Any], phase: int, checkpoint_documents: list[SignedDocument], cold: bool
 ) -> None:
     latest = checkpoint_documents[-1].content if checkpoint_documents else None
     rows = _kept(runtime, task_file, checkpoint_documents)
@@ -123,13 +125,25 @@ def _insert(
             tables.keep_secret(id, str(name), str(sealed), dependency["type"], nanoseconds(dependency["providedAt"]))
         for name, sealed in dict(task_file.get("marked", {})).items():
             tables.keep_secret(id, str(name), str(sealed), MARKED, now)
-        for place, one in enumerate(task_file.get("questions", [])):
+        for place, question in enumerate(task_file.get("questions", [])):
             tables.insert(
-                "prompt", id=one["id"], task=id, run="", kind="question", key=one["question"].casefold(), text=one["question"],
-                category=one["category"], options=one["options"], standard=one["default"] or "", required=int(one["required"]),
-                status=one["status"], answer=one["answer"], created_at=now + place, phase=phase,
-                delivered="before" if one["delivered"] else "",
-            )  # fmt: skip
+                "prompt",
+                id=question["id"],
+                task=id,
+                run="",
+                kind="question",
+                key=question["question"].casefold(),
+                text=question["question"],
+                category=question["category"],
+                options=question["options"],
+                standard=question["default"] or "",
+                required=int(question["required"]),
+                status=question["status"],
+                answer=question["answer"],
+                created_at=now + place,
+                phase=phase,
+                delivered="before" if question["delivered"] else "",
+            )
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)
         if not ended:
@@ -141,11 +155,13 @@ def _insert(
                 tables.warn(id, now, f"{task_file['title']}: {why}")
             tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
             tables.change(id, now, reason=why)
-        for one in rows:
-            tables.insert("checkpoint", once=True, **one._asdict())
+        for row in rows:
+            tables.insert("checkpoint", once=True, **row._asdict())
 
 
-def _kept(runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[Document]) -> list[TaskCheckpoint]:
+def _kept(
+    runtime: Runtime, task_file: dict[str, Any], checkpoint_documents: list[SignedDocument]
+) -> list[TaskCheckpoint]:
     """Return the rows of a task's checkpoints: from its documents, with versions and trees from the store."""
     id = str(task_file["id"])
     rows: dict[str, CheckpointRow] = {}
@@ -209,11 +225,11 @@ def _folders(runtime: Runtime) -> Iterator[tuple[str, int, str]]:
             yield task, int(number), f"{base}/{name}"
 
 
-def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document], Sequence[Refused]]:
+def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[SignedDocument], Sequence[RefusedDocument]]:
     """Return the valid documents of a task, oldest first, and the refused ones."""
     folder = f"{workspace}/{folders.CHECKPOINTS}"
     names: list[str] = []
-    newest, own, refused = "", [], list[Refused]()
+    newest, own, refused = "", [], list[RefusedDocument]()
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint_")]
         newest = os.path.basename(os.readlink(f"{folder}/latest.json"))
@@ -222,12 +238,12 @@ def _documents(runtime: Runtime, workspace: str, id: str) -> tuple[list[Document
         try:
             document = documents.load(runtime, path)
         except KeepfastError as error:
-            refused.append(Refused(path, str(error)))
+            refused.append(RefusedDocument(path, str(error)))
             continue
         if document["taskId"] == id:
-            own.append(Document(name.removesuffix(".gz"), document))
+            own.append(SignedDocument(name.removesuffix(".gz"), document))
         else:
-            refused.append(Refused(path, f"{path} is a document of another task."))
+            refused.append(RefusedDocument(path, f"{path} is a document of another task."))
     return sorted(own, key=lambda one: (one.name == newest, one.content["createdAt"], one.name)), refused
 
 

@@ -13,11 +13,11 @@ from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, documents, rollback
 from keepfast.runner.db import queries
 from keepfast.runner.domain.task import CRASHED
-from keepfast.store.conversations import Conversation, conversation_from_json, read_ends
+from keepfast.store.conversations import SavedConversation, conversation_from_json, read_ends
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.rollback import Restored
+    from keepfast.runner.actions.rollback import RestoredTask
     from keepfast.runner.actions.runtime import Runtime
     from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
@@ -114,7 +114,7 @@ def is_cut_short(runtime: Runtime, task: Task, path: str) -> bool:
         return False
 
 
-def _last_message(engine: Engine, conversation: Conversation) -> str:
+def _last_message(engine: Engine, conversation: SavedConversation) -> str:
     client = sessions(conversation.agent)
     return (
         client.last_message(read_ends(engine.repository(), conversation.transcript, 0, NEWEST)[1])
@@ -130,7 +130,7 @@ def _holds(path: str, id: str) -> bool:
         return any(mark in line for line in file for mark in marks)
 
 
-def restore_conversation(runtime: Runtime, task: Task) -> Restored | None:
+def restore_conversation(runtime: Runtime, task: Task) -> RestoredTask | None:
     """Write the conversation of the task's session, from its newest checkpoint, as a new session of the client.
 
     Return None if no checkpoint has it. Raises `KeepfastError` or `OSError` if it cannot be read or written.
@@ -141,7 +141,7 @@ def restore_conversation(runtime: Runtime, task: Task) -> Restored | None:
         if target is None:
             return None
         conversation = rollback.read_conversation(runtime, engine, task, target, root)
-        return None if conversation is None else rollback.Restored(target, *rollback.write_session(conversation))
+        return None if conversation is None else rollback.RestoredTask(target, *rollback.write_session(conversation))
 
 
 def _row_with_conversation(runtime: Runtime, engine: Engine, workspace: str, task: Task) -> CheckpointRow | None:

@@ -15,7 +15,7 @@ from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import driver
 from keepfast.store.references import resolve
-from keepfast.workspace.git_clone import Git
+from keepfast.workspace.git_clone import GitPlumbing
 
 if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type": "assistant"')
 
 
-class Restored(NamedTuple):
+class RestoredTask(NamedTuple):
     """The result of a restore: the checkpoint and the new session; no session if the conversation was not restored."""
 
     checkpoint: CheckpointRow
@@ -36,7 +36,7 @@ class Restored(NamedTuple):
 
 def restore(
     runtime: Runtime, task: Task, reference: str, conversation: bool, ask: Callable[[CheckpointRow], bool] | None
-) -> Restored | None:
+) -> RestoredTask | None:
     """Restore files to a checkpoint, and the conversation as a new session; None if `ask` returned False.
 
     The current state is saved first. Raises `WrongKey` before anything changes if the conversation cannot be decrypted.
@@ -48,7 +48,7 @@ def restore(
             return None
         session = read_conversation(runtime, engine, task, target, root) if conversation else None
         Restorer(engine, root, row).restore(target, conflicts="theirs")
-        return Restored(target, *write_session(session))
+        return RestoredTask(target, *write_session(session))
 
 
 def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str, int]:
@@ -57,7 +57,7 @@ def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str
         engine.handle(Event(os.fsencode(task.workspace), runtime.now(), message="before a fork", task=task.id))
         root, row = engine.root(os.fsencode(task.workspace))
         checkpoint = resolve(engine.repository(), row.id, "@", runtime.now())
-        git = Git(runtime.variables.get("PATH", os.defpath), root) if with_git else None
+        git = GitPlumbing(runtime.variables.get("PATH", os.defpath), root) if with_git else None
         Forker(engine, root, row, checkpoint).fork(os.fsencode(folder), git)
         newest = queries.newest_checkpoint(runtime.tables, task.id)
         source = engine.repository().checkpoint(row.id, newest.version) if newest is not None else None

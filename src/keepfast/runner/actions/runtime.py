@@ -51,7 +51,7 @@ class Runtime:
         self.seals: Seals = seals or StoreSeals(self.engine)
         self.boot = boot_id()
         self.host = os.uname().nodename
-        self.trouble = ""
+        self.problem = ""
         """An error that could not be written to the task's log."""
         self.unread = ""
         """Why the current settings files are not in force."""
@@ -86,7 +86,7 @@ class Runtime:
         return zone
 
     def since_boot(self) -> int:
-        """Nanoseconds since boot, sleep included. Nobody can set this clock, so back-off goes by it."""
+        """Return nanoseconds since boot, sleep included. Nobody can set this clock, so back-off goes by it."""
         number = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
         return time.clock_gettime_ns(number)
 

@@ -117,7 +117,7 @@ def warn_of_keys(runtime: Runtime, task: Task) -> None:
             tables.warn(task.id, runtime.now(), text)
 
 
-def strike_out(text: str, secrets: Iterable[str]) -> str:
+def redact_spellings(text: str, secrets: Iterable[str]) -> str:
     """Return the text with these values redacted, in every spelling."""
     data = text.encode("utf-8", "surrogateescape")
     for form in forms([value for value in secrets if value]):

@@ -101,8 +101,8 @@ def ordered(tasks: list[TaskSpec], path: str) -> list[TaskSpec]:
     while left:
         ready = [task for task in left if not any(other.name in task.after for other in left if other.name)]
         if not ready:
-            circle = " → ".join([task.name or task.title for task in left])
-            raise Usage(f"{path}: these tasks wait for one another: {circle}.", "Remove one `after`.")
+            cycle = " → ".join([task.name or task.title for task in left])
+            raise Usage(f"{path}: these tasks wait for one another: {cycle}.", "Remove one `after`.")
         done += ready
         left = [task for task in left if task not in ready]
     return done

@@ -184,7 +184,7 @@ class RunView(TypedDict):
     log: str
 
 
-class CheckpointView(TypedDict):
+class TaskCheckpointView(TypedDict):
     """A checkpoint of a task."""
 
     id: str
@@ -225,7 +225,7 @@ class TaskDetails(TaskView):
     gates: list[GateView]
     prompts: list[PromptView]
     runs: list[RunView]
-    checkpoints: list[CheckpointView]
+    checkpoints: list[TaskCheckpointView]
     checkpoints_total: int
     secrets: list[str]
     incremental: dict[str, Any] | None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain.questions import REFUSED
-from keepfast.runner.domain.records import Account, LoggedEvent, Notice, Prompt, Run, Secret, Task, TaskCheckpoint
+from keepfast.runner.domain.records import Account, LoggedEvent, Notification, Prompt, Run, Secret, Task, TaskCheckpoint
 from keepfast.runner.domain.task import FROZEN
 
 WAITING = "status IN ('pending', 'presented')"
@@ -26,7 +26,7 @@ def find_task(tables: Tables, id: str) -> Task | None:
 
 
 def current_tasks(tables: Tables) -> list[Task]:
-    """Tasks that are not archived."""
+    """Return tasks that are not archived."""
     return tables.tasks("archived = 0")
 
 
@@ -55,7 +55,7 @@ def is_any_task(tables: Tables) -> bool:
 
 
 def titles(tables: Tables) -> dict[str, str]:
-    """The titles of all tasks, by their ids."""
+    """Return the titles of all tasks, by their ids."""
     return {row["id"]: row["title"] for row in tables.all("SELECT id, title FROM task")}
 
 
@@ -124,14 +124,14 @@ def runs_of_session(tables: Tables, task: str, session: str) -> list[Run]:
 
 
 def counted_runs(tables: Tables, task: Task, since: int) -> list[Run]:
-    """Runs of a task's phase that began since then; not those that a limit or a person ended."""
+    """Return runs of a task's phase that began since then; not those that a limit or a person ended."""
     return tables.runs(
         "task = ? AND phase = ? AND started_at > ? AND outcome NOT IN ('limited', 'paused')", task.id, task.phase, since
     )
 
 
 def outcomes(tables: Tables, task: str) -> list[str]:
-    """How the last runs of a task ended, the newest first."""
+    """Return how the last runs of a task ended, the newest first."""
     rows = tables.all("SELECT outcome FROM run WHERE task = ? AND state = 'ended' ORDER BY number DESC LIMIT 40", task)
     return [row["outcome"] for row in rows]
 
@@ -150,7 +150,7 @@ def find_waiting_prompt(tables: Tables, id: str) -> Prompt | None:
 
 
 def prompts_of(tables: Tables, task: str, kind: str = "") -> list[Prompt]:
-    """The prompts of a task, of one kind or of all."""
+    """Return the prompts of a task, of one kind or of all."""
     return tables.prompts("task = ? AND kind = ?", task, kind) if kind else tables.prompts("task = ?", task)
 
 
@@ -174,7 +174,7 @@ def waiting_reviews(tables: Tables) -> list[Prompt]:
 
 
 def waiting_choices(tables: Tables) -> list[Prompt]:
-    """Questions with options that nobody has answered."""
+    """Return questions with options that nobody has answered."""
     return tables.prompts(f"kind = 'question' AND options != '[]' AND {WAITING}")
 
 
@@ -192,7 +192,7 @@ def prompts_ahead(tables: Tables, moment: int) -> list[Prompt]:
 
 
 def settled_prompts(tables: Tables, task: str) -> list[Prompt]:
-    """Questions and needs of a task that were answered, or whose time was over."""
+    """Return questions and needs of a task that were answered, or whose time was over."""
     return tables.prompts("task = ? AND status IN ('answered', 'expired') AND kind != 'approval'", task)
 
 
@@ -226,7 +226,7 @@ def checkpoint_of_id(tables: Tables, task: str, id: str) -> TaskCheckpoint | Non
 
 
 def highest_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
-    """The checkpoint of a task with the highest version."""
+    """Return the checkpoint of a task with the highest version."""
     return _checkpoint(tables, f"task = ? {HIGHEST}", task)
 
 
@@ -240,7 +240,7 @@ def start_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
 
 
 def checkpoints_of(tables: Tables, task: str) -> list[TaskCheckpoint]:
-    """All checkpoints of a task, in the order in which they were made."""
+    """Return all checkpoints of a task, in the order in which they were made."""
     return _checkpoints(tables, "task = ? ORDER BY made_at", task)
 
 
@@ -267,7 +267,7 @@ def count_checkpoints(tables: Tables, task: str) -> int:
 
 
 def last_saved(tables: Tables, run: str) -> int:
-    """When a run was saved last; 0 if it was not."""
+    """Return when a run was saved last; 0 if it was not."""
     row = tables.one("SELECT MAX(made_at) AS at FROM checkpoint WHERE run = ?", run)
     return (row["at"] if row is not None else None) or 0
 
@@ -283,13 +283,13 @@ def documented_before(tables: Tables, task: str, before: int) -> list[TaskCheckp
 
 
 def newest_document(tables: Tables, workspace: str) -> str:
-    """The name of the newest document in a workspace; empty if there is none."""
+    """Return the name of the newest document in a workspace; empty if there is none."""
     row = _checkpoint(tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace)
     return row.file if row is not None else ""
 
 
 def documents_of(tables: Tables, task: str) -> list[str]:
-    """The names of a task's documents, from old to new; empty for a checkpoint that has none."""
+    """Return the names of a task's documents, from old to new; empty for a checkpoint that has none."""
     return [row.file for row in _checkpoints(tables, "task = ? ORDER BY version, made_at", task)]
 
 
@@ -311,24 +311,24 @@ def _events(tables: Tables, rest: str, *values: object) -> list[LoggedEvent]:
 
 
 def last_sequence(tables: Tables) -> int:
-    """The number of the newest event; 0 without any."""
+    """Return the number of the newest event; 0 without any."""
     row = tables.one("SELECT MAX(sequence) AS last FROM event")
     return int((row["last"] if row is not None else None) or 0)
 
 
 def events_after(tables: Tables, sequence: int, most: int) -> list[LoggedEvent]:
-    """Events of all tasks in order."""
+    """Return events of all tasks in order."""
     return _events(tables, "sequence > ? ORDER BY sequence LIMIT ?", sequence, most)
 
 
 def events_of(tables: Tables, task: str, after: int, most: int, only: Sequence[str] = ()) -> list[LoggedEvent]:
-    """Events of a task in order, of some types or of all."""
+    """Return events of a task in order, of some types or of all."""
     some = f" AND type IN ({', '.join('?' * len(only))})" if only else ""
     return _events(tables, f"task = ? AND sequence > ?{some} ORDER BY sequence LIMIT ?", task, after, *only, most)
 
 
 def newest_events(tables: Tables, task: str, most: int, *only: str) -> list[LoggedEvent]:
-    """The newest events of a task, of some types or of all, newest first."""
+    """Return the newest events of a task, of some types or of all, newest first."""
     some = f" AND type IN ({', '.join('?' * len(only))})" if only else ""
     return _events(tables, f"task = ?{some} ORDER BY sequence DESC LIMIT ?", task, *only, most)
 
@@ -375,14 +375,14 @@ def fresh_events(tables: Tables, since: int, uncounted: Sequence[str]) -> list[F
 # Notices, secrets, accounts
 
 
-def unsent_notices(tables: Tables, tries: int, most: int) -> list[Notice]:
+def unsent_notices(tables: Tables, tries: int, most: int) -> list[Notification]:
     """Return notices that are not sent yet, after at most this many failed tries."""
     rows = tables.all("SELECT * FROM notice WHERE sent_at = 0 AND tries <= ? ORDER BY at, id LIMIT ?", tries, most)
-    return [Notice(**row) for row in rows]
+    return [Notification(**row) for row in rows]
 
 
 def secrets_of(tables: Tables, task: str) -> list[Secret]:
-    """All sealed values of a task."""
+    """Return all sealed values of a task."""
     return [Secret(**row) for row in tables.all("SELECT * FROM secret WHERE task = ?", task)]
 
 
@@ -397,7 +397,7 @@ def has_secret(tables: Tables, task: str, name: str) -> bool:
 
 
 def accounts(tables: Tables) -> list[Account]:
-    """Limits of accounts, ended ones too."""
+    """Return limits of accounts, ended ones too."""
     return [Account(**row) for row in tables.all("SELECT * FROM account ORDER BY key")]
 
 

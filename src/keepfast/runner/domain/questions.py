@@ -85,16 +85,16 @@ def similarity(text: str, other: str) -> float:
     return 1.0 - row[-1] / longest
 
 
-class Late(NamedTuple):
+class LateQuestion(NamedTuple):
     """The status and answer of a question that nobody answered in time."""
 
     status: str
     answer: str | None
 
 
-def expire(required: bool, default: str) -> Late:
+def expire(required: bool, default: str) -> LateQuestion:
     """Return what becomes of a late question: a required one keeps waiting, any other gets its default, or is skipped."""
-    return Late(PENDING, None) if required else Late(EXPIRED, default or "skip")
+    return LateQuestion(PENDING, None) if required else LateQuestion(EXPIRED, default or "skip")
 
 
 def key(text: str) -> str:

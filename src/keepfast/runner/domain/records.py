@@ -217,7 +217,7 @@ class LoggedEvent(NamedTuple):
         return facts
 
 
-class Notice(NamedTuple):
+class Notification(NamedTuple):
     """A row of `notice`: a notification to people."""
 
     id: str

@@ -57,7 +57,7 @@ def _line(number: int) -> str:
     return f", line {number}" if number else ""
 
 
-class Late(NamedTuple):
+class LateReview(NamedTuple):
     """What is due for a waiting review: the number of reminders so far, whether it is overdue, whether it passes."""
 
     reminders: int
@@ -70,12 +70,12 @@ class Late(NamedTuple):
         return REMINDERS[self.reminders - 1] // HOUR if self.reminders else 0
 
 
-def late(waited: int, reminded: int, flagged: bool, passes_after: int) -> Late | None:
+def late(waited: int, reminded: int, flagged: bool, passes_after: int) -> LateReview | None:
     """Return what is due now; None if nothing is. With `passes_after` 0 a review never passes by itself.
 
     A review whose verification still fails (`flagged`) never does.
     """
     if passes_after and waited >= passes_after and not flagged:
-        return Late(reminded, False, True)
+        return LateReview(reminded, False, True)
     count = sum(waited >= mark for mark in REMINDERS)
-    return Late(count, count == len(REMINDERS), False) if count > reminded else None
+    return LateReview(count, count == len(REMINDERS), False) if count > reminded else None

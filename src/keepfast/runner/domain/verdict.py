@@ -106,7 +106,7 @@ def _never_started(case: _Case) -> Verdict | None:
 
 
 def _fatal(case: _Case) -> Verdict | None:
-    """The agent reported an error after which it cannot continue."""
+    """Return the verdict on an agent that reported an error after which it cannot continue; None otherwise."""
     for error in case.errors[:1]:
         if error.fields["type"] == "fatal" or error.fields["recovery"] == "checkpoint_and_fail":
             return Verdict(FAILED, error.fields["message"], case.errors)
@@ -114,7 +114,7 @@ def _fatal(case: _Case) -> Verdict | None:
 
 
 def _refused(case: _Case) -> Verdict | None:
-    """The client failed in a way that a retry does not fix."""
+    """Return the verdict if the client failed in a way that a retry does not fix; None otherwise."""
     if case.seen.error not in FATAL_ERRORS:
         return None
     client_text = f" Message: {case.seen.error_text}" if case.seen.error_text else ""
@@ -179,7 +179,7 @@ def _unclear(case: _Case) -> Verdict | None:
 
 
 def _exited(case: _Case) -> Verdict | None:
-    """A command that does not use the protocol completes its phase by exiting."""
+    """Return the verdict on a command without the protocol, which completes its phase by exiting; None otherwise."""
     seen = case.seen
     if not seen.completes_on_exit:
         return None

@@ -11,7 +11,7 @@ from keepfast.runner.domain.records import Limits
 SECOND = 1_000_000_000
 MINUTE, HOUR = 60 * SECOND, 3600 * SECOND
 FIRST_BACKOFF, MAX_BACKOFF = 30 * SECOND, 10 * MINUTE
-FUSE = 4
+RUNAWAY_FACTOR = 4
 """A person is asked after this many times `max_attempts` runs of one phase within an hour, however each of them ended."""
 MIN_JITTER, MAX_JITTER = 20 * SECOND, 90 * SECOND
 STAGGER = 15 * SECOND
@@ -57,7 +57,7 @@ class Spent(NamedTuple):
     seconds: int = 0
 
 
-NUDGES = (0.5, 0.75)
+BUDGET_MARKS = (0.5, 0.75)
 
 
 def used(budget: Budget, spent: Spent) -> tuple[float, str]:
@@ -71,9 +71,9 @@ def used(budget: Budget, spent: Spent) -> tuple[float, str]:
 
 
 def nudge(budget: Budget, spent: Spent, last_mark: float) -> float:
-    """Return the highest of `NUDGES` that was passed since `last_mark`; 0 if there is none."""
+    """Return the highest of `BUDGET_MARKS` that was passed since `last_mark`; 0 if there is none."""
     part, _ = used(budget, spent)
-    return max((mark for mark in NUDGES if last_mark < mark <= part), default=0.0)
+    return max((mark for mark in BUDGET_MARKS if last_mark < mark <= part), default=0.0)
 
 
 def describe(budget: Budget, spent: Spent) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 from keepfast.runner.db import queries
-from keepfast.runner.domain.records import Notice
+from keepfast.runner.domain.records import Notification
 from keepfast.runner.process.redaction import clean_text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Body(NamedTuple):
     options: list[str]
 
 
-def body(runtime: Runtime, notice: Notice) -> Body:
+def body(runtime: Runtime, notice: Notification) -> Body:
     """Return a notice as it is sent, redacted."""
     prompt = queries.find_prompt(runtime.tables, notice.prompt) if notice.prompt else None
     options = [clean_text(option) for option in prompt.options] if prompt is not None else []

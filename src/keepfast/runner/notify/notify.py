@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.db import changes, queries
-from keepfast.runner.domain.records import Notice, Prompt
+from keepfast.runner.domain.records import Notification, Prompt
 from keepfast.runner.domain.waits import is_quiet
 from keepfast.runner.notify import channels
 from keepfast.secrets.redaction import redact
@@ -68,7 +68,7 @@ class Notices:
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
 
-    def _due(self) -> list[Notice]:
+    def _due(self) -> list[Notification]:
         rows = queries.unsent_notices(self.runtime.tables, len(RETRY_SECONDS), BATCH)
         if not rows or self._is_quiet():
             return []
@@ -79,7 +79,7 @@ class Notices:
         local = datetime.fromtimestamp(self.runtime.now() / SECOND, self.runtime.zone)
         return is_quiet(local.hour * 60 + local.minute, self.runtime.options.quiet_hours)
 
-    def _work(self, due: list[Notice]) -> None:
+    def _work(self, due: list[Notification]) -> None:
         try:
             for notice in due:
                 self._send(notice)
@@ -89,7 +89,7 @@ class Notices:
         except KeepfastError:
             pass  # the database is away: the next tick begins again
 
-    def _send(self, notice: Notice) -> None:
+    def _send(self, notice: Notification) -> None:
         if notice.prompt and not self._is_open(notice.prompt):
             self._sent(notice)  # answered in the meantime
             return
@@ -107,14 +107,14 @@ class Notices:
         else:
             self._sent(notice)
 
-    def _sent(self, notice: Notice) -> None:
+    def _sent(self, notice: Notification) -> None:
         with self.runtime.tables.write() as tables:
             changes.sent(tables, notice.id, self.runtime.now())
         self._delivered -= {(notice.id, name) for name in channels.CHANNELS}
         self._bell_rung.discard(notice.id)
         self._next.pop(notice.id, None)
 
-    def _failed(self, notice: Notice, why: str) -> None:
+    def _failed(self, notice: Notification, why: str) -> None:
         tries = notice.tries
         with self.runtime.tables.write() as tables:
             changes.count_failure(tables, notice.id)

@@ -12,13 +12,13 @@ MAX_LINE_BYTES = 8 << 20
 """A longer line is cut."""
 CUT = b"[line cut by keepfast]\n"
 MARK = b"[secret]"
-APART = 100_000_000
+RECORD_INTERVAL = 100_000_000
 """Nanoseconds between two records of write times."""
-MAX_OWED_BYTES, LOOKS = 1 << 20, 60
+MAX_UNWRITTEN_BYTES, RETRY_SECONDS = 1 << 20, 60
 """Bytes that are buffered while the disk is full, and seconds for which writing them is retried after the agent has ended."""
 
 
-class Stream:
+class OutputWriter:
     """Writes one output of the agent to a file: whole lines, secrets redacted, bounded in size.
 
     The file `….times` beside it has a line for each part: the offset of its first byte, and when it was written.
@@ -33,7 +33,7 @@ class Stream:
         self.rest = b""
         self.cutting = False
         self.left = most
-        self.owed = b""
+        self.unwritten = b""
         """Output that could not be written because the disk is full; if it is too long, its end is kept."""
 
     def write(self, part: bytes) -> None:
@@ -53,11 +53,11 @@ class Stream:
         if self.rest:
             self._put(self.rest + b"\n")
             self.rest = b""
-        for _ in range(LOOKS):
-            if not self.owed:
+        for _ in range(RETRY_SECONDS):
+            if not self.unwritten:
                 break
             sleep(1.0)
-            self._pay()
+            self._write_out()
         if self.fd >= 0:
             os.close(self.fd)
             os.close(self.times)
@@ -71,17 +71,17 @@ class Stream:
         if len(data) > self.left:
             data, self.left = (CUT, 0) if self.left > 0 else (b"", 0)
         self.left -= len(data)
-        self.owed += data
-        self._pay()
-        if len(self.owed) > MAX_OWED_BYTES:
-            self.owed = CUT + self.owed[-MAX_OWED_BYTES:].partition(b"\n")[2]
+        self.unwritten += data
+        self._write_out()
+        if len(self.unwritten) > MAX_UNWRITTEN_BYTES:
+            self.unwritten = CUT + self.unwritten[-MAX_UNWRITTEN_BYTES:].partition(b"\n")[2]
 
-    def _pay(self) -> None:
+    def _write_out(self) -> None:
         """Write the buffered output. A full disk may cost lines of the log, but never stops the agent."""
         try:
-            while self.owed:
-                count = os.write(self.fd, self.owed)
-                self.owed = self.owed[count:]
+            while self.unwritten:
+                count = os.write(self.fd, self.unwritten)
+                self.unwritten = self.unwritten[count:]
                 self._note(count)
         except OSError:
             pass
@@ -89,6 +89,6 @@ class Stream:
     def _note(self, count: int) -> None:
         """Record when the last bytes were written, by the file's own time."""
         seen = os.fstat(self.fd)
-        if abs(seen.st_mtime_ns - self.noted_at) >= APART:
+        if abs(seen.st_mtime_ns - self.noted_at) >= RECORD_INTERVAL:
             self.noted_at = seen.st_mtime_ns
             os.write(self.times, f"{seen.st_size - count} {seen.st_mtime_ns}\n".encode())

@@ -37,7 +37,7 @@ BURST = 5 * 1_000_000_000
 CLIENT_ERRORS = ("No conversation found", "already in use")
 
 
-class Tool(NamedTuple):
+class OpenCall(NamedTuple):
     """A tool call that has no result yet."""
 
     name: str
@@ -66,7 +66,7 @@ class Message(NamedTuple):
     """Whether it is a tool call."""
 
 
-class Report(NamedTuple):
+class ProgressReport(NamedTuple):
     """One progress report of the agent."""
 
     step: str | None
@@ -84,7 +84,7 @@ class Output(ABC):
         self.blocks: list[Block | Malformed] = []
         self.messages: deque[Message] = deque(maxlen=MESSAGES)
         self.count = 0
-        self.tools: dict[str, Tool] = {}
+        self.tools: dict[str, OpenCall] = {}
         self.limit: LimitHit | None = None
         self.limit_near: LimitNear | None = None
         self.retrying = ""
@@ -102,7 +102,7 @@ class Output(ABC):
         """The agent is not in the middle of a turn; always True for agents that do not report turns."""
         self.denials: list[str] = []
         self.step, self.fraction = "", 0.0
-        self.reports: list[Report] = []
+        self.reports: list[ProgressReport] = []
         """The agent's progress reports, in order."""
         self.stated: list[Block] = []
         """Errors that count as limits."""
@@ -185,7 +185,7 @@ class Output(ABC):
     def _report(self, block: Block) -> None:
         step, message = [head(block.fields.get(name, ""), WORDS) or None for name in ("step", "message")]
         percent = round(100 * self.fraction, 1) if block.fields.get("percent") else None
-        report = Report(step, percent, message)
+        report = ProgressReport(step, percent, message)
         if len(self.reports) < REPORTS and report not in self.reports[-1:]:
             self.reports.append(report)
 
@@ -300,7 +300,7 @@ class ClaudeOutput(Output):
 
     def _use(self, id: str, name: str, arguments: object) -> None:
         """Take a tool call. Calls of our tools count once they are in the journal, except for progress, which counts at once."""
-        self.tools[id] = Tool(name, _summary(arguments))
+        self.tools[id] = OpenCall(name, _summary(arguments))
         if name == f"{TOOL}report_progress" and isinstance(arguments, dict):
             fields = {key: str(arguments[key]) for key in ("step", "percent") if arguments.get(key) is not None}
             self._take_block(check("PROGRESS", fields, {}))
@@ -436,13 +436,13 @@ class PlainOutput(Output):
         for kind in ("log", "protocol"):
             lines: list[str] = []
             earliest = 0
-            for one in reversed(messages):
-                if one.type != kind or (earliest and one.at and earliest - one.at > BURST):
+            for message in reversed(messages):
+                if message.type != kind or (earliest and message.at and earliest - message.at > BURST):
                     if lines:
                         break
                     continue
-                lines.append(one.content)
-                earliest = one.at
+                lines.append(message.content)
+                earliest = message.at
             if lines:
                 return "\n".join(reversed(lines))[-LAST_MESSAGE:]
         return ""
@@ -536,8 +536,8 @@ class Transcripts:
         path = path or next(iter(self._tails), "")
         if not path:
             return
-        for one in (path, *sorted(glob(f"{escape(path.removesuffix('.jsonl'))}/subagents/*.jsonl"))):
-            tail = self._tails.setdefault(one, Tail(one))
+        for transcript in (path, *sorted(glob(f"{escape(path.removesuffix('.jsonl'))}/subagents/*.jsonl"))):
+            tail = self._tails.setdefault(transcript, Tail(transcript))
             while lines := tail.lines():
                 for line in lines:
                     output.feed_transcript(line)

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from keepfast.runner.process.cgroups import freeze_group, in_group, make_group, remove_group
-from keepfast.runner.process.filter import Stream
+from keepfast.runner.process.filter import OutputWriter
 from keepfast.runner.process.run_folder import sync_folder, write_file
 from keepfast.runner.process.tree import below, boot_id, prctl, send, start_time
 
@@ -52,8 +52,8 @@ class Shim:
         if out < 0:
             return 0
         streams = {
-            out: Stream(self.folder + "/out.log", self.job.get("secrets", []), self.log_most),
-            err: Stream(self.folder + "/err.log", self.job.get("secrets", []), self.log_most),
+            out: OutputWriter(self.folder + "/out.log", self.job.get("secrets", []), self.log_most),
+            err: OutputWriter(self.folder + "/err.log", self.job.get("secrets", []), self.log_most),
         }
         self._grant()
         while self.status is None:
@@ -145,7 +145,7 @@ class Shim:
             return SECOND_LOOK
         return min(SECOND_LOOK, max(self.kill_at - monotonic(), 0.01))
 
-    def _read(self, ready: list[int], streams: dict[int, Stream]) -> None:
+    def _read(self, ready: list[int], streams: dict[int, OutputWriter]) -> None:
         for fd in ready:
             try:
                 part = os.read(fd, 1 << 16)
@@ -254,7 +254,7 @@ class Shim:
 
     # When it has ended
 
-    def _sweep(self, streams: dict[int, Stream]) -> None:
+    def _sweep(self, streams: dict[int, OutputWriter]) -> None:
         """End the processes that the agent left behind, and read what is still in the pipes."""
         end, killing = monotonic() + AFTER_TERM, False
         for pid in below(os.getpid()):

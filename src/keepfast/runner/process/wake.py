@@ -18,7 +18,7 @@ def wake(folder: str) -> None:
         sender.sendto(b"!", path)
 
 
-class Listener:
+class WakeListener:
     """The supervisor's end of the socket. `wait` returns early when it is woken."""
 
     def __init__(self, folder: str) -> None:

@@ -78,4 +78,4 @@ def log_trouble(runtime: Runtime, run: str, error: Exception) -> None:
         with runtime.tables.write() as tables:
             tables.log(tables.run(run).task, runtime.now(), "trouble", {"error": why}, run)
     except KeepfastError:
-        runtime.trouble = why  # the disk may be full
+        runtime.problem = why  # the disk may be full

@@ -12,7 +12,7 @@ SIZE = 1024
 """The file always has this size: overwriting works on a full disk."""
 
 
-class Lock:
+class SupervisorLock:
     """The supervisor's lock, held as long as it runs. Raises `Busy` if another one runs."""
 
     def __init__(self, folder: str) -> None:
@@ -29,16 +29,16 @@ class Lock:
             ) from None
         self.note("")
 
-    def note(self, trouble: str) -> None:
-        """Write the supervisor's current problem, for `trouble_of`; empty if there is none."""
-        text = f"{os.getpid()}\n{' '.join(trouble.split())}".encode()[: SIZE - 1]
+    def note(self, problem: str) -> None:
+        """Write the supervisor's current problem, for `supervisor_problem`; empty if there is none."""
+        text = f"{os.getpid()}\n{' '.join(problem.split())}".encode()[: SIZE - 1]
         os.pwrite(self.fd, text.ljust(SIZE - 1) + b"\n", 0)
 
     def close(self) -> None:
         os.close(self.fd)
 
 
-def trouble_of(folder: str) -> str | None:
+def supervisor_problem(folder: str) -> str | None:
     """Return the current problem of this folder's supervisor; empty if there is none, None if no supervisor runs."""
     path = f"{folder}/lock"
     if not is_locked(path):

@@ -110,9 +110,9 @@ class Settlement:
         except Overtaken:
             tables.change_run(self.run.id, state=ENDED, outcome="overtaken", ended_at=self.now)
             return
-        wanted, goes_on = self.task.request, not self.task.request
+        request = self.task.request
         self._end_run(tables)
-        if self.judged.kind == verdict.PAUSED and goes_on:
+        if self.judged.kind == verdict.PAUSED and not request:
             return  # a person resumed it while the agent was still ending: it starts again at once
         if self.judged.kind in ORDERLY and self.task.crashes:
             tables.change(self.task.id, self.now, crashes=[])
@@ -120,7 +120,7 @@ class Settlement:
             create_prompt(self.runtime, self.task, self.run, self.now, block)
         self._log_malformed(tables)
         _WRITERS[self.judged.kind](self, tables)
-        if wanted in PAUSING:
+        if request in PAUSING:
             self._keep_paused(tables)
 
     # The run itself
@@ -174,10 +174,10 @@ class Settlement:
     def _log_malformed(self, tables: Tables) -> None:
         """Log blocks that could not be parsed; next to a valid question, also warn people that there was another one."""
         malformed = self.judged.malformed
-        for one in malformed:
-            tables.log(self.task.id, self.now, "block_refused", {"block": one.name, "why": one.why}, self.run.id)
+        for block in malformed:
+            tables.log(self.task.id, self.now, "block_refused", {"block": block.name, "why": block.why}, self.run.id)
         if malformed and any(block.name in QUESTIONS for block in self.judged.blocks):
-            refused = "; ".join([f"[{one.name}]: {one.why}" for one in malformed])
+            refused = "; ".join([f"[{block.name}]: {block.why}" for block in malformed])
             tables.warn(self.task.id, self.now, f"The agent also sent a block that was not understood. {refused}")
 
     # What follows
@@ -432,8 +432,8 @@ def is_used_up(task: Task, output: Output | None = None) -> bool:
 
 def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
     count = 0
-    for one in queries.outcomes(tables, task):
-        if one != outcome:
+    for run_outcome in queries.outcomes(tables, task):
+        if run_outcome != outcome:
             break
         count += 1
     return max(count, 1)

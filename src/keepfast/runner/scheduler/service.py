@@ -15,7 +15,7 @@ from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler.attempts import Threads, Workflows
-from keepfast.runner.scheduler.lock import Lock
+from keepfast.runner.scheduler.lock import SupervisorLock
 from keepfast.runner.scheduler.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -72,22 +72,22 @@ def run(
     until_idle: bool = False,
     durable: bool = True,
     only: str = "",
-    tell: OnEvent | None = None,
+    on_event: OnEvent | None = None,
     begun: Callable[[], None] = _nothing,
 ) -> None:
     """Supervise until `stop` is set, or, with `until_idle`, no task continues by itself. Raises `Busy` if another supervisor runs.
 
-    Agents live on when it returns; the next supervisor takes them over. `tell` is called with every event; `begun` is called
+    Agents live on when it returns; the next supervisor takes them over. `on_event` is called with every event; `begun` is called
     once this supervisor has the lock.
     """
-    with closing(Lock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
+    with closing(SupervisorLock(runtime.folder)) as lock, closing(runtime.tables.claim()) as claim:
         begun()
         workflows = _workflows(runtime, durable)
         try:
             supervisor = Supervisor(runtime, workflows, only, claim)
             supervisor.stop = stop
             supervisor.note = lock.note
-            supervisor.news = news = News(runtime.tables, tell)
+            supervisor.news = news = News(runtime.tables, on_event)
             supervisor.run(until_idle)
         finally:
             workflows.close()
@@ -97,11 +97,11 @@ def run(
 class Background:
     """A supervisor in a thread, for a process such as the page's server.
 
-    While another supervisor runs it waits, and takes over when that one ends; `say` gets messages about this, and errors.
+    While another supervisor runs it waits, and takes over when that one ends; `on_message` gets messages about this, and errors.
     """
 
-    def __init__(self, runtime: Runtime, say: Callable[[str], None] = lambda text: None) -> None:
-        self.runtime, self.stop, self.say = runtime, Flag(), say
+    def __init__(self, runtime: Runtime, on_message: Callable[[str], None] = lambda text: None) -> None:
+        self.runtime, self.stop, self.on_message = runtime, Flag(), on_message
         self.error: KeepfastError | None = None
         self.thread = Thread(target=self._run, name="supervisor", daemon=True)
 
@@ -117,19 +117,19 @@ class Background:
         last_message = ""
         while not self.stop.is_set():
             try:
-                run(self.runtime, self.stop, begun=self._say_here if last_message else _nothing)
+                run(self.runtime, self.stop, begun=self._report_here if last_message else _nothing)
             except Busy as error:
                 if str(error) != last_message:
                     last_message = str(error)
-                    self.say(f"{last_message} This process runs tasks when it ends.")
+                    self.on_message(f"{last_message} This process runs tasks when it ends.")
                 self.stop.wait(RETRY_SECONDS)
             except KeepfastError as error:
                 self.error = error
-                self.say(f"This process does not run tasks: {error}")
+                self.on_message(f"This process does not run tasks: {error}")
                 return
 
-    def _say_here(self) -> None:
-        self.say("This process runs tasks now.")
+    def _report_here(self) -> None:
+        self.on_message("This process runs tasks now.")
 
 
 def _workflows(runtime: Runtime, durable: bool) -> Workflows:

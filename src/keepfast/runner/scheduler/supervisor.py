@@ -21,7 +21,7 @@ from keepfast.runner.domain.task import ENDED, HOST_LOST
 from keepfast.runner.notify.notify import Notices
 from keepfast.runner.process import shims
 from keepfast.runner.process.redaction import clean_text
-from keepfast.runner.process.wake import Listener
+from keepfast.runner.process.wake import WakeListener
 from keepfast.runner.scheduler.attempts import Workflows
 from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
@@ -43,7 +43,7 @@ class Supervisor:
         self.only = only
         """Supervise this one task, not all."""
         self.stop = Flag()
-        self.trouble = ""
+        self.problem = ""
         """The last problem that kept the supervisor from its work."""
         self.note: Callable[[str], None] = lambda text: None
         """Is called with each new problem, and with an empty text when it is over."""
@@ -53,7 +53,7 @@ class Supervisor:
 
     def run(self, until_idle: bool = False) -> None:
         """Run until `stop` is set; with `until_idle`, until no task can continue without a person."""
-        listener = Listener(self.runtime.folder)
+        listener = WakeListener(self.runtime.folder)
         try:
             if self.runtime.options.roots and not self.only:
                 recovery.rebuild(self.runtime, self.runtime.options.roots)
@@ -71,22 +71,22 @@ class Supervisor:
                     self.news.look()
                     if until_idle and not self.is_waiting():
                         return
-                    pause, trouble = self._pause(), self.runtime.trouble or self.runtime.unread
+                    pause, problem = self._pause(), self.runtime.problem or self.runtime.unread
                 except (Busy, DiskFull, Unreachable, OSError) as error:
                     # Agents continue without us; a later tick writes what could not be written.
-                    pause, trouble = self.runtime.options.tick, str(error)
-                self._say(trouble)
+                    pause, problem = self.runtime.options.tick, str(error)
+                self._say(problem)
                 listener.wait(pause)
         finally:
             self.notices.close()
             listener.close()
 
-    def _say(self, trouble: str) -> None:
-        trouble = clean_text(trouble)
-        self.trouble = trouble or self.trouble
-        if trouble != self._noted:
-            self._noted = trouble
-            self.note(trouble)
+    def _say(self, problem: str) -> None:
+        problem = clean_text(problem)
+        self.problem = problem or self.problem
+        if problem != self._noted:
+            self._noted = problem
+            self.note(problem)
 
     def is_waiting(self) -> bool:
         """Return whether any task continues without a person."""
@@ -148,7 +148,7 @@ class Supervisor:
     def reconcile(self) -> None:
         """Make sure that every open run is followed. Repeating it changes nothing."""
         first, self._reconciled = not self._reconciled, monotonic()
-        self.runtime.trouble = ""  # everything that failed is tried again now
+        self.runtime.problem = ""  # everything that failed is tried again now
         if not self.only:
             recovery.stop_unknown_runs(self.runtime)
             if first:

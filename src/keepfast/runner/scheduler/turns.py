@@ -14,7 +14,7 @@ from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts, questions
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
-from keepfast.runner.domain.waits import FUSE, HOUR, Budget, Spent, backoff, stagger, used
+from keepfast.runner.domain.waits import HOUR, RUNAWAY_FACTOR, Budget, Spent, backoff, stagger, used
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
@@ -71,10 +71,10 @@ class Turns:
         if self._is_running_away(task, now):
             return True
         names = {row.name for row in queries.variables_of(self.tables, task.id)}
-        lacking = [name for name in task.needs if name not in names]
-        if lacking:
+        missing = [name for name in task.needs if name not in names]
+        if missing:
             with self.tables.write():
-                for name in lacking:
+                for name in missing:
                     self.tables.insert(
                         "prompt", once=True, id=f"d_{task.id[5:]}_{name}", task=task.id, run="", kind="secret", key=name,
                         text=f"The task needs {name}.", category="env_variable", status="pending", created_at=now,
@@ -82,7 +82,7 @@ class Turns:
                     )  # fmt: skip
                 if not hold_for_open_prompts(self.tables, task.id, now, "needs"):
                     self.tables.move(
-                        task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {lacking[0]}", human=1
+                        task.id, "hold", now, trigger="needs", hold=SECRET, why=f"needs {missing[0]}", human=1
                     )
             return True
         for limit in accounts.limits(self.runtime, task):
@@ -115,7 +115,7 @@ class Turns:
         """
         since = max(now - HOUR, queries.last_lifted_by_person(self.tables, task.id))
         begun = queries.counted_runs(self.tables, task, since)
-        if len(begun) < FUSE * self.runtime.options.max_attempts:
+        if len(begun) < RUNAWAY_FACTOR * self.runtime.options.max_attempts:
             return False
         why = f"No progress in {len(begun)} runs: {begun[-1].reason}."
         with self.tables.write():

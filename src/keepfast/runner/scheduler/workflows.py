@@ -44,7 +44,7 @@ def _ground() -> Runtime:
     return _Here.runtime
 
 
-class Stopped(Exception):
+class StepFailed(Exception):
     """A step failed; the reason is in the task's log."""
 
 
@@ -55,7 +55,7 @@ def _logged(run: str) -> Iterator[None]:
         yield
     except Exception as error:
         log_trouble(_ground(), run, error)
-        raise Stopped("the task's log says why") from None
+        raise StepFailed("the task's log says why") from None
 
 
 @DBOS.step(name="baseline")
@@ -99,7 +99,7 @@ def _run(run: str) -> str:
             return "halted"
         _settle(run)
         return "settled"
-    except Stopped:
+    except StepFailed:
         return "trouble"
     except Exception as error:
         log_trouble(_ground(), run, error)

@@ -316,7 +316,7 @@ class SqliteLedger:
             raise self.file.explain(sqlite3.DatabaseError("the list of what a version needs is invalid")) from None
 
     def tags(self, workspace: str) -> list[tuple[str, int]]:
-        """Every tag with each version that has it."""
+        """Return every tag with each version that has it."""
         return self.file.fetch_typed(TAGS, "SELECT tag, version FROM tag WHERE ws = ?", (self.key(workspace),))
 
     def meta(self, key: str) -> str | None:
@@ -339,7 +339,7 @@ class SqliteLedger:
         return key
 
     def forget_keys(self) -> None:
-        """After a rollback or a rebuild, workspaces may have other numbers."""
+        """Forget the numbers of workspaces: after a rollback or a rebuild they may differ."""
         self._keys = {}
 
     # Checks of what was read

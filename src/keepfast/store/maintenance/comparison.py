@@ -141,18 +141,18 @@ class _LedgerComparison:
                 self.report.add_ledger_problem("The ledger does not match the packs", all_labels(self.expected))
 
     def _check_workspace(self, workspace: str, mine: WorkspaceRow | None) -> None:
-        log, truth = self.built.logs.get(workspace, NO_LOG), self.expected.workspace(workspace)
+        log, rebuilt = self.built.logs.get(workspace, NO_LOG), self.expected.workspace(workspace)
         if mine is None:
-            if truth is not None:
+            if rebuilt is not None:
                 versions = {row.version for row in self.expected.find(Query(workspace=workspace))}
                 self.report.add_ledger_problem(
-                    f"The ledger lacks the workspace {path_text(truth.path)}", labels(versions, truth.path)
+                    f"The ledger lacks the workspace {path_text(rebuilt.path)}", labels(versions, rebuilt.path)
                 )
             if log.good < log.size:
                 self.report.add_problem(f"The log {workspace} is damaged after byte {log.good}")
             return
-        if (log.good, log.head) == (mine.log_size, mine.log_head) and log.good == log.size and truth is not None:
-            self._check_rows(truth, mine)
+        if (log.good, log.head) == (mine.log_size, mine.log_head) and log.good == log.size and rebuilt is not None:
+            self._check_rows(rebuilt, mine)
         elif not log.size:
             self._report_damaged_log(mine, f"The log of {path_text(mine.path)} is missing")
         elif log.good < log.size and log.good <= mine.log_size:
@@ -174,93 +174,98 @@ class _LedgerComparison:
             versions -= {row.version for row in self.expected.find(Query(workspace=mine.id))}
         # With another size, every command refuses the workspace until it is repaired, so all versions are affected.
         self.report.add_problem(words, labels(versions, mine.path))
-        wrong = self._versions_unlike_documents(mine, rows)
-        if wrong:
-            self.report.add_problem("Some versions do not match their documents", labels(wrong, mine.path))
+        differing = self._versions_unlike_documents(mine, rows)
+        if differing:
+            self.report.add_problem("Some versions do not match their documents", labels(differing, mine.path))
 
-    def _check_rows(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
+    def _check_rows(self, rebuilt: WorkspaceRow, mine: WorkspaceRow) -> None:
         """Check that the ledger has exactly the rows that follow from a whole log."""
-        path = truth.path
-        self._check_workspace_row(truth, mine)
-        own = {row.version: row for row in self.actual.find(Query(workspace=truth.id, forgotten=True))}
-        self._check_checkpoint_rows(truth, own)
-        self._check_conversations(truth)
-        self._check_base(truth)
-        wrong = self._versions_with_wrong_tags(own)
-        if wrong:
-            self.report.add_ledger_problem(f"The ledger's tags are wrong in {path_text(path)}", labels(wrong, path))
+        path = rebuilt.path
+        self._check_workspace_row(rebuilt, mine)
+        own = {row.version: row for row in self.actual.find(Query(workspace=rebuilt.id, forgotten=True))}
+        self._check_checkpoint_rows(rebuilt, own)
+        self._check_conversations(rebuilt)
+        self._check_base(rebuilt)
+        differing = self._versions_with_wrong_tags(own)
+        if differing:
+            self.report.add_ledger_problem(f"The ledger's tags are wrong in {path_text(path)}", labels(differing, path))
         living = {version for version, row in own.items() if not row.forgotten}
         self.report.checkpoints += len(living)
-        unproven = self.built.unproven.get(truth.id, set())
-        wrong = self._versions_with_wrong_files(truth.id, sorted((living | {truth.version}) - unproven), truth.version)
-        if wrong:
-            self.report.add_ledger_problem(f"The ledger is wrong about files of {path_text(path)}", labels(wrong, path))
-        self._report_lost_versions(truth, mine, own, living)
-
-    def _check_workspace_row(self, truth: WorkspaceRow, mine: WorkspaceRow) -> None:
-        # Without a tree sum the newest state, and its counts, do not follow from documents.
-        if mine != (truth if truth.tree else truth._replace(tree=mine.tree, counts=mine.counts)):
-            versions = {row.version for row in self.expected.find(Query(workspace=truth.id))}
+        unproven = self.built.unproven.get(rebuilt.id, set())
+        differing = self._versions_with_wrong_files(
+            rebuilt.id, sorted((living | {rebuilt.version}) - unproven), rebuilt.version
+        )
+        if differing:
             self.report.add_ledger_problem(
-                f"The ledger is wrong about the workspace {path_text(truth.path)}", labels(versions, truth.path)
+                f"The ledger is wrong about files of {path_text(path)}", labels(differing, path)
+            )
+        self._report_lost_versions(rebuilt, mine, own, living)
+
+    def _check_workspace_row(self, rebuilt: WorkspaceRow, mine: WorkspaceRow) -> None:
+        # Without a tree sum the newest state, and its counts, do not follow from documents.
+        if mine != (rebuilt if rebuilt.tree else rebuilt._replace(tree=mine.tree, counts=mine.counts)):
+            versions = {row.version for row in self.expected.find(Query(workspace=rebuilt.id))}
+            self.report.add_ledger_problem(
+                f"The ledger is wrong about the workspace {path_text(rebuilt.path)}", labels(versions, rebuilt.path)
             )
 
-    def _check_checkpoint_rows(self, truth: WorkspaceRow, own: dict[int, CheckpointRow]) -> None:
-        expected_rows = {row.version: row for row in self.expected.find(Query(workspace=truth.id, forgotten=True))}
-        wrong = {
+    def _check_checkpoint_rows(self, rebuilt: WorkspaceRow, own: dict[int, CheckpointRow]) -> None:
+        expected_rows = {row.version: row for row in self.expected.find(Query(workspace=rebuilt.id, forgotten=True))}
+        differing = {
             version
             for version in own.keys() | expected_rows.keys()
             if version not in own
             or version not in expected_rows
             or not self._is_same_checkpoint(own[version], expected_rows[version])
         }
-        if wrong:
-            count = count_of(len(wrong), "checkpoint")
+        if differing:
+            count = count_of(len(differing), "checkpoint")
             self.report.add_ledger_problem(
-                f"The ledger is wrong about {count} of {path_text(truth.path)}", labels(wrong, truth.path)
+                f"The ledger is wrong about {count} of {path_text(rebuilt.path)}", labels(differing, rebuilt.path)
             )
 
-    def _check_conversations(self, truth: WorkspaceRow) -> None:
-        attachments = self.actual.attachments(truth.id)
-        wrong = {
-            version for version, ids in self.expected.attachments(truth.id).items() if attachments.get(version) != ids
+    def _check_conversations(self, rebuilt: WorkspaceRow) -> None:
+        attachments = self.actual.attachments(rebuilt.id)
+        differing = {
+            version for version, ids in self.expected.attachments(rebuilt.id).items() if attachments.get(version) != ids
         }
-        if wrong:
+        if differing:
             self.report.add_ledger_problem(
-                f"The ledger is wrong about conversations of {path_text(truth.path)}", labels(wrong, truth.path)
+                f"The ledger is wrong about conversations of {path_text(rebuilt.path)}", labels(differing, rebuilt.path)
             )
 
-    def _check_base(self, truth: WorkspaceRow) -> None:
-        key = base_key(truth.id)
+    def _check_base(self, rebuilt: WorkspaceRow) -> None:
+        key = base_key(rebuilt.id)
         base = self.actual.meta(key) or ""
         # A base for an older version is never used: an older release does not update it.
-        if base.endswith(f" {truth.version}") and base != (self.expected.meta(key) or ""):
+        if base.endswith(f" {rebuilt.version}") and base != (self.expected.meta(key) or ""):
             self.report.add_ledger_problem(
-                f"The ledger is wrong about what {path_text(truth.path)} was last set to", []
+                f"The ledger is wrong about what {path_text(rebuilt.path)} was last set to", []
             )
 
     def _report_lost_versions(
-        self, truth: WorkspaceRow, mine: WorkspaceRow, own: dict[int, CheckpointRow], living: set[int]
+        self, rebuilt: WorkspaceRow, mine: WorkspaceRow, own: dict[int, CheckpointRow], living: set[int]
     ) -> None:
         """Report versions whose documents are missing: lost, or known to the ledger only."""
-        lost = {version for version in self.built.lost.get(truth.id, ()) if version in own}
-        lost |= {version for version in living if (truth.id, version) in self.built.by_keyframe}
+        lost = {version for version in self.built.lost.get(rebuilt.id, ()) if version in own}
+        lost |= {version for version in living if (rebuilt.id, version) in self.built.by_keyframe}
         lost_rows = {version for version in lost if own[version].trigger == LOST}
         if lost_rows:
             self.report.add_problem(
-                f"Lost: {count_of(len(lost_rows), 'version')} of {path_text(truth.path)}", labels(lost_rows, truth.path)
+                f"Lost: {count_of(len(lost_rows), 'version')} of {path_text(rebuilt.path)}",
+                labels(lost_rows, rebuilt.path),
             )
         if lost - lost_rows:
             self._report_versions_without_document(mine, [own[version] for version in sorted(lost - lost_rows)])
 
-    def _is_same_checkpoint(self, mine: CheckpointRow, truth: CheckpointRow) -> bool:
-        if truth.version not in self.built.unproven.get(truth.workspace, ()):
-            return mine == truth
+    def _is_same_checkpoint(self, mine: CheckpointRow, rebuilt: CheckpointRow) -> bool:
+        if rebuilt.version not in self.built.unproven.get(rebuilt.workspace, ()):
+            return mine == rebuilt
         # Only the log confirms this version. If it is forgotten, its document may have been removed.
-        if truth.trigger != LOST and not mine.forgotten:
+        if rebuilt.trigger != LOST and not mine.forgotten:
             return False
         return (mine.id, mine.document, mine.seq, mine.created_at, mine.added) == (
-            truth.id, truth.document, truth.seq, truth.created_at, truth.added,
+            rebuilt.id, rebuilt.document, rebuilt.seq, rebuilt.created_at, rebuilt.added,
         )  # fmt: skip
 
     def _versions_with_wrong_tags(self, own: dict[int, CheckpointRow]) -> set[int]:
@@ -276,9 +281,9 @@ class _LedgerComparison:
         # An open interval differs from one that ended after the newest version, if documents prove that version.
         still = len(versions) + (newest in versions)
         mine = _intervals_in(self.actual.intervals(workspace), versions, still)
-        truth = _intervals_in(self.expected.intervals(workspace), versions, still)
+        rebuilt = _intervals_in(self.expected.intervals(workspace), versions, still)
         last = len(versions) - 1
-        return {version for start, end in _differences(mine, truth) for version in versions[min(start, last) : end]}
+        return {version for start, end in _differences(mine, rebuilt) for version in versions[min(start, last) : end]}
 
     def _report_versions_without_document(self, mine: WorkspaceRow, rows: list[CheckpointRow]) -> None:
         """Report versions that only the ledger knows, and those of them that the remaining documents contradict."""
@@ -295,11 +300,11 @@ class _LedgerComparison:
                 f"Cannot be rebuilt without the ledger: {count_of(len(rest), 'version')}",
                 labels([row.version for row in rest], mine.path),
             )
-        wrong = self._versions_unlike_documents(mine, rest)
-        if wrong:
+        differing = self._versions_unlike_documents(mine, rest)
+        if differing:
             self.report.add_ledger_problem(
-                f"The ledger is wrong about {count_of(len(wrong), 'version')} of {path_text(mine.path)}",
-                labels(wrong, mine.path),
+                f"The ledger is wrong about {count_of(len(differing), 'version')} of {path_text(mine.path)}",
+                labels(differing, mine.path),
             )
 
     def _has_document(self, row: CheckpointRow) -> bool:
@@ -311,13 +316,13 @@ class _LedgerComparison:
 
     def _versions_unlike_documents(self, mine: WorkspaceRow, rows: list[CheckpointRow]) -> set[int]:
         """Return versions whose row or tree sum differs from their document's header."""
-        wrong: set[int] = set()
+        differing: set[int] = set()
         sums = _sums(self.actual.intervals(mine.id), [row.version for row in rows])
         for row in rows:
             try:
                 header, changes = self.scratch.document(row)
             except KeepfastError:
-                wrong.add(row.version)
+                differing.add(row.version)
                 continue
             record = {"v": row.version, "doc": row.document.hex(), "seq": row.seq, "size": row.added}
             documented = checkpoint_row(mine.id, record, header, len(changes))
@@ -326,8 +331,8 @@ class _LedgerComparison:
                 documented != row._replace(name=documented.name, pinned=documented.pinned)
                 or header.tree != f"{sums[row.version]:064x}"
             ):
-                wrong.add(row.version)
-        return wrong
+                differing.add(row.version)
+        return differing
 
 
 def _sums(intervals: Iterator[Interval], versions: list[int]) -> dict[int, int]:
@@ -367,17 +372,17 @@ def _intervals_in(rows: Iterator[Interval], versions: list[int], still: int) -> 
 
 
 def _differences(
-    mine: Iterator[tuple[Entry, int, int]], truth: Iterator[tuple[Entry, int, int]]
+    mine: Iterator[tuple[Entry, int, int]], rebuilt: Iterator[tuple[Entry, int, int]]
 ) -> Iterator[tuple[int, int]]:
     """Yield ranges that only one side has; both are sorted by path and start."""
-    one, other = next(mine, None), next(truth, None)
+    one, other = next(mine, None), next(rebuilt, None)
     while one is not None or other is not None:
         if one == other:
-            one, other = next(mine, None), next(truth, None)
+            one, other = next(mine, None), next(rebuilt, None)
         elif other is None or (one is not None and (one[0].path, one[1]) <= (other[0].path, other[1])):
             assert one is not None
             yield one[1], one[2]
             one = next(mine, None)
         else:
             yield other[1], other[2]
-            other = next(truth, None)
+            other = next(rebuilt, None)

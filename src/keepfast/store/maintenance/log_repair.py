@@ -193,9 +193,9 @@ class _LostVersions:
             if _number(header) and key not in self.keys.values():
                 claims.setdefault(_number(header), []).append(key)
         for version, keys in claims.items():
-            one = self._believed(keys)
-            if version not in self.keys and one:
-                self.keys[version] = one
+            document_key = self._believed(keys)
+            if version not in self.keys and document_key:
+                self.keys[version] = document_key
         for key, (
             header,
             _,

@@ -44,11 +44,11 @@ class _PlaceChecker:
 
     def run(self) -> None:
         report, faulty = self.report, self._unreadable_contents()
-        wrong = faulty.pop("", set())
+        differing = faulty.pop("", set())
         sizes = dict(self.expected.packs())
         for name, size in self.actual.packs():
             if name not in self.packs and name in self.replaced:
-                wrong |= faulty.get(name, set())  # the ledger is older than a compaction
+                differing |= faulty.get(name, set())  # the ledger is older than a compaction
             elif name not in self.packs:
                 report.missing.add(name)
                 report.add_problem(f"Pack {name} is missing", self._affected_labels(faulty.get(name, set())))
@@ -59,22 +59,22 @@ class _PlaceChecker:
             what = report.unreadable.get(name) or f"pack {name} is damaged"
             words = f"{what[:1].upper()}{what[1:]}: {count_of(len(keys), 'content')} concerned"
             report.add_problem(words, self._affected_labels(keys))
-        if wrong:
+        if differing:
             report.add_ledger_problem(
-                f"The ledger is wrong about the place of {count_of(len(wrong), 'content')}",
-                self._affected_labels(wrong),
+                f"The ledger is wrong about the place of {count_of(len(differing), 'content')}",
+                self._affected_labels(differing),
             )
-        self._check_needed(wrong.union(*faulty.values()))
+        self._check_needed(differing.union(*faulty.values()))
 
     def _unreadable_contents(self) -> dict[str, set[bytes]]:
         """Return by pack the digests that cannot be read there; under the empty name those with a wrong location."""
         report, faulty = self.report, {"": set[bytes]()}
         unlike_expected: dict[str, list[tuple[bytes, Location]]] = {}
-        truth = self.expected.locations()
-        other = next(truth, None)
+        rebuilt = self.expected.locations()
+        other = next(rebuilt, None)
         for key, place in self.actual.locations():
             while other is not None and other[0] < key:
-                other = next(truth, None)
+                other = next(rebuilt, None)
             if place.pack in report.unreadable or (place.pack, key) in report.bad_copies:
                 faulty.setdefault(place.pack, set()).add(key)
             elif (key, place) != other:
