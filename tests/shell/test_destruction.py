@@ -459,6 +459,49 @@ def test_an_archive_that_goes_elsewhere_or_is_listed_destroys_nothing(command: s
     assert threatened(command, ROOT, ROOT) is None
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find . -name '*.pyc' -delete",
+        "find . -type f -iname '*.py[co]' -delete",
+        "find sub -name '*.sqlite3' -delete",
+        "find . -name .DS_Store -type f -print -delete",
+    ],
+)
+def test_find_with_the_ending_of_ordinary_files_spares_git_s_own_folders(command: str) -> None:
+    threat = threat_of(command, ROOT, ROOT)
+
+    assert threat is not None and threat.is_certain
+    assert threat.spared == (frozenset((b"sub",)) if "sub" in command else frozenset((b"",)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find . -delete",
+        "find . -delete -name '*.pyc'",
+        "find . -name x -o -name '*.pyc' -delete",
+        "find . ! -name '*.pyc' -delete",
+        "find . -not -name '*.pyc' -delete",
+        "find . -name '*.idx' -delete",
+        "find . -name 'pac*.pa[a-z]' -delete",
+        "find . -name 'HEAD' -delete",
+        "find . -name '*.?' -delete",
+        'find . -name "*.$X" -delete',
+        "find . -name '*.pyc' -delete; rm -rf .",
+        "rm -rf .; find . -name '*.pyc' -delete",
+        "find sub -name '*.pyc' -delete; rm -rf sub",
+        "rm -rf sub; find sub -name '*.pyc' -delete",
+        "find . -name '*.pyc' -fprint x -delete",
+    ],
+)
+def test_other_deletions_by_find_do_not_spare_them(command: str) -> None:
+    threat = threat_of(command, ROOT, ROOT)
+
+    assert threat is not None and threat.is_certain
+    assert not threat.spared
+
+
 MENTIONED = {
     "mytool F": ["F"],
     "./tool.sh a F": ["a", "F"],

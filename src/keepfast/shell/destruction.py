@@ -146,6 +146,13 @@ class ThreatBuilder:
             if self._reaches(word, path, by_git):
                 self._note_target(word, path, by_git)
 
+    def add_ordinary_files_below(self, folders: list[Word]) -> None:
+        """Record that files below these folders may be destroyed, but none in git's own folders."""
+        named, is_git_in_danger = dict(self.git_only_by_path), self.everything and not self.spares_git
+        self.add_targets(folders)
+        self.spares_git = self.everything and not is_git_in_danger
+        self.git_only_by_path |= {path: True for path in self.git_only_by_path if named.get(path, True)}
+
     def add_unknown(self, by_git: bool = False) -> None:
         """Record that something unknown may be destroyed; `by_git`: something that git tracks."""
         self.is_threatened = self.is_vague = True

@@ -127,6 +127,26 @@ PACKAGE_VERBS = ("install", "i", "add", "view", "info", "test", "t", "why", "out
 """Their verbs that no task name follows."""
 CLEAN_TASK_WORDS = ("clean", "clobber", "purge", "wipe", "nuke")
 """Parts of task names that remove files."""
+GIT_ENDINGS = frozenset(
+    (
+        "git",
+        "pack",
+        "idx",
+        "rev",
+        "bitmap",
+        "graph",
+        "keep",
+        "mtimes",
+        "promisor",
+        "sample",
+        "lock",
+        "index",
+        "txt",
+        "log",
+        "toml",
+    )
+)
+"""Endings of git's own folder and of files in it."""
 GIT_PATH_VERBS = frozenset(("checkout", "mv", "restore", "rm"))
 """Verbs of git that paths may follow."""
 GIT_OTHER_FOLDER_OPTIONS = ("-C", "--git-dir", "--work-tree")

@@ -9,6 +9,7 @@ from keepfast.shell.programs import (
     COMMAND_LINE_WRAPPERS,
     DESTROYED_ARGUMENTS,
     FD_EXEC_OPTIONS,
+    GIT_ENDINGS,
     GIT_INDEX_CHANGES,
     GIT_OTHER_FOLDER_OPTIONS,
     GIT_OTHER_TREE_OPTIONS,
@@ -409,8 +410,7 @@ class Script:
             if word.text.startswith(("-", "(", "!")):
                 break
             folders.append(word)
-        if "-delete" in texts or any(text.startswith("-fprint") or text == "-fls" for text in texts):
-            self.threat.add_targets(folders or [])
+        self._find_itself_destroys(folders, arguments[len(folders) :])
         for at, flag in enumerate(texts):
             if flag not in ("-exec", "-execdir", "-ok", "-okdir"):
                 continue
@@ -423,11 +423,42 @@ class Script:
             if command and depth <= MAX_DEPTH:
                 self._inspect_program(command, "", depth + 1)
 
+    def _find_itself_destroys(self, folders: list[Word], expression: list[Word]) -> None:
+        texts = [word.text for word in expression]
+        if any(text.startswith("-fprint") or text == "-fls" for text in texts):
+            self.threat.add_targets(folders)
+        elif "-delete" in texts and _deletes_one_kind_of_file(expression):
+            self.threat.add_ordinary_files_below(folders)
+        elif "-delete" in texts:
+            self.threat.add_targets(folders)
+
     def _are_inside_workspace(self, folders: list[Word]) -> bool:
         """Are all of these known folders of the workspace? Then they stand for whatever `find` matches there."""
         paths = [self.threat.resolve(word) for word in folders if word.is_sure]
         inside = [path for path in paths if path is not None and path.startswith(self.threat.root + "/")]
         return bool(folders) and len(inside) == len(folders)
+
+
+def _deletes_one_kind_of_file(expression: list[Word]) -> bool:
+    """Does `find … -delete` delete only files with an ending that no file of git's own has (`-name '*.pyc'`)?
+
+    Only a plain sequence of tests is understood; a test behind `-delete` restricts nothing.
+    """
+    tests = expression[: [word.text for word in expression].index("-delete")]
+    if any(word.text in ("-o", "-or", "-a", "-and", ",", "!", "-not") or word.text[:1] in "()" for word in tests):
+        return False
+    patterns = [
+        word.text for at, word in enumerate(tests) if at and tests[at - 1].text in ("-name", "-iname") and word.is_sure
+    ]
+    return any(_is_ending_of_ordinary_files(text.rpartition(".")[2].lower()) for text in patterns if "." in text)
+
+
+def _is_ending_of_ordinary_files(ending: str) -> bool:
+    """Is this an ending such as `pyc` or `py[co]`, and none of git's own?"""
+    letters, bracket, others = ending.partition("[")
+    if not letters.replace("_", "").isalnum() or letters.isdigit() or (bracket and others.find("]") != len(others) - 1):
+        return False
+    return not any(own.startswith(letters) if bracket else own == letters for own in GIT_ENDINGS)
 
 
 SHELL_COMMANDS: dict[str, Callable[[Script, list[Word], int], None]] = {
