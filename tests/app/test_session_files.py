@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keepfast.agents.claude import hooks as claude_code
-from keepfast.app import state_document as describing
+from keepfast.app import state_document
 from keepfast.app.resume import Resumer
 from keepfast.hook.main import respond
 from keepfast.model.document import Header
@@ -192,7 +192,7 @@ def test_what_commands_changed_since_the_start_is_in_the_document_and_among_the_
 
     header = ground.header(row)
     engine = ground.engine
-    found = describing.state(engine.repository(), row, Header(header), str(ground.project), engine.settings)
+    found = state_document.state(engine.repository(), row, Header(header), str(ground.project), engine.settings)
     engine.close()
 
     expected = {"edited.py", *[f"f{number}.txt" for number in range(1, 9)]}

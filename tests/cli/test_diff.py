@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.app import inspect as looking
+from keepfast.app import inspect
 from tests.equipment.box import Box
 
 
@@ -68,7 +68,7 @@ def test_any_two_states_differ_in_exactly_what_changed(
     box: Box, by_documents: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not by_documents:
-        monkeypatch.setattr(looking, "MAX_DOCUMENTS", 0)
+        monkeypatch.setattr(inspect, "MAX_DOCUMENTS", 0)
     chance = random.Random(7)
     box.call("init")
     states = []

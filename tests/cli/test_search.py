@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from keepfast.store import search as searching
+from keepfast.store import search
 from tests.equipment.box import SOURCE, Box
 
 
@@ -135,7 +135,7 @@ def test_the_limit_holds_over_messages_and_paths(saved_box: Box) -> None:
 
 
 def test_more_hits_than_one_page_are_found(saved_box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "ROWS_PER_PAGE", 2)
+    monkeypatch.setattr(search, "ROWS_PER_PAGE", 2)
     for number in range(7):
         saved_box.save("-m", f"many {number}")
 
@@ -163,7 +163,7 @@ def test_many_may_search_at_once_while_there_is_no_index_yet(saved_box: Box) -> 
 def test_two_letters_are_found_in_either_case_over_pages_and_an_old_name_is_not(
     saved_box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "ROWS_PER_SLOW_PAGE", 2)
+    monkeypatch.setattr(search, "ROWS_PER_SLOW_PAGE", 2)
     for number in range(7):
         saved_box.put("a.py", f"{number}\n")
         saved_box.save("-m", f"{'입력' if number % 2 else '출력'} {number} ẞQx")

@@ -15,7 +15,7 @@ from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
 from keepfast.store import local
 from keepfast.store.ledger import sqlite_file
-from keepfast.store.maintenance import repair as healing
+from keepfast.store.maintenance import repair
 from keepfast.store.maintenance import space as upkeep
 from keepfast.store.maintenance import verify as check
 from keepfast.workspace.marker import identity
@@ -95,7 +95,7 @@ def _rebuild(options: Namespace) -> object:
 
 
 def _repair(options: Namespace) -> object:
-    result = healing.repair(open_engine(options.config).place)
+    result = repair.repair(open_engine(options.config).place)
     return {"healed": result.healed, "lost": [problem.text for problem in result.lost]}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from keepfast.app import deliver as delivering
+from keepfast.app import deliver
 from keepfast.app.inspect import ADDED, DELETED, LEFT, MODE, MODIFIED, TYPE
 from keepfast.app.messages import change
 from keepfast.present import ancestors
@@ -135,7 +135,7 @@ def test_without_its_process_a_clear_of_long_ago_is_nobodys(worked: Ground, monk
     worked.configure(hooks={"auto_checkpoint_on_clear": True})
     (worked.project / "a.txt").write_text("three\n")
     answer(worked, "SessionEnd", reason="clear")
-    monkeypatch.setattr(delivering, "MAX_CLEAR_TO_START_NS", -1)
+    monkeypatch.setattr(deliver, "MAX_CLEAR_TO_START_NS", -1)
 
     assert "Checkpoint saved" not in start(worked, "clear").get("systemMessage", "")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 from keepfast.agents import transcript
-from keepfast.resume import brief
-from keepfast.resume import extractor as noting
+from keepfast.resume import brief, extractor
 from keepfast.resume.brief import Brief, Facts
 from tests.equipment.sessions import Session
 
@@ -53,7 +52,7 @@ def built(session: Session, tokens: int = 5_000, **more: object) -> Brief:
     conversation = transcript.read(session.bytes())
     facts = Facts(summary="Exact totals", version="v5", checkpoint="cp-1", saved_at=NOW - 2 * HOUR)
     return brief.build(
-        noting.take(conversation),
+        extractor.take(conversation),
         conversation.files.newest_first(),
         facts=facts,
         now=NOW,

@@ -9,8 +9,7 @@ import pytest
 from keepfast.agents import transcript
 from keepfast.agents.working_file import WorkingFile
 from keepfast.app.messages import ago
-from keepfast.resume import brief, tokens
-from keepfast.resume import extractor as noting
+from keepfast.resume import brief, extractor, tokens
 from keepfast.resume.brief import PART, Facts
 from keepfast.resume.brief_notes import clip, tail
 from keepfast.resume.notes import Notes
@@ -228,7 +227,7 @@ def test_very_long_files_of_which_no_place_is_known_are_shown_from_their_beginni
 
 def test_notes_go_to_json_and_back() -> None:
     conversation = transcript.read(shop().bytes())
-    notes = noting.take(conversation)
+    notes = extractor.take(conversation)
 
     again = Notes.from_json(notes.to_json())
 
@@ -240,7 +239,7 @@ def test_notes_go_to_json_and_back() -> None:
 
 
 def test_the_documents_shape_is_the_sources() -> None:
-    document = noting.take(transcript.read(shop().bytes())).to_json()
+    document = extractor.take(transcript.read(shop().bytes())).to_json()
 
     assert set(document["analysis"]) == {"current_task", "next_steps", "decisions_made", "blockers", "relevant_docs"}
     assert document["context"]["relevant_packages"] == ["shop"]
@@ -251,7 +250,7 @@ def test_the_documents_shape_is_the_sources() -> None:
 
 def test_a_model_that_needs_more_tokens_gets_less_text() -> None:
     conversation = transcript.read(shop(files=14, functions=80).bytes())
-    notes = noting.take(conversation)
+    notes = extractor.take(conversation)
     files = conversation.files.newest_first()
     usual = brief.build(notes, files)
     notes.characters = 2.1

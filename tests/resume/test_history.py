@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keepfast.agents import transcript
-from keepfast.app import resume as resuming
+from keepfast.app import resume
 from keepfast.resume import extractor as notes
 from keepfast.resume import history as earlier
 from keepfast.resume.history import Earlier, advance
@@ -64,8 +64,8 @@ def ended(session: Session) -> Session:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is long begins at a few kilobytes."""
-    monkeypatch.setattr(resuming, "TAIL_BYTES", 8_000)
-    monkeypatch.setattr(resuming, "MAX_CARRIED_BYTES", 16_000)
+    monkeypatch.setattr(resume, "TAIL_BYTES", 8_000)
+    monkeypatch.setattr(resume, "MAX_CARRIED_BYTES", 16_000)
     monkeypatch.setattr(earlier, "PIECE", 4_000)
 
 
@@ -87,7 +87,7 @@ def work(path: Path, folder: Path, session: Session, steps: int = 12) -> Notes:
     for _ in range(steps):
         filled(session, 10)
         path.write_bytes(session.bytes())
-        found = resuming.notes_of(str(path), None, str(folder), "s-1")
+        found = resume.notes_of(str(path), None, str(folder), "s-1")
     assert found is not None
     return found
 
@@ -96,9 +96,9 @@ def test_the_beginning_is_carried_on_from_checkpoint_to_checkpoint(tmp_path: Pat
     path, session = tmp_path / "t.jsonl", begun()
     work(path, tmp_path, session)
     path.write_bytes(ended(session).bytes())
-    assert path.stat().st_size > 5 * resuming.TAIL_BYTES
+    assert path.stat().st_size > 5 * resume.TAIL_BYTES
 
-    found = resuming.notes_of(str(path), None, str(tmp_path), "s-1")
+    found = resume.notes_of(str(path), None, str(tmp_path), "s-1")
 
     assert found is not None and found.prompts[0] == FIRST
     assert told(found) == told(notes.take(transcript.read(path)))
@@ -107,7 +107,7 @@ def test_the_beginning_is_carried_on_from_checkpoint_to_checkpoint(tmp_path: Pat
     assert any("old rounding" in one for one in found.decisions)
     assert "Refunds in a table of their own" in found.decisions
     assert found.last_run is not None and not found.last_run.passed
-    alone = resuming.notes_of(str(path))
+    alone = resume.notes_of(str(path))
     assert alone is not None and not alone.plan  # without a session's name only the end is known
 
 
@@ -117,11 +117,11 @@ def test_a_session_met_late_is_caught_up_with_a_stretch_at_each_checkpoint(tmp_p
 
     offsets = []
     for _ in range(20):
-        resuming.notes_of(str(path), None, str(tmp_path), "s-1")
+        resume.notes_of(str(path), None, str(tmp_path), "s-1")
         offsets.append(sessions.earlier(str(tmp_path), "s-1")["earlier"]["offset"])
 
-    assert offsets == sorted(offsets) and offsets[0] < resuming.MAX_CARRIED_BYTES + earlier.PIECE < offsets[-1]
-    assert path.stat().st_size - offsets[-1] < 2 * resuming.TAIL_BYTES
+    assert offsets == sorted(offsets) and offsets[0] < resume.MAX_CARRIED_BYTES + earlier.PIECE < offsets[-1]
+    assert path.stat().st_size - offsets[-1] < 2 * resume.TAIL_BYTES
 
 
 def test_what_is_kept_holds_no_secret_and_is_the_users_alone(tmp_path: Path, small: None) -> None:
@@ -151,7 +151,7 @@ def test_what_is_not_of_this_transcript_is_not_taken(tmp_path: Path, small: None
         path.write_bytes(filled(other, 300).bytes())
 
     for _ in range(8):
-        found = resuming.notes_of(str(path), None, str(tmp_path), "s-1")
+        found = resume.notes_of(str(path), None, str(tmp_path), "s-1")
 
     assert found is not None and found.prompts == ["Something else entirely, please."] and not found.plan
 
@@ -162,7 +162,7 @@ def test_a_brief_of_a_long_session_reads_its_end_alone(tmp_path: Path, small: No
     path.write_bytes(ended(session).bytes())
     known = Earlier.from_json(sessions.earlier(str(tmp_path), "s-1")["earlier"])
 
-    found = earlier.recent(path, known, resuming.TAIL_BYTES + resuming.MAX_CARRIED_BYTES)
+    found = earlier.recent(path, known, resume.TAIL_BYTES + resume.MAX_CARRIED_BYTES)
 
     assert found is not None and found.calls < 60
     assert told(notes.take(found)) == told(notes.take(transcript.read(path)))
@@ -182,7 +182,7 @@ def test_a_rewind_in_the_end_leaves_what_was_before_it(tmp_path: Path, small: No
     path.write_bytes(session.bytes())
     known = Earlier.from_json(sessions.earlier(str(tmp_path), "s-1")["earlier"])
 
-    found = earlier.recent(path, known, resuming.TAIL_BYTES + resuming.MAX_CARRIED_BYTES)
+    found = earlier.recent(path, known, resume.TAIL_BYTES + resume.MAX_CARRIED_BYTES)
 
     assert found is not None and notes.take(found).prompts == [FIRST, "Keep the currencies."]
 

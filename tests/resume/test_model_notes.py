@@ -12,7 +12,7 @@ import pytest
 from keepfast.agents.transcript import read
 from keepfast.model.errors import Failed
 from keepfast.resume import extractor as notes
-from keepfast.resume import model_client as asking
+from keepfast.resume import model_client
 from keepfast.resume.model_answer import Extract, checked, join, mark
 from keepfast.resume.model_prompt import MAX_RECORD_CHARACTERS, render_record
 from keepfast.secrets.redaction import redact
@@ -130,7 +130,7 @@ def script(tmp_path: Path, body: str) -> list[str]:
 
 
 def ask(words: list[str], seconds: float = 30) -> Any:
-    return asking.command("<record>", words, home="/nowhere", seconds=seconds)
+    return model_client.command("<record>", words, home="/nowhere", seconds=seconds)
 
 
 def test_a_command_is_given_record_and_form_and_answers_json(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def endpoint() -> Any:
 
 def over_http(endpoint: Endpoint, *replies: Reply, seconds: float = 30) -> Any:
     endpoint.script(*replies)
-    return asking.anthropic("<record>", key="made-up", seconds=seconds, url=endpoint.url, model="small")
+    return model_client.anthropic("<record>", key="made-up", seconds=seconds, url=endpoint.url, model="small")
 
 
 def test_a_model_is_asked_for_one_call_of_one_tool(endpoint: Endpoint) -> None:
@@ -227,22 +227,22 @@ def test_an_endpoint_that_does_not_answer_in_time_is_left(endpoint: Endpoint) ->
 
 def test_a_conversation_leaves_this_machine_encrypted_or_not_at_all() -> None:
     with pytest.raises(Failed, match="not https"):
-        asking.anthropic("<record>", key="made-up", seconds=5, url="http://192.0.2.1")
+        model_client.anthropic("<record>", key="made-up", seconds=5, url="http://192.0.2.1")
 
 
 def test_a_key_is_taken_from_a_file_of_the_users_alone(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("sk-made-up\n")
     path.chmod(0o600)
-    assert asking.key_in(str(path)) == "sk-made-up"
+    assert model_client.key_in(str(path)) == "sk-made-up"
 
     path.chmod(0o644)
     with pytest.raises(Failed, match="Others may read"):
-        asking.key_in(str(path))
+        model_client.key_in(str(path))
     path.chmod(0o600)
     path.write_text("two words\n")
     with pytest.raises(Failed, match="does not hold a key"):
-        asking.key_in(str(path))
+        model_client.key_in(str(path))
     for gone, why in (("", "not set"), (str(tmp_path / "gone"), "cannot be read")):
         with pytest.raises(Failed, match=why):
-            asking.key_in(gone)
+            model_client.key_in(gone)

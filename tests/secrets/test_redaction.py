@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import keepfast
 from keepfast.agents.claude.sessions import forked, last_message
 from keepfast.runner.domain.prompts import PROTOCOL
-from keepfast.secrets import light_re, services
-from keepfast.secrets import precompiled as readying
+from keepfast.secrets import light_re, precompiled, services
 from keepfast.secrets.light_redaction import without_secrets
 from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
 from keepfast.secrets.redaction import _label_places, _matches_at, find, holds_key, redact
@@ -278,9 +277,9 @@ def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
 def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
     ready = pytest.importorskip("keepfast.secrets._ready")
     assert ready.MADE_BY == light_re.THIS_PYTHON
-    assert {*readying.pattern_sources()} == {*ready.PATTERNS}
-    for pattern in readying.pattern_sources():
-        assert ready.PATTERNS[pattern] == readying.compiled(pattern)
+    assert {*precompiled.pattern_sources()} == {*ready.PATTERNS}
+    for pattern in precompiled.pattern_sources():
+        assert ready.PATTERNS[pattern] == precompiled.compiled(pattern)
         assert light_re.compile(pattern) == re.compile(pattern)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from keepfast.fsutil import threads as together
 from keepfast.model.errors import Damaged
-from keepfast.store import bulk_read as reading
+from keepfast.store import bulk_read
 from keepfast.store.bulk_read import read_many
 from keepfast.store.digest import digest
 from keepfast.store.factory import create_store
@@ -66,10 +66,10 @@ def test_every_content_comes_once_and_whole(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, first: int, asked: int, enough: int, order: str, how: str
 ) -> None:
     if how == "one pack open":
-        monkeypatch.setattr(reading, "OPEN_PACKS", 1)
-    monkeypatch.setattr(reading, "FIRST_LOOKUP", first)
-    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", asked)
-    monkeypatch.setattr(reading, "ENOUGH_BYTES", enough)
+        monkeypatch.setattr(bulk_read, "OPEN_PACKS", 1)
+    monkeypatch.setattr(bulk_read, "FIRST_LOOKUP", first)
+    monkeypatch.setattr(bulk_read, "LOOKUP_CONTENTS", asked)
+    monkeypatch.setattr(bulk_read, "ENOUGH_BYTES", enough)
     wanted = list(CONTENTS)
     if order == "shuffled":
         random.Random(1).shuffle(wanted)
@@ -85,8 +85,8 @@ def test_every_content_comes_once_and_whole(
 def test_a_frame_of_which_little_is_wanted_at_a_time_is_unpacked_once(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FIRST_LOOKUP", 10)
-    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", 10)
+    monkeypatch.setattr(bulk_read, "FIRST_LOOKUP", 10)
+    monkeypatch.setattr(bulk_read, "LOOKUP_CONTENTS", 10)
     wanted = list(CONTENTS)
     random.Random(1).shuffle(wanted)
     keys = [digest(content) for content in wanted]
@@ -100,7 +100,7 @@ def test_a_frame_of_which_little_is_wanted_at_a_time_is_unpacked_once(
 
 
 def test_what_comes_in_parts_is_named_and_left(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "FIRST_LOOKUP", 2)
+    monkeypatch.setattr(bulk_read, "FIRST_LOOKUP", 2)
     lists = [digest(CONTENTS[0][:9]), digest(CONTENTS[170][:9])]
     taken = Taken()
 
@@ -129,8 +129,8 @@ def test_nothing_is_nothing(repository: Repository) -> None:
 
 @pytest.mark.parametrize("at", [0, 100, 299])
 def test_a_content_that_is_not_there_is_named(repository: Repository, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    monkeypatch.setattr(reading, "FIRST_LOOKUP", 40)
-    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", 40)
+    monkeypatch.setattr(bulk_read, "FIRST_LOOKUP", 40)
+    monkeypatch.setattr(bulk_read, "LOOKUP_CONTENTS", 40)
     keys = [digest(content) for content in CONTENTS]
     keys[at] = digest(b"nobody has this")
 
@@ -190,8 +190,8 @@ def test_an_empty_content_comes_too(repository: Repository) -> None:
 
 def test_of_a_frame_of_tiny_contents_not_all_are_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame holds a hundred thousand of them; their places would take more memory than the plan of a restore."""
-    monkeypatch.setattr(reading, "WAITING_CONTENTS", 300)
-    monkeypatch.setattr(reading, "LOOKUP_CONTENTS", 200)
+    monkeypatch.setattr(bulk_read, "WAITING_CONTENTS", 300)
+    monkeypatch.setattr(bulk_read, "LOOKUP_CONTENTS", 200)
     made = create_store(str(tmp_path / "store"), durable=False)
     contents = [b"%06d\n" % number for number in range(4000)]
     writer = PackWriter(made.blobs)
@@ -211,5 +211,5 @@ def test_of_a_frame_of_tiny_contents_not_all_are_held_at_once(tmp_path: Path, mo
     assert read_many(made, [digest(content) for content in contents], take) == []
 
     assert taken.contents == {number: [content] for number, content in enumerate(contents)}
-    assert max(most) < 300 + reading.FIRST_LOOKUP + 200
+    assert max(most) < 300 + bulk_read.FIRST_LOOKUP + 200
     made.close()

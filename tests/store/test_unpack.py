@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from keepfast.store import bulk_read as reading
+from keepfast.store import bulk_read
 from keepfast.store.compression import zstd_module
 from keepfast.store.packs import MAX_SHARED_FRAME, RAW, ZLIB, ZSTD, compress
 from keepfast.store.rows import CONTENT, Location
@@ -57,8 +57,8 @@ def some(count: int) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def unpack() -> reading.Unpack:
-    found = reading._native_unpack()
+def unpack() -> bulk_read.Unpack:
+    found = bulk_read._native_unpack()
     assert found is not None
     return found
 
@@ -97,7 +97,7 @@ def test_one_bit_that_is_wrong_anywhere_is_seen(lanes: int) -> None:
         assert not _unpack.check(FRAME, places, other, lanes)
 
 
-def test_a_frame_comes_whole_with_its_parts(unpack: reading.Unpack, tmp_path: Path) -> None:
+def test_a_frame_comes_whole_with_its_parts(unpack: bulk_read.Unpack, tmp_path: Path) -> None:
     spans = some(50)
     places, keys = wanted(spans)
     packed = compress(FRAME, 1)
@@ -127,7 +127,7 @@ def test_a_frame_comes_whole_with_its_parts(unpack: reading.Unpack, tmp_path: Pa
     ids=["raw", "zlib", "too large", "too short", "cut off", "other bytes", "nonsense", "empty frame", "nothing"],
 )
 def test_what_is_not_for_it_or_not_right_is_left(
-    unpack: reading.Unpack, tmp_path: Path, form: bytes, most: int
+    unpack: bulk_read.Unpack, tmp_path: Path, form: bytes, most: int
 ) -> None:
     places, keys = wanted([(0, len(FRAME))])
     file = stored(tmp_path, form)
@@ -135,7 +135,7 @@ def test_what_is_not_for_it_or_not_right_is_left(
     os.close(file)
 
 
-def test_a_file_that_ends_too_early_is_left(unpack: reading.Unpack, tmp_path: Path) -> None:
+def test_a_file_that_ends_too_early_is_left(unpack: bulk_read.Unpack, tmp_path: Path) -> None:
     places, keys = wanted([(0, 10)])
     packed = compress(FRAME, 1)
     file = stored(tmp_path, packed)
@@ -145,7 +145,7 @@ def test_a_file_that_ends_too_early_is_left(unpack: reading.Unpack, tmp_path: Pa
     assert unpack(file, 6, len(packed), MAX_SHARED_FRAME, places, keys) is None
 
 
-def test_nonsense_is_refused_before_anything_is_read(unpack: reading.Unpack) -> None:
+def test_nonsense_is_refused_before_anything_is_read(unpack: bulk_read.Unpack) -> None:
     key = bytes(32)
     for places, keys in (
         ([(0, Location("", 0, 0, -1, 5, 0))], [key]),
@@ -162,5 +162,5 @@ def test_zstandard_is_only_taken_from_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
     assert not _unpack.use(str(tmp_path / "text"))
     assert not _unpack.use(_unpack.__file__)
-    assert reading._native_unpack() is not None  # and it is found again
+    assert bulk_read._native_unpack() is not None  # and it is found again
     assert zstd_module().__spec__.origin

@@ -21,7 +21,7 @@ from keepfast.model.event import CREATED, UNCHANGED
 from keepfast.model.frozen import SUPERVISED_IGNORE
 from keepfast.settings import TABLE
 from keepfast.workspace import stat_cache as cache
-from keepfast.workspace import stat_cache_writer as cache_writing
+from keepfast.workspace import stat_cache_writer
 from keepfast.workspace.capture import CACHE_TAG, Capture
 from keepfast.workspace.marker import refuse
 from keepfast.workspace.selection import Chooser
@@ -1024,7 +1024,7 @@ def test_a_cache_that_lies_is_rebuilt_by_the_daily_scan(saver: Saver, root: Path
     number = known.paths().index(b"folder")
     columns[3][number], columns[4][number] = seen.st_mtime_ns, seen.st_ctime_ns
     parts = columns, known.names(), known.paths(), known.marks()
-    cache_writing.store(str(saver.cache()), known.identity, known.full_scan_at - day, *parts)
+    stat_cache_writer.store(str(saver.cache()), known.identity, known.full_scan_at - day, *parts)
     saver.save()
 
     assert saver.kinds()["folder/new"] == "f"

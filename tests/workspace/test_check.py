@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis.strategies import binary
 
 from keepfast.workspace import stat_cache as cache
-from keepfast.workspace import stat_cache_writer as cache_writing
+from keepfast.workspace import stat_cache_writer
 from keepfast.workspace.capture import Capture
 from keepfast.workspace.directory import _listing, list_changed, list_folder, runs_of
 from keepfast.workspace.scan import recheck
@@ -51,7 +51,7 @@ def tree() -> Iterator[tuple[Path, int]]:
 def remember(fd: int, now: int = FAR) -> Cache:
     """The cache of everything below a folder."""
     scan = walk(fd, None, Capture(ignored="all"), now, lambda path: False)
-    return Cache(cache_writing.encode(b"test", 0, scan.columns, scan.names, scan.paths, scan.marks))
+    return Cache(stat_cache_writer.encode(b"test", 0, scan.columns, scan.names, scan.paths, scan.marks))
 
 
 def check_both(known: Cache, fd: int) -> tuple[list[int], list[int]]:
@@ -130,7 +130,7 @@ def test_each_fact_counts_for_itself(column: int) -> None:
         known = remember(fd)
         columns = known.columns()
         columns[column][0] += 1
-        told = Cache(cache_writing.encode(b"", 0, columns, known.names(), known.paths(), known.marks()))
+        told = Cache(stat_cache_writer.encode(b"", 0, columns, known.names(), known.paths(), known.marks()))
 
         assert check_both(told, fd) == (([0], []) if column < 3 else ([], [0]))
 
@@ -252,7 +252,7 @@ def scanned(root: int, known: Cache, capture: Capture) -> dict[str, object] | No
     scan = recheck(root, known, capture, FAR, *cache.check(known, root, capture.accelerated))
     if scan is None:
         return None
-    raw = cache_writing.encode(b"", 0, scan.columns, scan.text or b"", scan.paths, scan.marks)
+    raw = stat_cache_writer.encode(b"", 0, scan.columns, scan.text or b"", scan.paths, scan.marks)
     next_one = Cache(raw)
     columns, names, at = next_one.columns(), next_one.names(), 0
     folders, files = {}, {}
@@ -398,7 +398,7 @@ def test_the_checksum_of_long_texts_is_that_of_zlib(length: int) -> None:
 def test_times_beyond_64_bits_and_inodes_of_64_bits_fit(tmp_path: Path) -> None:
     """Anybody can set a time in the year 2400; some file systems use every bit of an inode."""
     columns = [[-1], [0], [(1 << 64) - 1], [(1 << 63) + 5], [7], [1 << 63], [1]]
-    cache_writing.store(str(tmp_path / "cache"), b"id", 0, columns, [b"name"], [b""], {b"xpath"})
+    stat_cache_writer.store(str(tmp_path / "cache"), b"id", 0, columns, [b"name"], [b""], {b"xpath"})
 
     known = cache.load(str(tmp_path / "cache"))
 

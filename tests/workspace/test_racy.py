@@ -20,7 +20,7 @@ import pytest
 from keepfast.model.entry import UNSTEADY, Entry
 from keepfast.store.digest import digest
 from keepfast.workspace import stat_cache as cache
-from keepfast.workspace import stat_cache_writer as cache_writing
+from keepfast.workspace import stat_cache_writer
 from keepfast.workspace import walk as walking
 from keepfast.workspace.capture import Capture
 from keepfast.workspace.directory import list_folder
@@ -204,7 +204,7 @@ def test_a_full_scan_that_lies_in_the_future_is_not_believed(saver: Saver, root:
     assert known is not None
     far = known.full_scan_at + (1 << 60)
     parts = known.columns(), known.names(), known.paths(), known.marks()
-    cache_writing.store(str(saver.cache()), known.identity, far, *parts)
+    stat_cache_writer.store(str(saver.cache()), known.identity, far, *parts)
 
     saver.save()
 
@@ -307,7 +307,7 @@ def test_after_a_recheck_too_the_right_file_is_read_again(root: Path) -> None:
         (root / name).write_bytes(bytes(5 << 20))
     fd = os.open(root, os.O_RDONLY)
     first = walk(fd, None, Capture(), 1 << 62, lambda path: False)
-    known = cache.Cache(cache_writing.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
+    known = cache.Cache(stat_cache_writer.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
     (root / "a" / "0 new").touch()
     overwrite(root / "z" / "file", b"changed")
     scan = recheck(fd, known, Capture(), 1 << 62, *cache.check(known, fd))

@@ -10,7 +10,7 @@ from pathlib import Path
 from keepfast.model.entry import Entry
 from keepfast.store.digest import digest
 from keepfast.workspace import stat_cache as cache
-from keepfast.workspace import stat_cache_writer as cache_writing
+from keepfast.workspace import stat_cache_writer
 from keepfast.workspace.capture import Capture
 from keepfast.workspace.reader import capture
 from keepfast.workspace.scan import recheck, walk
@@ -66,7 +66,7 @@ def test_a_second_look_holds_little_of_each_file_and_nothing_of_the_cache(tmp_pa
     earlier = [one for one in gc.get_objects() if type(one).__name__ in KINDS]  # of tests that failed in this process
     try:
         first = walk(fd, None, Capture(), 1 << 62, lambda path: False)
-        known = cache.Cache(cache_writing.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
+        known = cache.Cache(stat_cache_writer.encode(b"", 0, first.columns, first.names, first.paths, first.marks))
         (tmp_path / "changed").write_text("now")
         (tmp_path / "changed").chmod(0o600)
         scan = recheck(fd, known, Capture(), 1 << 62, *cache.check(known, fd))

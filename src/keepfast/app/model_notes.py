@@ -46,7 +46,7 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
 def ask(settings: Settings, transcript: str, home: str, folder: str = "", session: str = "") -> Extract | None:
     """Return what the model read; None if there is nothing to read. Raises `Failed`. Request and answer are redacted."""
     from keepfast.app.resume import conversation_of, redacted
-    from keepfast.resume import model_client as asking
+    from keepfast.resume import model_client
     from keepfast.resume.model_prompt import render_record
     from keepfast.secrets.redaction import redact
 
@@ -58,11 +58,11 @@ def ask(settings: Settings, transcript: str, home: str, folder: str = "", sessio
     answer: Any
     if settings["analysis.llm"] == COMMAND:
         by = "a command"
-        answer = asking.command(record, settings["analysis.command"], home=home, seconds=seconds)
+        answer = model_client.command(record, settings["analysis.command"], home=home, seconds=seconds)
     else:
-        by = settings["analysis.model"] or asking.MODEL
-        key = asking.key_in(settings["analysis.key_file"])
-        answer = asking.anthropic(
+        by = settings["analysis.model"] or model_client.MODEL
+        key = model_client.key_in(settings["analysis.key_file"])
+        answer = model_client.anthropic(
             record, key=key, seconds=seconds, url=settings["analysis.url"], model=settings["analysis.model"]
         )
     try:

@@ -18,7 +18,7 @@ from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.model.event import BY_THEMSELVES
 from keepfast.resume import brief as briefs
 from keepfast.resume import disk_files as disk
-from keepfast.resume import extractor as taking
+from keepfast.resume import extractor
 from keepfast.resume import history as earlier
 from keepfast.resume.history import Earlier
 from keepfast.resume.inheritance import Inheritance, with_files, with_places
@@ -268,7 +268,7 @@ class Resumer:
             except KeepfastError:
                 conversation = None
             inherited = _inherited(source.header)
-            notes = taking.take(conversation, inherited) if conversation is not None else Notes()
+            notes = extractor.take(conversation, inherited) if conversation is not None else Notes()
             if conversation is not None and not notes.empty:
                 saved_notes = source.header.notes
                 if saved_notes and (saved_notes.get("read_by") or not moment.is_whole(source.conversation)):
@@ -289,7 +289,7 @@ class Resumer:
                 )
             except (OSError, KeepfastError):
                 continue
-            notes = taking.take(conversation, inherited)
+            notes = extractor.take(conversation, inherited)
             if not notes.empty:
                 join(notes, extract_of(self.folder, work.session))
                 files = with_places(notes, conversation.files.newest_first(), inherited)
@@ -403,7 +403,7 @@ def notes_of(path: str, extract: Extract | None = None, folder: str = "", sessio
     """Return the notes of a transcript, for a checkpoint; None if there is nothing to read."""
     conversation = conversation_of(path, folder, session)
     before = inheritance_of(folder, session)
-    notes = taking.take(conversation, before) if conversation is not None else Notes()
+    notes = extractor.take(conversation, before) if conversation is not None else Notes()
     return None if notes.empty else join(notes, extract)
 
 

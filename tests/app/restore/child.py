@@ -17,7 +17,7 @@ from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
 from keepfast.model.event import Event
 from keepfast.settings import Settings
-from keepfast.workspace import staged_files as preparing
+from keepfast.workspace import staged_files
 from keepfast.workspace.system_calls import System
 from tests.equipment.observer import observer
 
@@ -51,9 +51,9 @@ def main(arguments: list[str]) -> int:
         default=restore_execution.MIN_STEPS_TO_STAGE_EARLY,
         help="from so many steps on, contents are written early",
     )
-    parser.add_argument("--few", type=int, default=preparing.FEW, help="so many files are synced one by one")
+    parser.add_argument("--few", type=int, default=staged_files.FEW, help="so many files are synced one by one")
     options = parser.parse_args(arguments)
-    preparing.FEW, restore_execution.MIN_STEPS_TO_STAGE_EARLY = options.few, options.many
+    staged_files.FEW, restore_execution.MIN_STEPS_TO_STAGE_EARLY = options.few, options.many
     if options.unsynced:
         System.sync = lambda self, folder: None  # type: ignore[method-assign]
     settings = Settings()

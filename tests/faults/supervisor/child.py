@@ -22,7 +22,7 @@ from keepfast.model import steps
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.wake import wake
-from keepfast.runner.scheduler import service as serving
+from keepfast.runner.scheduler import service
 from tests.runner.place import QUICK, Place
 
 
@@ -41,7 +41,7 @@ def main(base: str, name: str, nth: str, engine: str, database: str = "", boot: 
     stop = Flag()
     if person:
         Thread(target=attend, args=(place, stop), daemon=True).start()
-    serving.run(place.runtime, stop, until_idle=not person, durable=how == "durable")
+    service.run(place.runtime, stop, until_idle=not person, durable=how == "durable")
     place.close()
     return 0
 

@@ -20,7 +20,7 @@ from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import NotAllowed
 from keepfast.runner.process import shims
-from keepfast.runner.scheduler import service as serving
+from keepfast.runner.scheduler import service
 from keepfast.runner.scheduler.lock import SupervisorLock
 from keepfast.runner.scheduler.supervisor import Supervisor
 from tests.runner.place import DONE, PHASE, Place, say_phase
@@ -317,11 +317,11 @@ def test_a_restore_is_shown_before_it_is_done_and_what_is_not_listed_is_counted(
 def test_a_supervisor_in_the_background_takes_over_when_the_other_one_ends(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.1)
     said: list[str] = []
     task = place.task([DONE])
     other = SupervisorLock(place.runtime.folder)
-    background = serving.Background(place.runtime, said.append)
+    background = service.Background(place.runtime, said.append)
     background.start()
     try:
         _wait(lambda: bool(said))

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from keepfast.store.digest import digest
-from keepfast.store.maintenance import compaction as compacting
+from keepfast.store.maintenance import compaction
 from keepfast.store.maintenance.arrangement import FRAME_OF_SIMILAR, _group_by_name, arrange, batches
 from keepfast.store.maintenance.compaction import Compactor
 from keepfast.store.maintenance.space import compact, store_size
@@ -171,10 +171,10 @@ def test_each_old_frame_is_unpacked_once_where_memory_suffices(saver: Saver, mon
             unpacked.append((name, offset))
             return read(name, offset, length)
 
-        compacting = Compactor(repository, True, None)
-        compacting.living = {key for key, _ in repository.ledger.locations()}
+        compaction = Compactor(repository, True, None)
+        compaction.living = {key for key, _ in repository.ledger.locations()}
         monkeypatch.setattr(repository.blobs, "read", counting)
-        writers, moved = compacting._copy({pack.name for pack in repository.ledger.packs()})
+        writers, moved = compaction._copy({pack.name for pack in repository.ledger.packs()})
         for writer in writers:
             writer.abort()
     finally:
@@ -189,7 +189,7 @@ def test_a_store_too_large_to_be_written_as_a_whole_brings_versions_together_and
 ) -> None:
     """The sizes that decide are scaled down with the store. Nothing here can be compressed, but versions are alike."""
     for name in ("SMALL_PACK", "REWRITE_WHOLE_BYTES", "REPACK_BYTES", "JOIN_BYTES"):
-        monkeypatch.setattr(compacting, name, getattr(compacting, name) >> 8)
+        monkeypatch.setattr(compaction, name, getattr(compaction, name) >> 8)
     chance = random.Random(10)
     (saver.root / "base.bin").write_bytes(chance.randbytes(3 << 20))
     for number in range(8):
@@ -219,10 +219,10 @@ def test_a_store_too_large_to_be_written_as_a_whole_brings_versions_together_and
 def test_what_saves_have_packed_is_compressed_anew_a_part_at_a_time_and_only_where_it_helps(
     saver: Saver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compacting, "SMALL_PACK", 1 << 10)
-    monkeypatch.setattr(compacting, "REPACK_BYTES", 80 << 10)
-    monkeypatch.setattr(compacting, "REWRITE_WHOLE_BYTES", 0)
-    monkeypatch.setattr(compacting, "JOIN_BYTES", 0)
+    monkeypatch.setattr(compaction, "SMALL_PACK", 1 << 10)
+    monkeypatch.setattr(compaction, "REPACK_BYTES", 80 << 10)
+    monkeypatch.setattr(compaction, "REWRITE_WHOLE_BYTES", 0)
+    monkeypatch.setattr(compaction, "JOIN_BYTES", 0)
     chance = random.Random(11)
     (saver.root / "noise").write_bytes(chance.randbytes(200_000))
     saver.save("manual")
