@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from keepfast.app.messages import TEXTS, language, text
+from keepfast.app.translations import catalogue
 from keepfast.model.budget import band, usage, window
-from keepfast.settings.catalogue import catalogue
 
 
 @pytest.mark.parametrize(

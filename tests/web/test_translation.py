@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from keepfast.settings.catalogue import catalogue
+from keepfast.app.translations import catalogue
 from keepfast.web.translation import Words, pattern
 
 KOREAN, SENTENCES = catalogue("ko")["page"], catalogue("ko")["sentences"]

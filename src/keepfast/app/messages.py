@@ -112,6 +112,6 @@ def language(setting: str, *locales: str) -> str:
 def _form(table: str, name: str, english: str, language: str) -> str:
     if language == "en":
         return english
-    from keepfast.settings.catalogue import catalogue
+    from keepfast.app.translations import catalogue
 
     return catalogue(language)[table].get(name, english)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from keepfast.settings.catalogue import catalogue
+from keepfast.app.translations import catalogue
 
 LANGUAGES = ("en", "ko")
 
