@@ -22,7 +22,7 @@ from keepfast.model import document
 from keepfast.model.entry import Entry
 from keepfast.resume.notes import CommandRun, FileNote, Notes
 from keepfast.resume.signals import Signals
-from keepfast.store.bundle_proof import MAX_HEADER
+from keepfast.store.bundle_check import MAX_HEADER
 from keepfast.store.bundle_writer import BundleWriter
 from keepfast.store.digest import add, digest, weight
 from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
@@ -607,7 +607,7 @@ def test_lists_that_name_nothing_are_refused_at_any_depth(craft: Crafting, other
 def test_every_name_in_a_list_counts_also_that_of_a_list(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from keepfast.store import bundle_proof
+    from keepfast.store import bundle_check
 
     part = sealed_part(b"")
     inner, outer = digest(part) * 2, digest(digest(part) * 2) * 3
@@ -615,9 +615,9 @@ def test_every_name_in_a_list_counts_also_that_of_a_list(
     row = Entry(b"sealed", "f", 0o600, 8, 0, 0, 0, digest(outer), b"")
     for bound in ("MAX_PARTS", "MAX_BLOBS"):
         with monkeypatch.context() as patch:
-            patch.setattr(bundle_proof, bound, 8)  # three lists, and two parts in each: nine
+            patch.setattr(bundle_check, bound, 8)  # three lists, and two parts in each: nine
             assert refused(other, craft.write([row]))
-    monkeypatch.setattr(bundle_proof, "MAX_PARTS", 9)
+    monkeypatch.setattr(bundle_check, "MAX_PARTS", 9)
     assert not refused(other, craft.write([row]))
 
 
@@ -655,10 +655,10 @@ def sealed_part(data: bytes) -> bytes:
 def test_chunks_named_over_and_over_are_not_put_together(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from keepfast.store import bundle_proof
+    from keepfast.store import bundle_check
 
-    monkeypatch.setattr(bundle_proof, "MAX_EXPANDED", 1 << 20)
-    monkeypatch.setattr(bundle_proof, "MAX_RATIO", 2)
+    monkeypatch.setattr(bundle_check, "MAX_EXPANDED", 1 << 20)
+    monkeypatch.setattr(bundle_check, "MAX_RATIO", 2)
     chunk = bytes(1 << 16)
     for times, is_refused in ((10, False), (40, True)):
         whole = chunk * times
@@ -692,9 +692,9 @@ def test_a_large_file_of_zeros_goes_through_a_bundle(box: Box, other: Box) -> No
 def test_tags_of_all_versions_together_are_bounded(
     craft: Crafting, other: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from keepfast.store import bundle_proof
+    from keepfast.store import bundle_check
 
-    monkeypatch.setattr(bundle_proof, "MAX_TAGS", 3)
+    monkeypatch.setattr(bundle_check, "MAX_TAGS", 3)
     for count, is_refused in ((3, False), (4, True)):
         craft.header = {"tags": [f"t{number}" for number in range(count)]}
         assert refused(other, craft.write([craft.file(b"a")])) == is_refused

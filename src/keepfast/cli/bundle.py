@@ -149,8 +149,8 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     """
     from keepfast.model.ids import checkpoint_id
     from keepfast.store.bundle import Bundle
+    from keepfast.store.bundle_check import CheckedBundle
     from keepfast.store.bundle_import import import_bundle
-    from keepfast.store.bundle_proof import CheckedBundle
 
     if into is not None and here:
         raise Usage("--into and --here cannot be combined.")

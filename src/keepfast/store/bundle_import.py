@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from keepfast.model.entry import Entry
     from keepfast.store.bundle import BundledVersion
-    from keepfast.store.bundle_proof import CheckedBundle
+    from keepfast.store.bundle_check import CheckedBundle
     from keepfast.store.place import Place
     from keepfast.store.ports import Transaction
     from keepfast.store.repository import Repository
@@ -211,7 +211,7 @@ class _Importer:
         def work(tx: Transaction, now: WorkspaceRow | None) -> list[Record]:
             ledger = repository.ledger
             if (now is None) != is_new or (now is not None and now.version != row.version):
-                raise SaveConflict("The workspace has a newer version in the meantime.")
+                raise SaveConflict("The workspace got a newer version during the import.")
             relied = list(checkpoint_writer.reused)
             if len(ledger.locate(relied)) != len(relied):
                 raise SaveConflict("Contents were removed by a compaction in the meantime.")
