@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keepfast.shell.destruction import threat_of, threatened
+from keepfast.shell.destruction import threat_of
 from keepfast.shell.words import Redirection, Word, tokenize
 
 ROOT = b"/home/dev/project"
+
+
+def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | None:
+    """Return the paths that the command names and destroys for certain; None if it destroys nothing for certain."""
+    threat = threat_of(command, cwd, root)
+    return threat.named if threat is not None and threat.is_certain else None
+
 
 HARMLESS = [
     "", " ", "ls -la", "cat a.txt", "grep -rn x src", "git status", "git diff HEAD", "git log --oneline",
@@ -150,7 +157,6 @@ NAMED = {
     "cat <(rm a)": ["a"],
     "cat <<EOF\n$(rm a)\nEOF": ["a"],
     "echo ${x:-$(rm a)}": ["a"],
-    "rm src/*.py": ["src"],
     "rm 한글.txt '공백 있는'": ["한글.txt", "공백 있는"],
     "rm a\\\n b": ["a", "b"],
     "gzip big.log": ["big.log"],
@@ -285,6 +291,13 @@ def test_what_is_named_is_found(command: str) -> None:
 
     assert found is not None
     assert [path.decode() for path in found] == NAMED[command]
+
+
+def test_a_pattern_is_known_as_a_pattern() -> None:
+    threat = threat_of("rm src/*.py", ROOT, ROOT)
+
+    assert threat is not None
+    assert (threat.named, threat.patterns) == ((), (ROOT + b"/src/*.py",))
 
 
 UNNAMED = [

@@ -38,27 +38,13 @@ def threat_of(command: str, cwd: bytes, root: bytes, open_script: ScriptReader |
     Reads no files but scripts that the command runs, with `open_script` if it is given. So a named path need not exist,
     and a `mentioned` one may be any word.
     """
-    builder = _inspect(command, cwd, root, open_script)
-    return Threat(builder) if builder.is_threatened or builder.mentioned else None
-
-
-def threatened(command: str, cwd: bytes, root: bytes) -> tuple[bytes, ...] | None:
-    """Return the paths below `root` that the command names and may destroy; None if it destroys nothing.
-
-    An empty tuple means that it may destroy something unknown. Reads no files: a path need not exist.
-    """
-    builder = _inspect(command, cwd, root)
-    return _encoded(builder.named) if builder.is_threatened else None
-
-
-def _inspect(command: str, cwd: bytes, root: bytes, open_script: ScriptReader | None = None) -> ThreatBuilder:
     builder = ThreatBuilder(cwd.decode("utf-8", "surrogateescape"), root.decode("utf-8", "surrogateescape"))
     builder.open_script = open_script
     if len(command) > MAX_COMMAND_LENGTH and "<<" not in command:
         builder.add_unknown()
     else:
         Script(builder, command).inspect(command, 0)
-    return builder
+    return Threat(builder) if builder.is_threatened or builder.mentioned else None
 
 
 def _encoded(texts: Iterable[str]) -> tuple[bytes, ...]:
@@ -75,7 +61,7 @@ class Threat:
 
     def __init__(self, builder: ThreatBuilder) -> None:
         self.named: tuple[bytes, ...] = _encoded(builder.git_only_by_path)
-        """Paths below the root."""
+        """Paths below the root that the command names exactly; patterns are in `patterns`."""
         self.mentioned: tuple[bytes, ...] = _encoded(
             path for path in builder.mentioned if path not in builder.git_only_by_path
         )
@@ -115,8 +101,6 @@ class ThreatBuilder:
         self.root = root.rstrip("/")
         self.is_threatened = self.is_vague = self.is_boundless = False
         self.git_folders: dict[str, None] = {}
-        self.named: dict[str, None] = {}
-        """Paths below the root; for a pattern, the folder that it lies in."""
         self.git_only_by_path: dict[str, bool] = {}
         """Exact paths below the root, and whether git is the only program that acts on them."""
         self.patterns: dict[str, None] = {}
@@ -164,8 +148,6 @@ class ThreatBuilder:
             self.add_unknown(by_git)
         elif path.startswith(self.root + "/"):
             self.is_threatened = True
-            if word.is_sure or path != self.root:
-                self.named[path[len(self.root) + 1 :]] = None
         elif (self.root + "/").startswith(path.rstrip("/") + "/"):
             self.is_threatened = True
             if word.is_sure and not by_git:  # git removes nothing there but what it has itself
