@@ -1,4 +1,4 @@
-"""Build the engine from the settings: the only file that names concrete backends, and the choice of the store."""
+"""Build the engine from the settings, and choose the store of a folder. `store/factory.py` opens the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open and create stores."""
+"""Open and create stores, with their backends: files on the local disk and a ledger in SQLite."""
 
 from __future__ import annotations
 
