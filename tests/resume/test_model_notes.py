@@ -237,11 +237,11 @@ def test_a_key_is_taken_from_a_file_of_the_users_alone(tmp_path: Path) -> None:
     assert model_client.key_in(str(path)) == "sk-made-up"
 
     path.chmod(0o644)
-    with pytest.raises(Failed, match="Others may read"):
+    with pytest.raises(Failed, match="Other users can read"):
         model_client.key_in(str(path))
     path.chmod(0o600)
     path.write_text("two words\n")
-    with pytest.raises(Failed, match="does not hold a key"):
+    with pytest.raises(Failed, match="does not contain a valid key"):
         model_client.key_in(str(path))
     for gone, why in (("", "not set"), (str(tmp_path / "gone"), "cannot be read")):
         with pytest.raises(Failed, match=why):

@@ -69,7 +69,7 @@ LOOKING = re.compile(
 def take(conversation: Conversation, before: Inheritance | None = None) -> Notes:
     """Return the notes at the conversation's end; `before` is the work that its session was resumed from."""
     calls: list[Call] = []
-    telling: list[Call] = []  # the few calls that notes are made from; most calls read and edit
+    relevant: list[Call] = []  # the few calls that notes are made from; most calls read and edit
     marks: list[Turn] = []
     prompts: list[str] = []
     answers: list[str] = []
@@ -82,7 +82,7 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
         if turn.call is not None:
             calls.append(turn.call)
             if turn.call.act in TELLING:
-                telling.append(turn.call)
+                relevant.append(turn.call)
                 marks.append(turn)
         elif last == "said":
             answers.append(turn.text)
@@ -90,16 +90,16 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
             marks.append(turn)
             if last == "asked":
                 prompts.append(turn.text)
-    tasks = _tasks(telling)
+    tasks = _tasks(relevant)
     notes = Notes(
         prompts=prompts,
         tasks=tasks,
-        plan=_plan(telling),
-        answers=_answers(telling),
+        plan=_plan(relevant),
+        answers=_answers(relevant),
         last_answer=answers[-1] if answers else "",
-        last_run=_last_run(telling),
+        last_run=_last_run(relevant),
         unfinished=_unfinished(calls),
-        commands=_commands(telling),
+        commands=_commands(relevant),
         cwd=conversation.cwd,
         branch=conversation.branch,
         model=conversation.model,
@@ -107,10 +107,10 @@ def take(conversation: Conversation, before: Inheritance | None = None) -> Notes
         session=conversation.session,
         ended=conversation.ended,
         characters=calibrate(conversation.measured),
-        signals=signs.read(conversation, tasks, calls[-signs.SEARCHED :], telling),
+        signals=signs.read(conversation, tasks, calls[-signs.SEARCHED :], relevant),
     )
     _files(notes, conversation)
-    stated = _stated(telling)
+    stated = _stated(relevant)
     notes.declared = _declared(stated, tasks)
     notes.current_task = _first(stated.get("current_task")) or work.name(
         marks,

@@ -1,4 +1,4 @@
-"""What of a long conversation's beginning still tells: prompts, plans, tasks, answers and decisions, thinned out and carried on."""
+"""A summary of a long conversation's beginning: prompts, plans, tasks, answers and decisions, advanced at every checkpoint."""
 
 from __future__ import annotations
 

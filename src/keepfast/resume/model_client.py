@@ -1,4 +1,4 @@
-"""Asking a model: over HTTP, or by a command of the user's. Within a time, within a size, and never more than once."""
+"""Send one request to a model, over HTTP or by a command of the user's, with limits of time and size; no retry."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def command(record: str, words: list[str], *, home: str, seconds: float) -> Any:
 def key_in(path: str) -> str:
     """Return the key in a file that only the user can read. Raises `Failed`."""
     if not path:
-        raise Failed("analysis.key_file is not set.", "Put the key into a file of your own, and its path there.")
+        raise Failed(
+            "analysis.key_file is not set.", "Set it to a file that contains the key and that only you can read."
+        )
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
@@ -86,10 +88,12 @@ def key_in(path: str) -> str:
     except OSError as error:
         raise Failed(f"The key file {path} cannot be read: {error.strerror}.") from None
     if status.st_mode & 0o077:
-        raise Failed(f"Others may read the key file {path}.", f"Run `chmod 600 {path}`.")
+        raise Failed(f"Other users can read the key file {path}.", f"Run `chmod 600 {path}`.")
     key = text.strip().decode("ascii", "replace")
     if not key or not key.isprintable() or " " in key:
-        raise Failed(f"The key file {path} does not hold a key.", "It is one line.")
+        raise Failed(
+            f"The key file {path} does not contain a valid key.", "Put nothing but the key in it, on one line."
+        )
     return key
 
 
@@ -110,7 +114,7 @@ def _posted(url: str, key: str, request: dict[str, Any], seconds: float) -> Any:
 
     place = urlsplit(url)
     if place.scheme == "http" and place.hostname not in LOOPBACK:
-        raise Failed("analysis.url is not https.", "A conversation goes over the network encrypted, or not at all.")
+        raise Failed("analysis.url is not https.", "Conversations are sent encrypted only.")
     kind = HTTPConnection if place.scheme == "http" else HTTPSConnection
     connection = kind(place.hostname or "", place.port, timeout=seconds)
     headers = {"x-api-key": key, "anthropic-version": API, "content-type": "application/json"}
@@ -138,7 +142,7 @@ def _called(message: Any) -> Any:
         for block in blocks:
             if isinstance(block, dict) and block.get("type") == "tool_use" and block.get("name") == TOOL:
                 return block.get("input")
-    raise Failed("The model's answer holds no notes.")
+    raise Failed("The model's answer contains no notes.")
 
 
 def _parsed(text: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Quoted text made harmless: no invisible signs, no way out of its fence."""
+"""Make quoted text safe: no invisible characters, and nothing that ends its fence."""
 
 from __future__ import annotations
 

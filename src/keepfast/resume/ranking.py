@@ -107,14 +107,14 @@ def _adjoin(upper: Block, lower: Block) -> bool:
 
 def collect(files: list[WorkingFile], signals: Signals) -> list[Block]:
     """Return the blocks with their features, unweighted."""
-    telling = {word for source in SOURCES for word in signals.of(source)}
+    signal_words = {word for source in SOURCES for word in signals.of(source)}
     spread: dict[str, int] = {}
     candidates: list[tuple[int, list[tuple[int, int]], list[set[str]], list[str]]] = []
     total = 0
     for number, blocks in _cuts(files).items():
         lines = files[number].lines
         texts = ["\n".join([line or "" for line in lines[first : last + 1]]) for first, last in blocks]
-        words = [telling.intersection(text.translate(SEPARATORS).split()) for text in texts]
+        words = [signal_words.intersection(text.translate(SEPARATORS).split()) for text in texts]
         for of in words:
             for word in of:
                 spread[word] = spread.get(word, 0) + 1

@@ -1,4 +1,4 @@
-"""What the output of tests, checks and builds says of their result."""
+"""The result of tests, checks and builds, read from their output."""
 
 from __future__ import annotations
 

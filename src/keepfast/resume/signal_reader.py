@@ -26,8 +26,8 @@ FAILURE = re.compile(
 NAME = re.compile(r"(?<![\w@+-])[\w@+-][\w.@+-]{0,254}\.[A-Za-z]{1,6}\b")
 
 
-def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[Call], telling: list[Call]) -> Signals:
-    """Return the signals at the conversation's end; `tasks` are (status, text), `calls` the last, `telling` those with commands."""
+def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[Call], relevant: list[Call]) -> Signals:
+    """Return the signals of its last steps; `tasks` are (status, text), `calls` the last, `relevant` those with commands."""
     now = conversation.calls
     prompt_turns = _newest(conversation, ("asked",), 2)
     recent = [turn.text for turn in _newest(conversation, ("said", "asked"), TEXTS)]
@@ -35,7 +35,7 @@ def read(conversation: Conversation, tasks: list[tuple[str, str]], calls: list[C
     last = [turn.text for turn in _newest(conversation, ("said", "asked", "thought"), 1)]
     prompts = " ".join([turn.text for turn in prompt_turns])
     open_tasks = " ".join([text for status, text in tasks if status != "completed"])
-    failure, failed = _failure(telling, now)
+    failure, failed = _failure(relevant, now)
     removed, changed = _changes(conversation, now)
     signals = Signals(
         now=now,

@@ -1,4 +1,4 @@
-"""How near the blocks of a file are to what was read and changed in it."""
+"""How close the blocks of a file are to the lines that were read and changed in it."""
 
 from __future__ import annotations
 

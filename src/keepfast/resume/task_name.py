@@ -12,11 +12,11 @@ from keepfast.resume.notes import BETWEEN
 from keepfast.secrets.cuts import head
 
 STRONG, WEAK, WHOLE = 3, 2, 5
-"""Numbers of telling words: enough to stand alone, enough if nothing better is there, and enough in spite of `it` or `that`."""
+"""Numbers of significant words: enough to stand alone, enough if nothing better is there, and enough in spite of `it` or `that`."""
 MAX_REFERRING_WORDS = 20
 """A prompt of fewer words that says `it` or begins with `no` refers to what was said before."""
 LOOKED_AT, SHOWN = 4_000, 120
-"""How many characters of a prompt are read, and of its title are searched for telling words: a summary is short."""
+"""How many characters of a prompt are read, and of its title are searched for significant words: a summary is short."""
 MAX_CHARACTERS, MAX_HEAD_CHARACTERS, MAX_TAIL_CHARACTERS = 300, 200, 90
 BACK, MAX_FILES = 12, 3
 MIN_WORDS = 8
@@ -117,7 +117,7 @@ def name(
 ) -> str:
     """Return the name of the current task in one line; "" if nothing was asked for.
 
-    `marks`: prompts, commands and telling calls, in their order; `title`: what the client or its user calls the session;
+    `marks`: prompts, commands and significant calls, in their order; `title`: what the client or its user calls the session;
     `files`: the names of those at work, the newest first; `before`: the work that the session was resumed from, which goes on
     until something says by itself what is wanted now.
     """
@@ -211,7 +211,7 @@ def join(base: str, newest: str) -> str:
 
 
 def weight(text: str) -> int:
-    """Return the number of different telling words in the part of the text that a summary can show."""
+    """Return the number of different significant words in the part of the text that a summary can show."""
     bare = DIGEST.sub(" ", LINK.sub(_named, text[:SHOWN].lower()))
     words = {word.rstrip(".:'’-") for word in WORD.findall(bare)}
     wide = len(WIDE.findall(text[:SHOWN]))
@@ -238,7 +238,7 @@ def stands_alone(text: str, words: str) -> bool:
 
 
 def heading(text: str) -> str:
-    """Return the words of a prompt that name the work: its first telling sentence, without greetings and pasted output."""
+    """Return the words of a prompt that name the work: its first significant sentence, without greetings and pasted output."""
     return _title_words(text)[0]
 
 
@@ -275,11 +275,11 @@ def _asked_below(text: str) -> str:
 
 
 def _title_words_in_prose(text: str) -> tuple[str, bool]:
-    """Return the first paragraph with enough telling words, or the line that announces a list; else the best."""
+    """Return the first paragraph with enough significant words, or the line that announces a list; else the best."""
     announced = best = ""
     titles = 0
     for paragraph, kind in _paragraphs(text):
-        words = _telling(paragraph)
+        words = _significant_part(paragraph)
         titles += kind == TITLE
         if announced and kind == LISTED:
             break
@@ -338,8 +338,8 @@ def _is_pasted(text: str) -> bool:
     return _is_output(text.strip().partition("\n")[0].strip())
 
 
-def _telling(paragraph: str) -> str:
-    """Return the paragraph from its first telling sentence on; all of it if there is none."""
+def _significant_part(paragraph: str) -> str:
+    """Return the paragraph from its first significant sentence on; all of it if there is none."""
     parts = [part for part in phrases.SENTENCE.split(paragraph) if part.strip()]
     for at, part in enumerate(parts):
         if weight(part) < WEAK and len(part.split()) < MIN_WORDS:
@@ -404,7 +404,7 @@ def _committed(marks: Sequence[Turn]) -> str:
 
 
 def _first(answers: Sequence[str], enough: int) -> str:
-    """Return the agent's first sentence with enough telling words."""
+    """Return the agent's first sentence with enough significant words."""
     for text in answers[-BACK:]:
         for sentence in phrases.sentences(text[:LOOKED_AT]):
             if weight(sentence) >= enough and len(sentence) < MAX_CHARACTERS:

@@ -1,4 +1,4 @@
-"""How much each sign counts in the ranking of blocks.
+"""How much each signal counts in the ranking of blocks.
 
 Written by `tools/briefs/fit.py` from 507 moments of 50 recorded sessions of 2 projects; each project counts
 the same.
