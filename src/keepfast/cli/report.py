@@ -12,7 +12,7 @@ HOUR = 3_600_000_000_000
 
 
 @click.command()
-@click.option("--hours", type=Number(0), metavar="N", default=24.0, show_default=True, help="Report the last N hours.")
+@click.option("--hours", type=Number(0), metavar="N", default=24.0, help="Report the last N hours (default 24).")
 @common
 def report(session: Session, hours: float) -> None:
     """Report what tasks ran, waited, cost and changed, and what needs you."""

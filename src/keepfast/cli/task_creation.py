@@ -17,7 +17,9 @@ from keepfast.model.errors import Usage
 @click.argument("brief", metavar="[BRIEF]", required=False)
 @click.option("--file", "path", metavar="FILE", help="Read one or more tasks from a JSON or TOML file.")
 @click.option("--title", metavar="TEXT", help="Title (default: the first line of the brief).")
-@click.option("--type", "kind", type=click.Choice(["create_app", "modify_app", "custom"]), help="Kind of task.")
+@click.option(
+    "--type", "kind", type=click.Choice(["create_app", "modify_app", "custom"]), help="Kind of task (default custom)."
+)
 @click.option("--workspace", metavar="DIR", help="Folder to work in (default: the current folder).")
 @click.option("--phase", "phases", metavar="PROMPT", multiple=True, help="Prompt of a phase; can be repeated.")
 @click.option("--verify", metavar="COMMAND", help="Command that every phase must pass.")
@@ -30,19 +32,19 @@ from keepfast.model.errors import Usage
     "allowed",
     metavar="TOOL",
     multiple=True,
-    help=("Tool that the agent may use without asking; can be repeated."),
+    help="Tool that the agent may use without asking; can be repeated.",
 )
 @click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens.")
 @click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars.")
 @click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running.")
-@click.option("--priority", type=click.Choice(["critical", "high", "normal", "low"]), help="Priority.")
+@click.option("--priority", type=click.Choice(["critical", "high", "normal", "low"]), help="Priority (default normal).")
 @click.option("--after", metavar="TASK", multiple=True, help="Start after this task is done; can be repeated.")
 @click.option(
     "--secret",
     "secrets",
     metavar="NAME",
     multiple=True,
-    help=("Environment variable whose value must be provided before the start; can be repeated."),
+    help="Environment variable whose value must be provided before the start; can be repeated.",
 )
 @click.option("--draft", is_flag=True, help="Create the task without starting it.")
 @common
@@ -76,9 +78,9 @@ def _task_spec(flags: dict[str, Any]) -> dict[str, Any]:
     agent: dict[str, Any] = {}
     if flags["agent"]:
         agent["command"] = shlex.split(flags["agent"])
-    for key, name in (("model", "model"), ("permission_mode", "permission_mode")):
+    for key in ("model", "permission_mode"):
         if flags[key]:
-            agent[name] = flags[key]
+            agent[key] = flags[key]
     if flags["allowed"]:
         agent["allowed_tools"] = list(flags["allowed"])
     row: dict[str, Any] = {"brief": brief, "agent": agent, "budget": {}, "workspace": flags["workspace"] or "."}
@@ -105,7 +107,8 @@ def _task_spec(flags: dict[str, Any]) -> dict[str, Any]:
 def start(session: Session, ref: str) -> None:
     """Start a draft."""
     with tasks_of(session) as tasks:
-        say(session, tasks, done := tasks.start(ref), f"Queued {done.id}.")
+        started = tasks.start(ref)
+        say(session, tasks, started, f"Queued {started.id}.")
         remark_unsupervised(session)
 
 
