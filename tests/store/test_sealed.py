@@ -55,9 +55,9 @@ def key_file(sealer: Sealer) -> Path:
     return found
 
 
-@given(content=st.binary(max_size=5000), squeeze=st.booleans())
-def test_what_is_sealed_opens_to_the_same_bytes(shared: Sealer, content: bytes, squeeze: bool) -> None:
-    sealed = shared.seal(content, squeeze)
+@given(content=st.binary(max_size=5000), compressed=st.booleans())
+def test_what_is_sealed_opens_to_the_same_bytes(shared: Sealer, content: bytes, compressed: bool) -> None:
+    sealed = shared.seal(content, compressed)
 
     assert again(shared).open(sealed) == content
     assert length_of(sealed) == len(content)
@@ -329,7 +329,7 @@ def test_the_page_about_the_format_opens_a_real_blob(folder: Path) -> None:
     sealer = new_sealer(folder)
     blobs = [sealer.seal(b"a content")]
     sealer.keys.rotate()
-    blobs.append(sealer.seal(b"another" * 100, squeeze=True))
+    blobs.append(sealer.seal(b"another" * 100, compressed=True))
     seal = json.loads(Path(sealer.keys.seal_file).read_bytes().split(b"\n")[0])
     wrapping = bytes.fromhex(key_file(sealer).read_text().split()[-1])
 

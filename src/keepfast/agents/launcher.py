@@ -1,4 +1,4 @@
-"""The launcher: a small shell script that a client's settings name, so that hooks are harmless where we are gone."""
+"""The launcher: a small shell script that a client's settings name, so that hooks do no harm once keepfast is uninstalled."""
 
 from __future__ import annotations
 

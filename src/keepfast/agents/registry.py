@@ -1,4 +1,4 @@
-"""The agents we know, by the name that stands in their hooks."""
+"""The agents we know, by the name that their hook commands give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make a checkpoint: scan, read, store and remember; or only look what it would record. The engine calls this if one is due."""
+"""Make a checkpoint: scan, read, store and remember; or only compute what it would record. The engine calls this if one is due."""
 
 from __future__ import annotations
 

@@ -209,15 +209,15 @@ def between(repository: Repository, workspace: str, old: CheckpointRow | None, n
 def pairs_between(
     repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
-    """Yield the same as pairs of rows, either of which may be None."""
+    """Yield the changes from `old` to `new` as pairs of rows; None where a path is absent."""
     if old is not None and (old.workspace, old.version) == (new.workspace, new.version):
         return
-    touched = _touched(repository, workspace, old, new)
-    if touched is None:
+    paths = _changed_paths(repository, workspace, old, new)
+    if paths is None:
         yield from _merged(repository, old, new)
         return
     since = old.version if old is not None else 0
-    for path in touched:
+    for path in paths:
         pair = repository.at(workspace, since, path), repository.at(workspace, new.version, path)
         if differ(*pair):
             yield pair
@@ -243,7 +243,7 @@ def as_compared(repository: Repository, rows: Sequence[CheckpointRow]) -> list[C
     return [row._replace(changed=counts.get((row.workspace, row.version), row.changed)) for row in rows]
 
 
-def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:
+def _keyframe_rows(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | None:
     """Return the rows of a version from its document if that is a keyframe, as the first one's is; faster than the history."""
     try:
         header, entries = repository.document(checkpoint)
@@ -252,7 +252,7 @@ def _whole(repository: Repository, checkpoint: CheckpointRow) -> list[Entry] | N
     return entries if header.keyframe else None
 
 
-def _touched(
+def _changed_paths(
     repository: Repository, workspace: str, old: CheckpointRow | None, new: CheckpointRow
 ) -> list[bytes] | None:
     """Return the paths in the change sets between two versions; None if reading both states is better."""
@@ -281,7 +281,7 @@ def _merged(
 ) -> Iterator[tuple[Entry | None, Entry | None]]:
     """Yield pairs of rows that differ, by path, from two states that are each sorted by path."""
     left: Iterator[Entry] = iter(()) if old is None else repository.state(old.workspace, old.version)
-    document_rows = _whole(repository, new)
+    document_rows = _keyframe_rows(repository, new)
     right = repository.state(new.workspace, new.version) if document_rows is None else iter(document_rows)
     old_entry, new_entry = next(left, None), next(right, None)
     while old_entry is not None and new_entry is not None:

@@ -1,4 +1,4 @@
-"""The journal of a restore at work, and what an error in between becomes: a message with a hint how to continue."""
+"""Errors of an interrupted restore: a journal that turns them into messages that say how to continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNTOUCHED_HINT = "Nothing was changed."
 
 
 class ReportingJournal(Journal):
-    """The journal while a restore is at work; an `OSError` becomes a message with a hint how to continue."""
+    """The journal while a restore runs; an `OSError` becomes a message that says how to continue."""
 
     def __enter__(self) -> ReportingJournal:
         try:

@@ -418,7 +418,7 @@ def inheritance_of(folder: str, session: str) -> Inheritance | None:
 
 
 def _inherited(header: Header) -> Inheritance | None:
-    """Return the same from the checkpoint's header."""
+    """Return the work that the checkpoint's session was resumed from, if any."""
     return Inheritance.from_json(header.notes.get("inherited"))
 
 

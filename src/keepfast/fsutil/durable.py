@@ -234,17 +234,19 @@ def exists(path: str) -> bool:
 
 
 def explain(error: OSError, what: str, store: str = "") -> KeepfastError:
-    """Turn an OSError into a message with a hint."""
-    named = f"the store {store}".rstrip()
+    """Turn an OSError into a message with a hint. `what` names the work that failed, as in "Creating the store"."""
+    where = f"the store {store}".rstrip()
     short = shortage(error)
     if short is not None:
         return short
     if error.errno in FULL:
-        return DiskFull(f"The disk is full: {what} was not done; nothing was changed in {store or named}.")
+        return DiskFull(
+            f"The disk is full: {what[0].lower()}{what[1:]} failed; nothing was changed in {store or where}."
+        )
     if error.errno == EROFS:
-        return Unreachable(f"T{named[1:]} is on a read-only file system.", READ_ONLY)
+        return Unreachable(f"{what} failed: {where} is on a read-only file system.", READ_ONLY)
     if error.errno in (EACCES, EPERM):
         return Unreachable(
-            f"No permission in {named}: {error.strerror} ({error.filename or what}).", "Check who owns it."
+            f"No permission in {where}: {error.strerror} ({error.filename or what}).", "Check who owns it."
         )
-    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store or named}).")
+    return Failed(f"{what} failed: {error.strerror or error} ({error.filename or store or where}).")

@@ -1,4 +1,4 @@
-"""The tool that configures: an agent may tighten the settings of its workspace; other changes are prepared for the user."""
+"""The tool that shows and changes settings: an agent may tighten those of its workspace; the user gets commands for the rest."""
 
 from __future__ import annotations
 

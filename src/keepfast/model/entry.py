@@ -1,4 +1,4 @@
-"""One row of a snapshot, and the letters and bits in it."""
+"""An entry: one path in the state of a version, and the letters and bits that describe it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which automatic checkpoints may go: rescues of a day and the newest of each session stay, then one an hour, one a day."""
+"""The retention policy: which automatic checkpoints to forget.
+
+Those before a destructive command stay for a day, so do the newest of each session; of the rest one per hour, then one per day.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 NEAR, FAR = 600, 8192
 """How far around a cut a secret is looked for; a private key is longer than others."""
 LONG, BESIDE = 12, 80
-"""No key is shorter; other secrets have a label such as `password` beside them."""
+"""No key is shorter than this; other secrets have a label such as `password` at most this far away."""
 TELLING = (
     "pass",
     "pwd",
@@ -87,5 +87,5 @@ def _secrets_lost(text: str, first: int, last: int) -> list[tuple[int, int]]:
     return [
         (start, end)
         for start, end in whole
-        if not any(one <= max(start, first) and other >= min(end, last) for one, other in left)
+        if not any(left_start <= max(start, first) and left_end >= min(end, last) for left_start, left_end in left)
     ]

@@ -94,7 +94,7 @@ def _changed(path: str, values: Mapping[str, Any], project: bool) -> FileChange:
         section, _, name = key.rpartition(".")
         place = content.setdefault(section, {}) if section else content
         if not isinstance(place, dict):
-            raise Usage(f"{path}: {section!r} must hold an object.", REPAIR_HINT)
+            raise Usage(f"{path}: {section!r} must be an object.", REPAIR_HINT)
         if value is REMOVED:
             place.pop(name, None)
             if section and not place:

@@ -1,4 +1,4 @@
-"""Whose marker it is: one counts only if a store of this user knows the folder by the id in it."""
+"""Whom a marker belongs to: it counts only if a store of this user knows the folder by the id in it."""
 
 from __future__ import annotations
 

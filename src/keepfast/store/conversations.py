@@ -113,7 +113,7 @@ def store_transcript(
         checkpoint_writer.reused.update(ids)
         for at in range(start, end, PART):
             sealed = checkpoint_writer.repository.contents.sealer().seal(
-                _read_at(fd, at, min(PART, end - at)), squeeze=True
+                _read_at(fd, at, min(PART, end - at)), compressed=True
             )
             ids.append(digest(sealed))
             checkpoint_writer.store_blob(ids[-1], sealed, SEALED)

@@ -1,4 +1,4 @@
-"""Restores on record: the journal of the one in progress, and the log's records of finished ones."""
+"""The journal of the restore in progress, and the log's records of finished ones."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ class Sealer:
 
     # Contents
 
-    def seal(self, data: bytes, squeeze: bool = False) -> bytes:
-        """Return the sealed form. Equal contents have equal forms, unless `squeeze`d by different compressors."""
+    def seal(self, data: bytes, compressed: bool = False) -> bytes:
+        """Return the sealed form. Equal contents have equal forms, unless `compressed` by different versions of the compressor."""
         codec, body = RAW, data
-        if squeeze:
+        if compressed:
             from keepfast.store.compression import compress
 
             codec, body = ZSTD, compress(data, 3)

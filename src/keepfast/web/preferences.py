@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from keepfast.settings import Settings
     from keepfast.web.queries import Backend
 
-CHOSEN = frozenset((CHOICE, FLAG, HOURS, NUMBER, SIZE, TIME))
-OURS = ("store.", "web.")
-"""Settings of access and of the store can be changed on this machine only."""
+CHANGEABLE = frozenset((CHOICE, FLAG, HOURS, NUMBER, SIZE, TIME))
+LOCAL_ONLY = ("store.", "web.")
+"""Prefixes of settings that can be changed on this machine only: the store, and access to the page."""
 
 
 def list_settings(settings: Settings) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def list_settings(settings: Settings) -> dict[str, Any]:
 
 
 def may_change(key: str) -> bool:
-    return TABLE[key].kind in CHOSEN and not key.startswith(OURS)
+    return TABLE[key].kind in CHANGEABLE and not key.startswith(LOCAL_ONLY)
 
 
 def change(backend: Backend, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,9 +124,8 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
+        # uvicorn would skip its orderly shutdown at a second Ctrl-C.
         self.should_exit = True
-        if sig == signal.SIGINT and self.should_exit:
-            self.force_exit = False
 
 
 def _refuse_unprotected(host: str, secure: bool, proxy: Proxy | None, options: Mapping[str, Any]) -> None:

@@ -102,7 +102,7 @@ def apply(old: bytes | None, hunks: Sequence[Hunk], chosen: set[int] | None = No
         start = hunk.old_start - 1 if hunk.old_lines else hunk.old_start
         end = start + hunk.old_lines
         if start < done or end > len(source) or source[start:end] != _side(hunk, REMOVED):
-            raise Conflict(f"The lines around line {hunk.old_start} are not those that the change was made from.")
+            raise Conflict(f"The change does not apply: the lines around line {hunk.old_start} are different now.")
         result += source[done:start] + _side(hunk, ADDED)
         done = end
     return b"".join(result + source[done:])

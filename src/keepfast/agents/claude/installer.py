@@ -1,4 +1,4 @@
-"""Claude Code's settings file: our hooks and status line put in and taken out, everything else as it was."""
+"""Add our hooks and status line to Claude Code's settings file, or remove them; nothing else in it changes."""
 
 from __future__ import annotations
 

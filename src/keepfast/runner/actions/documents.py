@@ -111,7 +111,9 @@ def migrate(document: dict[str, Any], path: str = "") -> dict[str, Any]:
     """Bring an older document to the newest schema. Raises `NewerFormat`."""
     version = document.get("schemaVersion", document.get("version", 0))
     if not isinstance(version, int) or version > VERSION:
-        raise NewerFormat(f"{path or 'The document'} has schema version {version}.")
+        raise NewerFormat(
+            f"{path or 'The document'} has schema version {version}, which this keepfast does not support."
+        )
     for number in range(version, VERSION):
         document = MIGRATIONS[number](document)
     return {**_unphased(document), "schemaVersion": VERSION}

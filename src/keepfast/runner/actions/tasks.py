@@ -167,7 +167,7 @@ class Tasks:
             return self.try_now(ref)  # a resume also ends the wait for the account
         if task.attempt and not checkpoints.is_any_left(self.runtime, task):
             raise NotAllowed(
-                "No checkpoint found to resume from",
+                "No checkpoint found to resume from.",
                 "Run `keepfast task cancel`, then `keepfast task retry` to start again.",
             )
         with self.tables.write():

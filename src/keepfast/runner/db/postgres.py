@@ -212,7 +212,8 @@ def _explained(error: psycopg.Error) -> Exception:
     if code.startswith("XX0"):
         return Damaged("The task database is damaged.", "Restore it from its backup, or run `keepfast rebuild`.")
     return Unreachable(
-        f"The task database cannot be used: {text}.", "Is PostgreSQL running, and is `supervisor.database` right?"
+        f"The task database cannot be used: {text}.",
+        "Check that PostgreSQL is running and that `supervisor.database` is correct.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The supervisor's side of shims: start one, read its status, send it wishes, end stray processes."""
+"""The supervisor's side of shims: start one, read its status, send it requests, end stray processes."""
 
 from __future__ import annotations
 
