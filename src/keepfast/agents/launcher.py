@@ -125,12 +125,12 @@ def script(python: str, launch: str, path: str, folders: Sequence[str] = ()) -> 
 
 
 def is_whole(text: str) -> bool:
-    """Is this a launcher of ours, from its first line to its last?"""
+    """Return whether this is a launcher of ours, from its first line to its last."""
     return text.startswith("#!/bin/sh\n") and all(named(text)) and text.endswith(_END)
 
 
 def is_current(text: str, path: str) -> bool:
-    """Is this what we would write for the same Python, program and folders?"""
+    """Return whether this is what we would write for the same Python, program and folders."""
     return text == script(*named(text), path, folders(text) or ())
 
 

@@ -143,12 +143,12 @@ def evidence_folder(path: bytes) -> bytes:
 
 
 def is_always_excluded(path: bytes) -> bool:
-    """Does this match the first table, which excludes a folder whatever lies next to it?"""
+    """Return whether this matches the first table, which excludes a folder whatever lies next to it."""
     return _pattern_of(path) in ALWAYS
 
 
 def needs_evidence(path: bytes) -> bool:
-    """Does this match the second table, which excludes a folder only with a tool's file next to it?"""
+    """Return whether this matches the second table, which excludes a folder only with a tool's file next to it."""
     return any(_matches(path, pattern) for pattern in IF_IGNORED)
 
 
@@ -168,7 +168,7 @@ def generated_folder(path: bytes, exists: Callable[[bytes], bool]) -> bytes:
 
 
 def is_in_always_generated_folder(path: bytes) -> bool:
-    """Does this file lie in a folder of the first table, in which nothing is saved?"""
+    """Return whether this file lies in a folder of the first table, in which nothing is saved."""
     return any(not needs_evidence(folder) for folder in _table_folders_above(path))
 
 

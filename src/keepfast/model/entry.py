@@ -56,7 +56,7 @@ EXCLUDED_WHY = {
 
 
 def same(one: Entry, other: Entry) -> bool:
-    """Are both rows the same content? Times, sizes, groups and attributes alone do not count as a change."""
+    """Return whether both rows are the same content. Times, sizes, groups and attributes alone do not count as a change."""
     if one.kind != other.kind:
         return False
     if one.kind in LEFT_OUT:

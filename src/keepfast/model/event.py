@@ -29,7 +29,7 @@ CONVERSED = frozenset(("turn", "before_clear", "session_end"))
 
 
 def takes(trigger: str, changed: bool, first: bool, moved_on: bool = False) -> bool:
-    """Does this trigger make a version? The first checkpoint of a workspace is always made.
+    """Return whether this trigger makes a version. The first checkpoint of a workspace is always made.
 
     `moved_on`: the conversation went on since the last checkpoint of its session.
     """

@@ -118,7 +118,7 @@ def _action(old: Entry | None, new: Entry | None) -> str:
 
 
 def _may_be_closed(old: Entry, new: Entry | None) -> bool:
-    """May this be a folder whose contents cannot be read? Then it can be neither replaced nor removed."""
+    """Return whether this may be a folder whose contents cannot be read, so that it can be neither replaced nor removed."""
     return old.kind == UNREADABLE and (new is None or new.kind == FOLDER)
 
 
@@ -154,7 +154,7 @@ def refuse_crafted(entries: Sequence[Entry]) -> None:
 
 
 def _are_sound(entries: Sequence[Entry]) -> bool:
-    """Can all of these rows be restored? A fast check of all at once; if it says no, each row must be checked."""
+    """Return whether all of these rows can be restored. A fast check of all at once; if it says no, each row must be checked."""
     if not entries:
         return True
     paths, kinds, modes, _, _, _, _, contents, _ = zip(*entries, strict=True)
@@ -180,7 +180,7 @@ def _are_sound_paths(paths: Sequence[bytes], entries: Sequence[Entry]) -> bool:
 
 
 def _has_long_name(paths: Sequence[bytes]) -> bool:
-    """Is one of the names in these paths too long? Remembers at most one folder per path: all its parents would be too many."""
+    """Return whether one of the names in these paths is too long. Remembers at most one folder per path, to limit memory."""
     checked_folders = {b""}
     for path in paths:
         folder, _, name = path.rpartition(b"/")

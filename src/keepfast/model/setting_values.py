@@ -92,7 +92,7 @@ def shown(key: str, value: Any) -> str:
 
 
 def tightens(key: str, old: Any, new: Any) -> bool:
-    """Is the new value at least as tight as the old one? Never for a setting that only the user may change."""
+    """Return whether the new value is at least as tight as the old one. Never so for a setting that only the user may change."""
     rule = TABLE[key].tighter
     if rule is None:
         return False

@@ -13,7 +13,7 @@ SPAN = "span"
 
 
 def fits(value: object, shape: Any) -> bool:
-    """Does the value have this shape: a type, a list of one shape, or names with a shape each? Other names may hold anything.
+    """Return whether the value has this shape: a type, a list of one shape, or names with a shape each. Other names are ignored.
 
     The name `*` stands for all names. An integer is accepted as a float; no other type is accepted for another one.
     """
@@ -30,7 +30,7 @@ def fits(value: object, shape: Any) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Is it a text of limited length that can be encoded as UTF-8 or as the bytes of a file name?"""
+    """Return whether it is a text of limited length that can be encoded as UTF-8 or as the bytes of a file name."""
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         return False
     try:

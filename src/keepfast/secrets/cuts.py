@@ -32,7 +32,7 @@ def first_line(text: str, most: int) -> str:
 
 
 def _is_heading(line: str) -> bool:
-    """Is the line a Markdown heading, or nothing but bold words?"""
+    """Return whether the line is a Markdown heading, or nothing but bold words."""
     bold = line.rstrip(": ")
     if len(bold) > 4 and bold[:2] == "**" == bold[-2:] and bold.count("**") == 2:
         return True

@@ -81,7 +81,7 @@ def judge(folder: bytes, found_marker: Marker, store: str, stores: str) -> str:
 
 
 def names_known_store(found_marker: Marker, store: str, stores: str) -> bool:
-    """Does the marker name a store that this user has used? Nobody else knows its id."""
+    """Return whether the marker names a store that this user has used. Nobody else knows its id."""
     _, path, identity = found_marker
     if not identity:
         return path in ("", store) or path in read_store_list(stores)
@@ -104,14 +104,14 @@ def find_foreign(start: bytes, store: str, stores: str, own: bool = False) -> tu
 
 
 def is_foreign(folder: bytes, found_marker: Marker, store: str, stores: str) -> bool:
-    """Does the marker name a store that this user has not used, for a folder that none of this user's stores knows?"""
+    """Return whether the marker names a store that this user has not used, for a folder that none of this user's stores knows."""
     if not found_marker[1] or names_known_store(found_marker, store, stores):
         return False
     return judge(folder, found_marker, store, stores) == UNKNOWN
 
 
 def is_store_missing(found_marker: Marker, store: str, stores: str) -> bool:
-    """Does the marker name this user's usual place for a store, while there is no store?
+    """Return whether the marker names this user's usual place for a store, while there is no store.
 
     Then the list of stores may be lost as well. A repository that names that place gains nothing: no store exists there.
     """
@@ -122,7 +122,7 @@ def is_store_missing(found_marker: Marker, store: str, stores: str) -> bool:
 
 
 def is_genuine_store(found_marker: Marker, home: bytes) -> bool:
-    """Does the store that the marker names exist, belong to this user, and lie outside of any repository?"""
+    """Return whether the store that the marker names exists, belongs to this user, and lies outside of any repository."""
     from os.path import lexists, realpath
     from posix import geteuid, stat
 
@@ -144,7 +144,7 @@ def is_genuine_store(found_marker: Marker, home: bytes) -> bool:
 
 
 def _is_lost(found_marker: Marker, store: str, stores: str) -> bool:
-    """Is the store that the marker names unreachable, and was it this user's?"""
+    """Return whether the store that the marker names is unreachable, and was this user's."""
     _, path, identity = found_marker
     if not identity:
         return read_store_list(stores).get(path or store, "") != "" and not id_or_empty(path or store)

@@ -58,5 +58,5 @@ def short_option_letters(arguments: list[Word]) -> str:
 
 
 def is_cluster(text: str) -> bool:
-    """Are these short options, such as `-xzf`? A dash alone counts, too."""
+    """Return whether these are short options, such as `-xzf`. A dash alone counts, too."""
     return text[:1] == "-" and text[1:2] != "-"

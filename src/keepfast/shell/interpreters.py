@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def gives_code(text: str) -> bool:
-    """Is this the option or word that an interpreter's code follows: `-e`, `-we`, `-c`, `eval`, `-Command`?"""
+    """Return whether this is the option or word that an interpreter's code follows: `-e`, `-we`, `-c`, `eval`, `-Command`."""
     if text in ("eval", "--eval", "--print", "-p", "--execute") or text.lower() in ("-command", "-encodedcommand"):
         return True
     return text[:1] == "-" and text[1:2] != "-" and len(text) < 6 and text[-1] in "ceEr"
@@ -66,7 +66,7 @@ def _awk_targets(name: str, arguments: list[Word]) -> Targets:
 
 
 def _awk_prints_to_file(code: str) -> bool:
-    """Does a `>` follow a `print` of awk, outside of quoted texts?"""
+    """Return whether a `>` follows a `print` of awk, outside of quoted texts."""
     if "print" not in code or ">" not in code:
         return False
     bare = '""'.join(code.replace('\\"', "").split('"')[::2])
@@ -75,7 +75,7 @@ def _awk_prints_to_file(code: str) -> bool:
 
 
 def _reads_code_from_input(arguments: list[Word]) -> bool:
-    """Does the interpreter read its code from a pipe, or from what another command prints?"""
+    """Return whether the interpreter reads its code from a pipe, or from what another command prints."""
     plain = [word for word in arguments if not word.text.startswith("-")]
     if plain and plain[0].commands:
         return True
@@ -106,13 +106,13 @@ def interpreter_of(path: str, text: str) -> str:
 
 
 def removes_files(interpreter: str, text: str) -> bool:
-    """Does a program's text contain a call that removes or moves files? That a program only writes files is usual."""
+    """Return whether a program's text contains a call that removes or moves files. That a program only writes files is usual."""
     calls = (*REMOVING_CODE, *POWERSHELL_CMDLETS) if interpreter.startswith(POWERSHELL) else REMOVING_CODE
     return any(call in text for call in calls) or _has_plain_call(text, "remove")
 
 
 def _has_plain_call(text: str, name: str) -> bool:
-    """Is a function of this name called that is no method of an object?"""
+    """Return whether a function of this name is called that is no method of an object."""
     at = text.find(name + "(")
     while at >= 0:
         if text[at - 1 : at] not in NAME_LETTERS and text[at - 1 : at] != ".":

@@ -277,7 +277,7 @@ class Script:
             self.threat.add_targets(operands or None, by_git=True)
 
     def _touches_tracked_only(self, before: list[Word], words: list[Word]) -> bool:
-        """Does this git command remove nothing but tracked files? If so, record the folder in which it does."""
+        """Return whether this git command removes nothing but tracked files, and record the folder if so."""
         verb = words[0].text if words else ""
         letters, options = GIT_UNTRACKED_OPTIONS.get(verb, ("", ()))
         if verb not in GIT_TRACKED_ONLY_VERBS or any(word.text.startswith(GIT_OTHER_TREE_OPTIONS) for word in before):
@@ -433,7 +433,7 @@ class Script:
             self.threat.add_targets(folders)
 
     def _are_inside_workspace(self, folders: list[Word]) -> bool:
-        """Are all of these known folders of the workspace? Then they stand for whatever `find` matches there."""
+        """Return whether all of these are known folders of the workspace. If so, they stand for whatever `find` matches there."""
         paths = [self.threat.resolve(word) for word in folders if word.is_sure]
         inside = [path for path in paths if path is not None and path.startswith(self.threat.root + "/")]
         return bool(folders) and len(inside) == len(folders)
@@ -454,7 +454,7 @@ def _deletes_one_kind_of_file(expression: list[Word]) -> bool:
 
 
 def _is_ending_of_ordinary_files(ending: str) -> bool:
-    """Is this an ending such as `pyc` or `py[co]`, and none of git's own?"""
+    """Return whether this is an ending such as `pyc` or `py[co]`, and none of git's own."""
     letters, bracket, others = ending.partition("[")
     if not letters.replace("_", "").isalnum() or letters.isdigit() or (bracket and others.find("]") != len(others) - 1):
         return False
@@ -490,7 +490,7 @@ def _wrapped_program(name: str, arguments: list[Word]) -> list[Word] | None:
 
 
 def _is_set_elsewhere(name: str, command: str) -> bool:
-    """Is this variable set anywhere but once in the command?"""
+    """Return whether this variable is set anywhere but once in the command."""
     at, count = command.find(name), 0
     while at >= 0:
         before, following = command[max(0, at - 7) : at], command[at + len(name) : at + len(name) + 2]

@@ -190,7 +190,7 @@ def _make_targets(name: str, arguments: list[Word], operands: list[Word]) -> Tar
 
 
 def _reads_its_file(texts: list[str]) -> bool:
-    """Does `make` read its makefile from a pipe?"""
+    """Return whether `make` reads its makefile from a pipe."""
     if any(text in ("-f-", "--file=-", "--makefile=-") for text in texts):
         return True
     return any(text == "-f" and texts[at + 1 : at + 2] == ["-"] for at, text in enumerate(texts))
@@ -247,7 +247,7 @@ def _copy_targets(name: str, arguments: list[Word], bodies: str) -> Targets:
 
 
 def _is_remote(word: Word) -> bool:
-    """Is this a place on another machine: `host:path`, `s3://bucket`?"""
+    """Return whether this is a place on another machine: `host:path`, `s3://bucket`."""
     return ":" in word.text.partition("/")[0]
 
 
@@ -407,12 +407,12 @@ def _built_program_operands(name: str, arguments: list[Word]) -> list[Word]:
 
 
 def _is_told_to_rewrite(texts: list[str]) -> bool:
-    """Do the options make a reading program rewrite its operands?"""
+    """Return whether the options make a reading program rewrite its operands."""
     return any(text.startswith(REWRITE_OPTIONS) for text in texts) or any(text in FORMAT_VERBS for text in texts[:1])
 
 
 def is_known_program(name: str) -> bool:
-    """Do the tables say everything that this program does to files?"""
+    """Return whether the tables say everything that this program does to files."""
     tables = (
         READERS,
         DESTROYED_ARGUMENTS,
@@ -506,7 +506,7 @@ def _output_values(options: Sequence[str], word: Word, following: list[Word]) ->
 
 
 def _tar_extracts(texts: list[str]) -> bool:
-    """Does `tar` extract files? Their names are unknown."""
+    """Return whether `tar` extracts files. Their names are unknown."""
     if "--extract" in texts or "--get" in texts:
         return True
     clusters = [text[1:] for text in texts if text[:1] == "-" and text[1:2] != "-"]

@@ -73,7 +73,7 @@ class Word:
         return expansions
 
     def stays_one_word(self, is_quoted: bool) -> bool:
-        """Does this value stay one word when it replaces a variable? A pattern stands for the names that a loop visits."""
+        """Return whether this value stays one word when it replaces a variable. A pattern stands for the names in a loop."""
         return self.is_glob or (self.is_sure and (is_quoted or SPLITTING_LETTERS.isdisjoint(self.text)))
 
     def join(self, other: Word) -> Word:

@@ -84,7 +84,7 @@ def wait_for_first(folder: str, session: str, clock: Callable[[], int], patience
 
 
 def _has_ended(name: str, now: int) -> bool:
-    """Did the first hook of this very start begin and end?"""
+    """Return whether the first hook of this very start began and ended."""
     try:
         fd = sessions.open_private(name)
     except OSError:

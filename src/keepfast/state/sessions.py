@@ -140,7 +140,7 @@ def _time(session_facts: Mapping[str, Any], key: str) -> int:
 
 
 def has_live_client(session_facts: Mapping[str, Any]) -> bool:
-    """Does the session's client still run?
+    """Return whether the session's client still runs.
 
     After a restart of the machine, another process may have its id; it was started at another time.
     """

@@ -98,7 +98,7 @@ class Contents:
         return paths
 
     def _can_open(self, key: bytes, opens_by_content: dict[bytes, bool], depth: int = MAX_NESTED) -> bool:
-        """Can this content be decrypted? Each part is checked once, however often lists name it."""
+        """Return whether this content can be decrypted. Each part is checked once, however often lists name it."""
         if key not in opens_by_content:
             opens_by_content[key] = self._check_can_open(key, opens_by_content, depth)
         return opens_by_content[key]

@@ -76,11 +76,11 @@ class Keys:
         return self.store + "/seal"
 
     def is_in_use(self) -> bool:
-        """Has this store any key set?"""
+        """Return whether this store has any key set."""
         return bool(self._read_entries())
 
     def is_ready(self) -> bool:
-        """Is there a key to seal with?"""
+        """Return whether there is a key to seal with."""
         self._refresh()
         return self._current is not None
 
@@ -95,7 +95,7 @@ class Keys:
         return self._current.id.hex() if self._current is not None else ""
 
     def is_backed_up(self) -> bool:
-        """Does a backup include every present key set?"""
+        """Return whether a backup includes every present key set."""
         text = _read(self._backup_note) or b""
         return {set_id.encode("ascii") for set_id, _ in self.sets()} <= set(text.split())
 

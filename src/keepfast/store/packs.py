@@ -299,7 +299,7 @@ def read_index(
 
 
 def _fits(frames: Any, lengths: Any, table: int) -> bool:
-    """Do the frames follow one another up to the table, each as large as its blobs together?"""
+    """Return whether the frames follow one another up to the table, each as large as its blobs together."""
     at, blob = len(MAGIC), 0
     for offset, stored, raw, count in frames:
         if offset != at or raw > MAX_FRAME or raw != sum(lengths[blob : blob + count]):

@@ -110,11 +110,11 @@ class Place:
         return folder_list_path(self.list)
 
     def is_in_data_folder(self) -> bool:
-        """Does the store lie in the user's data folder? Then it is found without an entry in the list of stores."""
+        """Return whether the store lies in the user's data folder, where it is found without an entry in the list of stores."""
         return self.path.rpartition("/")[0] == self.list.rpartition("/")[0]
 
     def replaces_lost_store(self) -> bool:
-        """Was there another store at this path whose present location is unknown?"""
+        """Return whether another store was at this path, whose present location is unknown."""
         path, known_ids = self.path.encode("utf-8", "surrogateescape"), read_store_list(self.list).values()
         return any(where == path and identity not in known_ids for identity, where in read_pairs(self.list))
 
@@ -149,7 +149,7 @@ class Place:
         return create_store(self.path, durable=self.durable, keys=self.keys, identity=self.expected)
 
     def _lacks_only_format(self) -> bool:
-        """Is the format file the only part of the store that is missing? Then it can be written again."""
+        """Return whether the format file is the only part of the store that is missing, so that it can be written again."""
         from posix import stat
 
         try:

@@ -60,5 +60,5 @@ class Chain:
         """What follows the last good line: nothing, an incomplete write, or damage."""
 
     def is_torn(self) -> bool:
-        """Is the rest an incomplete write: less than one line?"""
+        """Return whether the rest is an incomplete write: less than one line."""
         return bool(self.rest) and b"\n" not in self.rest

@@ -225,7 +225,7 @@ class Repository:
         return row
 
     def _is_committed(self, workspace: str, before: int, after: int) -> bool | None:
-        """Were the records committed although the commit raised an error? If not, cut them off the log again.
+        """Return whether the records were committed although the commit raised an error. If not, cut them off the log.
 
         None if that failed too. SQLite may raise after all is durable, when it only empties its journal.
         """

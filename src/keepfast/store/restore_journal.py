@@ -190,7 +190,7 @@ class Journal:
             sync_folder(self.folder)
 
     def exists(self) -> bool:
-        """Is there a journal? True also if that cannot be checked."""
+        """Return whether there is a journal. True also if that cannot be checked."""
         try:
             stat(self.path)
         except FileNotFoundError:
@@ -200,7 +200,7 @@ class Journal:
         return True
 
     def is_locked(self) -> bool:
-        """Is a restore running now?"""
+        """Return whether a restore is running now."""
         try:
             fd = open_fd(self.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError:

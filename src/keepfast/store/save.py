@@ -132,7 +132,7 @@ class CheckpointWriter:
         )
 
     def is_copy(self, size: int, data: bytes | None) -> bool:
-        """Is this the content of a sealed file, in this save or in the newest version?"""
+        """Return whether this is the content of a sealed file, in this save or in the newest version."""
         return self.copies.has(size, data)
 
     def store_blob(self, key: bytes, data: bytes, kind: int) -> None:

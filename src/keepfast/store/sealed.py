@@ -70,7 +70,7 @@ class Sealer:
         return body
 
     def opens(self, sealed: bytes) -> bool:
-        """Is the key of this sealed blob here?"""
+        """Return whether the key of this sealed blob is present."""
         return len(sealed) >= 13 and self.keys.find(sealed[5:13]) is not None
 
     def seal_stream(

@@ -50,7 +50,7 @@ class SealedCopies:
         return key
 
     def has(self, size: int, data: bytes | None) -> bool:
-        """Is this content sealed under another path? `data` None: it is too large to be read, so its size decides."""
+        """Return whether this content is sealed under another path. If `data` is None, it is too large: its size decides."""
         if size < MIN_BYTES:
             return False
         if self._sealed_before is None:

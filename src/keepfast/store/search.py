@@ -64,7 +64,7 @@ def search(repository: Repository, folder: str, workspace: str, text: str, limit
 
 
 def is_damaged(repository: Repository, folder: str) -> bool:
-    """Does the index contradict the ledger? False for one that cannot be opened, as the next search replaces it."""
+    """Return whether the index contradicts the ledger. False for one that cannot be opened, as the next search replaces it."""
     path = folder + "/search.db"
     try:
         stat(path)
@@ -241,7 +241,7 @@ class _Index:
         return key
 
     def agrees(self, repository: Repository) -> bool:
-        """Are pages, words and texts of the index right, as far as it has followed the ledger?"""
+        """Return whether pages, words and texts of the index are right, as far as it has followed the ledger."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             if self.db.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
@@ -255,7 +255,7 @@ class _Index:
     def _says(
         self, repository: Repository, key: int, workspace: str, version: int, log_size: int, log_head: bytes
     ) -> bool:
-        """Does the index have the right texts of a workspace's checkpoints? Forgotten ones are never shown, so not checked."""
+        """Return whether the index has the right texts of a workspace's checkpoints. Forgotten ones are not checked."""
         row = repository.ledger.workspace(workspace)
         is_fresh = row is not None and (row.log_size, row.log_head) == (log_size, log_head)
         for page in _pages(repository, workspace, 0):

@@ -64,7 +64,7 @@ def root_for(cwd: bytes, project: bytes, mode: str, home: bytes) -> bytes | None
 
 
 def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> bool | None:
-    """Does the folder hold more than so many entries? None if it took too long to find out.
+    """Return whether the folder holds more than so many entries. None if it took too long to find out.
 
     Folders of the `skipped` patterns that are plain names do not count. Only names are read, and no more of them than it
     takes to answer.
@@ -102,7 +102,7 @@ def refuse_whole(root: bytes, home: bytes) -> None:
 
 
 def _is_systems(root: bytes, home: bytes) -> bool:
-    """Does the folder belong to the system? What lies in the user's home does not, wherever that is."""
+    """Return whether the folder belongs to the system. What lies in the user's home does not, wherever that is."""
     from os.path import realpath
 
     folder, own = realpath(root), realpath(home) if home else b"/"
@@ -110,7 +110,7 @@ def _is_systems(root: bytes, home: bytes) -> bool:
 
 
 def belongs(folder: bytes, is_repository: bool) -> bool:
-    """Does the table say that this folder, given without symbolic links, belongs to the system?"""
+    """Return whether the table says that this folder, given without symbolic links, belongs to the system."""
     top = folder
     while top not in SYSTEM:
         top = top.rpartition(b"/")[0] or b"/"

@@ -210,7 +210,7 @@ class Apply:
 
 
 def _changes_type(step: Step) -> bool:
-    """Must the old entry be deleted first: a folder for a file, a file for a folder, something unreadable?"""
+    """Return whether the old entry must be deleted first: a folder for a file, a file for a folder, something unreadable."""
     if step.action != WRITE or step.old is None or step.new is None:
         return False
     return (step.old.kind == FOLDER) != (step.new.kind == FOLDER) or step.old.kind not in (FILE, LINK, FOLDER)

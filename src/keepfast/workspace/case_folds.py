@@ -97,7 +97,7 @@ class _Folding:
         self.everywhere = flag is not True and _probe(scratch)
 
     def folds(self, folder: bytes) -> bool:
-        """Does this folder, or the nearest existing one above it, treat two spellings as the same name?"""
+        """Return whether this folder, or the nearest existing one above it, treats two spellings as the same name."""
         if self.everywhere:
             return True
         while True:

@@ -150,7 +150,7 @@ def _quoted(path: bytes) -> bytes:
 
 
 def _is_untrusted_folder(folder: str, root: str) -> bool:
-    """Does this folder lie in the project, or in /proc?"""
+    """Return whether this folder lies in the project, or in /proc."""
     spellings = (normpath("/" + folder.lstrip("/")), realpath(folder))
     return any(_inside(spelling, top) for spelling in spellings for top in (root, realpath(root), "/proc"))
 

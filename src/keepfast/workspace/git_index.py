@@ -16,7 +16,7 @@ TYPE, FILE = 0o170000, 0o100000
 
 
 def may_name(git_dir: bytes, folder: bytes) -> bool:
-    """May the index of this repository have entries below a folder of its work tree? False only if certain."""
+    """Return whether the index of this repository may have entries below a folder of its work tree. False only if certain."""
     try:
         fd = open_fd(git_dir + b"/index", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def may_name(git_dir: bytes, folder: bytes) -> bool:
 
 
 def _holds(fd: int, folder: bytes) -> bool:
-    """Do the remaining bytes contain a path in this folder, or the folder itself as a submodule?"""
+    """Return whether the remaining bytes contain a path in this folder, or the folder itself as a submodule."""
     names = (folder + b"/", folder + b"\x00")
     rest, keep = b"", max(map(len, names)) - 1
     while piece := read(fd, PIECE):

@@ -36,13 +36,13 @@ def targets(kind: str, content: bytes) -> list[bytes]:
 
 
 def leads_out(path: bytes, target: bytes) -> bool:
-    """Does the text of the pointer at `path` lead out of the tree?"""
+    """Return whether the text of the pointer at `path` leads out of the tree."""
     destination = normpath(join(dirname(path), target))
     return isabs(target) or destination == b".." or destination.startswith(b"../")
 
 
 def leads_in(root: bytes, path: bytes, target: bytes, kind: Callable[[bytes], str]) -> bool:
-    """Does the pointer at `path`, below `root`, lead to what a checkpoint may have put there, or to a folder above?
+    """Return whether the pointer at `path`, below `root`, leads to what a checkpoint may have put there, or to a folder above.
 
     Below a folder named `.git` there is nothing of a checkpoint. `kind(path)` is what a path will be once the pointer is
     there: a way to such a folder goes through no link, as that could lead anywhere. Asked by the words of the pointer,

@@ -52,7 +52,7 @@ MAX_SPELLED_LENGTH = 64
 
 
 def verdict(path: bytes, is_dir: bool, stack: Sequence[tuple[bytes, Rules]]) -> bool:
-    """Is `path` (relative to the root) ignored by the rule files above it?
+    """Return whether the rule files above `path` (relative to the root) ignore it.
 
     `stack` holds (folder, rules) from the root (folder b"") down to the folder of `path`; deeper files win over higher
     ones. The caller walks top-down and has already decided that no parent folder is ignored.
@@ -146,7 +146,7 @@ def _last(ranks: dict[bytes, int], fits: Callable[[bytes], bool]) -> int:
 
 
 def _spread(parts: Sequence[Wanted], target: Given, fits: Callable[[Wanted, Given, int], bool]) -> bool:
-    """Does `target` have the parts in order, the first at its start, the last at its end, with gaps between them?
+    """Return whether `target` has the parts in order, the first at its start, the last at its end, with gaps between them.
 
     A part in the middle takes the earliest place it fits: a later one would only leave less room. So no choice is ever
     taken back, and the number of steps stays bounded, whatever the pattern.

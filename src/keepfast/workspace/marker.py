@@ -103,7 +103,7 @@ def _kind(path: bytes) -> int:
 
 
 def is_same_folder(one: bytes, other: bytes) -> bool:
-    """Do two paths lead to the same folder, for example through a bind mount?"""
+    """Return whether two paths lead to the same folder, for example through a bind mount."""
     place = _place(one)
     return place is not None and place == _place(other)
 

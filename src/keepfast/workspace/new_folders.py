@@ -42,7 +42,7 @@ class NewFolder:
 
     @staticmethod
     def has_mode(step: Step) -> bool:
-        """Is the folder built with its final mode? One that its owner cannot write gets it after its contents."""
+        """Return whether the folder is built with its final mode. One that its owner cannot write gets it after its contents."""
         return step.new is not None and not step.new.flags & ATTRIBUTES and step.new.mode & OPEN == OPEN
 
     def take_out(self, step: Step, staging: Staging, system: System) -> bytes:

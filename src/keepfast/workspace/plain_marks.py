@@ -147,7 +147,7 @@ def _is_mark(content: bytes, at: int, size: int, kind: int) -> bool:
 
 
 def _begins_word(content: bytes, at: int) -> bool:
-    """Does a word begin here? Behind an escape, which ends in a letter, too."""
+    """Return whether a word begins here. Behind an escape, which ends in a letter, too."""
     before = content[max(at - 6, 0) : at]
     last = before[-1:]
     if not (last.isalnum() and last.isascii()):
@@ -182,7 +182,7 @@ def _is_blank(byte: int) -> bool:
 
 
 def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
-    """Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped; `coded`: percent-encoded."""
+    """Return whether this address begins with `user:password@`. Slashes and colons may be escaped, or percent-encoded (`coded`)."""
     end = min(at + MAX_PASSWORD_SPAN, len(content))
     colon = False
     if not coded and content.find(b"@", at, end) < 0:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
             """Store a content encrypted only."""
 
         def is_copy(self, size: int, data: bytes | None) -> bool:
-            """Is it the content of another, sealed file? `data` is None if it is too large to be inspected."""
+            """Return whether it is the content of another, sealed file. `data` is None if it is too large to be inspected."""
 
 
 # O_NONBLOCK: a pipe put in the file's place must not stop us.
@@ -223,7 +223,7 @@ class _Reader:
             close(fd)
 
     def _is_sealed(self, path: bytes, data: bytes | None, size: int, group: int) -> bool:
-        """Must the file be sealed: because of its content, as a hard link to a sealed file, or as a copy of one?"""
+        """Return whether the file must be sealed: because of its content, as a hard link to a sealed file, or as a copy of one."""
         if is_secret(path, data):
             if group and size:
                 self._sealed_groups.add(group)

@@ -192,7 +192,7 @@ class _Recheck:
     def _rules_moved(
         self, path: bytes, entries: Listing, names: set[bytes], before: dict[bytes, int], runs: list[int]
     ) -> bool:
-        """May the folder's ignore rules have changed, so that decisions below it are no longer valid?"""
+        """Return whether the folder's ignore rules may have changed, so that decisions below it are no longer valid."""
         if not self.capture.reads_rules:
             return False
         old, rules = self.old, self.visitor.rules
@@ -281,7 +281,7 @@ class _Recheck:
         return {mark[1:] for mark in self.marks if mark[:1] == letter}
 
     def _is_lost(self, path: bytes) -> bool:
-        """Was it or a folder above it deleted? Remembers the answer, because the way up may be long."""
+        """Return whether it or a folder above it was deleted. Remembers the answer, because the way up may be long."""
         if not self.lost:
             return False
         above = path

@@ -52,7 +52,7 @@ _loaded = False
 
 
 def is_secret(path: bytes, content: bytes | None) -> bool:
-    """Must this file be stored encrypted? `content` is None if it is too large to be inspected."""
+    """Return whether this file must be stored encrypted. `content` is None if it is too large to be inspected."""
     kind = kind_by_name(path)
     if kind == SECRET or (kind == KEY and (content is None or _is_private(content))):
         return True
@@ -77,7 +77,7 @@ def _from_utf_16(content: bytes) -> bytes:
 
 
 def _without_mark(start: bytes) -> str:
-    """Is it UTF-16 although it does not say so? Then one half of nearly all letters of a text with keys in it is zero."""
+    """Return whether it is UTF-16 without a mark of it: in a text with keys, half of the bytes of nearly all letters are zero."""
     half = len(start) // 2
     high, low = start[::2].count(0), start[1::2].count(0)
     coding = "utf-16-le" if low > high else "utf-16-be"
@@ -88,7 +88,7 @@ def _without_mark(start: bytes) -> str:
 
 
 def _is_text(start: bytes, coding: str) -> bool:
-    """Does it consist of letters, signs and blanks of any alphabet?"""
+    """Return whether it consists of letters, signs and blanks of any alphabet."""
     from _codecs import utf_16_be_decode, utf_16_le_decode
 
     try:
@@ -209,7 +209,7 @@ def coded(content: bytes) -> list[int]:
 
 
 def _is_private(content: bytes) -> bool:
-    """Is this possible key file private? Everything counts except certificates and public keys."""
+    """Return whether this possible key file is private. Everything counts except certificates and public keys."""
     if b"PRIVATE KEY" in content:
         return True
     return not any(content.startswith(mark) or b"\n" + mark in content for mark in OPEN_KEYS)

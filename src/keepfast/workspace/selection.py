@@ -76,7 +76,7 @@ class Chooser:
         )
 
     def excludes(self, path: bytes) -> bool:
-        """Is this path excluded by its name, or by that of a folder above it? A last part `.git` may be a file, so it is not."""
+        """Return whether the name of this path or of a folder above it excludes it. A `.git` as last part does not count."""
         parts = path.split(b"/")
         if parts[0] in OWN_FOLDERS or GIT in parts[:-1]:
             return True
@@ -87,7 +87,7 @@ class Chooser:
         return self._lies_in_excluded(path)
 
     def _lies_in_excluded(self, path: bytes) -> bool:
-        """Is a folder above this path excluded? Remembers every folder, because the paths of a deep tree share them."""
+        """Return whether a folder above this path is excluded. Remembers every folder: the paths of a deep tree share them."""
         is_excluded, unknown_folders = self._excluded, []
         folder = path.rpartition(b"/")[0]
         while folder and folder not in is_excluded:
@@ -130,7 +130,7 @@ class Chooser:
         return 0, True
 
     def is_generated(self, path: bytes) -> bool:
-        """Can a tool generate this ignored folder again? For ambiguous names, the tool's own file must exist."""
+        """Return whether a tool can generate this ignored folder again. For ambiguous names, the tool's own file must exist."""
         if not self.exclude_ignored.match(path, True):
             return False
         return not needs_evidence(path) or self.command_to_rebuild(path) is not None
@@ -188,7 +188,7 @@ class Chooser:
         return False
 
     def hides_everything(self, path: bytes, entries: Listing, stack: Stack) -> bool:
-        """Do the rules ignore nearly everything in this folder? Then they are not applied: the backup would be empty."""
+        """Return whether the rules ignore nearly everything in this folder. If so, they are not applied."""
         if not stack:
             return False
         prefix = path + b"/" if path else b""

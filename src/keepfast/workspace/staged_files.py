@@ -109,7 +109,7 @@ class FileStager:
 
     @property
     def owns_new_files(self) -> bool:
-        """Does a new file get the right owner by itself, as our new staging folder did?"""
+        """Return whether a new file gets the right owner by itself, as our new staging folder did."""
         status = fstat(self.staging.fd)
         return (status.st_uid, status.st_gid) == self.owner
 
@@ -355,7 +355,7 @@ def _end_of_batch(files: list[Step], start: int) -> int:
 
 
 def is_simple(entry: Entry) -> bool:
-    """Is this a regular file without hard links, holes or attributes?"""
+    """Return whether this is a regular file without hard links, holes or attributes."""
     return entry.kind == FILE and not entry.group and not entry.flags & (SPARSE | ATTRIBUTES)
 
 

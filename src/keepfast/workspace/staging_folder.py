@@ -250,7 +250,7 @@ def _lease(fd: int) -> bool | None:
 
 
 def _was_broken(fd: int, lease: bool | None) -> bool:
-    """Has a process tried to open the file for writing since the lease was granted? It waits until we release it."""
+    """Return whether a process has tried to open the file for writing since the lease was granted. It waits until we release it."""
     return lease is True and fcntl(fd, F_GETLEASE) != F_RDLCK
 
 

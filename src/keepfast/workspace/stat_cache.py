@@ -171,7 +171,7 @@ class Cache:
 
 
 def _sound(raw: bytes, start: int, end: int, texts: int) -> bool:
-    """Are there exactly `texts` texts between start and end, each followed by NUL?"""
+    """Return whether there are exactly `texts` texts between start and end, each followed by NUL."""
     return raw.count(b"\0", start, end) == texts and (start == end or raw[end - 1] == 0)
 
 

@@ -316,7 +316,7 @@ def spoken(text: str) -> tuple[str, str]:
 
 
 def _is_notice(text: str) -> bool:
-    """Is it one JSON object and nothing else? So what runs in the background tells of itself; people say what to do with one."""
+    """Return whether the text is one JSON object and nothing else: a report of a background program, not a prompt of a person."""
     if not (text.startswith("{") and text.endswith("}")):
         return False
     try:

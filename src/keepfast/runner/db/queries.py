@@ -50,7 +50,7 @@ def frozen_tasks(tables: Tables) -> list[Task]:
 
 
 def is_any_task(tables: Tables) -> bool:
-    """Is there any task, archived ones too?"""
+    """Return whether there is any task, archived or not."""
     return tables.one("SELECT 1 AS one FROM task LIMIT 1") is not None
 
 

@@ -205,7 +205,7 @@ class SqliteFile:
         )
 
     def _is_sound(self) -> bool:
-        """Can SQLite now read the whole file, in the open transaction?"""
+        """Return whether SQLite can now read the whole file, in the open transaction."""
         assert self.connection is not None
         try:
             return str(self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
@@ -213,12 +213,12 @@ class SqliteFile:
             return False
 
     def _is_writing(self) -> bool:
-        """Is a transaction open? Then opening and closing the file ourselves would release SQLite's locks on it."""
+        """Return whether a transaction is open: opening and closing the file ourselves would release SQLite's locks on it."""
         return self.connection is not None and self.connection.in_transaction
 
 
 def _is_misread(error: Exception) -> bool:
-    """Does SQLite report corrupt data, no database, or an I/O error?"""
+    """Return whether SQLite reports corrupt data, no database, or an I/O error."""
     return getattr(error, "sqlite_errorcode", 0) & PRIMARY in (
         sqlite3.SQLITE_CORRUPT,
         sqlite3.SQLITE_NOTADB,
@@ -227,7 +227,7 @@ def _is_misread(error: Exception) -> bool:
 
 
 def _is_unreadable(path: str) -> bool:
-    """Does reading the file fail somewhere?"""
+    """Return whether reading the file fails somewhere."""
     try:
         fd = open_fd(path, O_RDONLY | O_CLOEXEC)
     except OSError:
@@ -243,7 +243,7 @@ def _is_unreadable(path: str) -> bool:
 
 
 def _is_memory_left() -> bool:
-    """Can memory be allocated? Then a damaged row asked for an impossible amount."""
+    """Return whether memory can be allocated: if so, a damaged row asked for an impossible amount."""
     try:
         bytearray(ANY_ROW)
     except MemoryError:
@@ -252,7 +252,7 @@ def _is_memory_left() -> bool:
 
 
 def _are_of(rows: list[Any], types: frozenset[Any]) -> bool:
-    """Has every row one of these combinations of types?"""
+    """Return whether every row has one of these combinations of types."""
     if len(rows) > 1:  # column by column: if all rows are alike, there is one combination
         columns = [set(map(type, column)) for column in zip(*rows, strict=True)]
         if all(len(column) == 1 for column in columns):

@@ -105,7 +105,7 @@ def _group_by_name(paths: set[bytes]) -> dict[bytes, bytes]:
 
 
 def _are_names_alike(one: bytes, other: bytes) -> bool:
-    """Do two names, both reversed, end with the same words, and not only with the same extension?"""
+    """Return whether two names, both reversed, end with the same words, and not only with the same extension."""
     if one == other:
         return True
     least, same = min(len(one), len(other)), 0

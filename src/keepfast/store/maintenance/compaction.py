@@ -321,7 +321,7 @@ class Compactor:
         return True
 
     def _is_still_unneeded(self, chosen: set[str]) -> bool:
-        """Is no content that would be removed used by a checkpoint saved since the marking?"""
+        """Return whether no checkpoint saved since the marking uses content that would be removed."""
         repository = self.repository
         if repository.sequence() == self.seq:
             return True

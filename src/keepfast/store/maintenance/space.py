@@ -60,7 +60,7 @@ def record_over_cap(folder: str, size: int) -> None:
 
 
 def is_over_cap(folder: str, size: int, most: int) -> bool:
-    """Is the store over its cap, and a tenth larger than when it last could not be brought below it?"""
+    """Return whether the store is over its cap, and a tenth larger than when it last could not be brought below it."""
     if size <= most:
         return False
     try:
@@ -142,7 +142,7 @@ def forget(repository: Repository, workspace: str, versions: Sequence[int], why:
 
 
 def _are_forgotten(repository: Repository, workspace: str, versions: Sequence[int]) -> bool:
-    """Were these versions forgotten although the commit raised an error?
+    """Return whether these versions were forgotten although the commit raised an error.
 
     The log decides, as the ledger may be what failed: the next process replays a record that could not be cut off.
     """
@@ -213,7 +213,7 @@ def _remove_leftovers(repository: Repository) -> Compaction:
 
 
 def _has_room(folder: str) -> bool:
-    """Has the disk more free space than a compaction is likely to need beside the reserve?"""
+    """Return whether the disk has more free space than a compaction is likely to need beside the reserve."""
     return free_space(folder) >= 2 * reserve_size(folder)
 
 

@@ -212,7 +212,7 @@ class _Verifier:
 
 
 def adds_up(repository: Repository, key: bytes, chunks: bytes) -> bool:
-    """Do the contents in this chunk list together have this digest? Raises `Damaged` if one is missing."""
+    """Return whether the contents in this chunk list together have this digest. Raises `Damaged` if one is missing."""
     total = blake3()
     for at in range(0, len(chunks), 32):
         total.update(repository.contents.blob(chunks[at : at + 32])[0])
