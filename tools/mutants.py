@@ -69,8 +69,6 @@ MUTANTS = (
            "values.update([_plain(value) for value in values])", "pass", "tests/secrets/test_values.py"),
     Mutant("a short text is compared with every reading of a sealed file", "secrets/values.py",
            "tuple(dict.fromkeys([*readings, *map(_plain, readings)]))", "tuple(readings)", "tests/secrets/test_values.py"),
-    Mutant("a single read error of the ledger is no damage", "store/ledger/sqlite_file.py",
-           "if is_writing or not _is_misread(error):", "if True:", "tests/faults/test_read_errors.py"),
     Mutant("weak passphrases are refused", "secrets/strength.py",
            "return int(min(bits, MAX_BITS_PER_CHARACTER * len(set(folded))))", "return 1000", "tests/secrets/test_strength.py"),
     Mutant("a rotated key seals no more", "store/keys.py",
