@@ -67,6 +67,8 @@ def test_a_message_that_shares_no_letters_with_a_sealed_file_needs_none_of_its_v
 
     assert file.values_for("the first message of today") == set()
     assert "tang3rine-dr3am" in file.values_for("use tang3rine-dr3am")
+    escaped = b'A="t\\u0061ng3r\\u0069ne-d\\u00723am"\n'
+    assert "tang3rine-dr3am" in SealedFile(b"credentials.json", escaped).values_for("use tang3rine-dr3am")
     assert "tang3rine-dr3am" in SealedFile(b".env", file.content).values_for("a long message " * 100)
 
 

@@ -517,6 +517,8 @@ def test_other_deletions_by_find_do_not_spare_them(command: str) -> None:
 
 MENTIONED = {
     "mytool F": ["F"],
+    "git bundle create F --all": ["F"],
+    "git -c a.b=c bundle create -q F main": ["F"],
     "./tool.sh a F": ["a", "F"],
     "mytool --file=F": ["F"],
     "mytool --output F": ["F"],

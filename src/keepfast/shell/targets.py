@@ -363,6 +363,8 @@ def mentioned_words(name: str, arguments: list[Word]) -> list[Word]:
     if "--help" in texts or "--version" in texts:
         return []
     written = _sed_written_files(arguments) if name in ("sed", "gsed") else []
+    if name == "git":
+        written = _git_written_files(arguments)
     outputs = [*written, *_output_option_values(name, arguments), *_built_program_operands(name, arguments)]
     if name.startswith(INTERPRETERS):
         operands = operands_of(name, arguments)
@@ -378,6 +380,14 @@ def mentioned_words(name: str, arguments: list[Word]) -> list[Word]:
         elif "=" in word.text:
             outputs.append(word.without_prefix(word.text.partition("=")[0] + "="))
     return outputs
+
+
+def _git_written_files(arguments: list[Word]) -> list[Word]:
+    """Return the file that `git bundle create` writes."""
+    words = after_options("git", arguments)
+    if [word.text for word in words[:2]] != ["bundle", "create"]:
+        return []
+    return [word for word in words[2:] if not word.text.startswith("-")][:1]
 
 
 def _output_option_values(name: str, arguments: list[Word]) -> list[Word]:
