@@ -76,7 +76,7 @@ class Chooser:
         )
 
     def excludes(self, path: bytes) -> bool:
-        """Return whether the name of this path or of a folder above it excludes it. A last `.git` may be a file: it does not count."""
+        """Return whether its own name or that of a folder above excludes a path. A last `.git` may be a file: it does not count."""
         parts = path.split(b"/")
         if parts[0] in OWN_FOLDERS or GIT in parts[:-1]:
             return True
