@@ -1,11 +1,13 @@
-"""Builds what is optional: the accelerators and the readied patterns; everything else about the package is in pyproject.toml."""
+"""Builds what is optional: the accelerators, the hooks' client and the readied patterns; all else is in pyproject.toml."""
 
 import hashlib
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError, LinkError
 
 SOURCES = {
     "workspace._check": tuple(f"workspace/_native/{name}.c" for name in ("check", "crc", "list", "pieces")),
@@ -16,6 +18,8 @@ LINUX_ONLY = {
     "store._unpack": ("store/_native/unpack.c",),
 }
 HEADERS = tuple(f"workspace/_native/{name}.h" for name in ("cache", "seen", "stat")) + ("store/_native/lanes.h",)
+CLIENT = Path("keepfast/resident/keepfast-hook"), "src/keepfast/resident/_native/client.c"
+"""The program that hooks run first, and its source."""
 READY = "keepfast/secrets/_ready.py"
 
 
@@ -63,11 +67,30 @@ class Build(build_py):
         path.write_text(text, encoding="utf-8")
 
 
+class BuildNative(build_ext):
+    """The accelerators, and a program. Without a compiler the package works the same, and hooks take longer."""
+
+    def run(self) -> None:
+        super().run()
+        path, source = CLIENT
+        try:
+            self.compiler.compile([source], output_dir=self.build_temp, extra_postargs=["-O2"], depends=[source])
+            objects = self.compiler.object_filenames([source], output_dir=self.build_temp)
+            folder = Path("src") if self.inplace or getattr(self, "editable_mode", False) else Path(self.build_lib)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            self.compiler.link_executable(objects, path.name, output_dir=str(folder / path.parent))
+        except (CompileError, LinkError, AttributeError) as error:
+            self.warn(f"no client for hooks: {error}")
+
+    def get_outputs(self) -> list[str]:
+        return [*super().get_outputs(), str(Path(self.build_lib) / CLIENT[0])]
+
+
 if __name__ == "__main__":
     built = SOURCES | LINUX_ONLY if sys.platform == "linux" else SOURCES
     setup(
         ext_modules=[accelerator(name, sources) for name, sources in built.items()],
-        cmdclass={"build_py": Build},
+        cmdclass={"build_py": Build, "build_ext": BuildNative},
         options={
             "bdist_wheel": {"py_limited_api": False},
             # What another Python left here, or an older source, is not taken over.

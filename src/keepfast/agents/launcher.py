@@ -32,6 +32,7 @@ _SCRIPT = """\
 # block itself, so that half of that line ends with 2 as well, which the command in the settings turns into 0.
 python={python}
 launch={launch}
+client=${{launch%/hook/launch.py}}/resident/keepfast-hook
 home={home}
 config={config}
 data={data}
@@ -40,6 +41,12 @@ failing={failing}
 code='' said='' old='' own=${{PATH-{path}}}
 PATH={path}
 {forget}
+if [ "$1" = hook ] && [ -n "$home" ] && [ -x "$client" ]; then
+  # The resident answers in a millisecond. If it does not, the client starts this file again, with one word more.
+  PATH=$own
+  exec "$client" "$0" "$launch" "$home" "$config" "$data" "$@"
+fi
+[ "$1" = unaided ] && shift
 if [ ! -x "$python" ] || [ ! -f "$launch" ]; then
   # Not installed any more. A payload is read all the same: the client takes a closed pipe for an error. A status line of
   # the user's own is still shown.

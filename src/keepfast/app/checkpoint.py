@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from keepfast.app.open_stores import OpenStores
     from keepfast.model.entry import Entry
     from keepfast.settings import Settings
     from keepfast.store.place import Place
@@ -61,8 +62,17 @@ MAX_PATH_CHARS = 300
 class Engine:
     """Saves, and finds the workspace of a folder. `progress(done, total)` is called during long work."""
 
-    def __init__(self, place: Place, settings: Settings, home: bytes, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        settings: Settings,
+        home: bytes,
+        clock: Callable[[], int],
+        open_stores: OpenStores | None = None,
+    ) -> None:
+        """`open_stores`: repositories that outlive this engine; without them it opens, and closes, one of its own."""
         self.place, self.settings, self.home, self.clock = place, settings, home, clock
+        self.open_stores = open_stores
         self.progress: Callable[[int, int], None] | None = None
         self._repository: Repository | None = None
         self.renewed = b""
@@ -195,7 +205,7 @@ class Engine:
 
     def repository(self) -> Repository:
         if self._repository is None:
-            self._repository = self.place.open()
+            self._repository = self.open_stores.repository(self.place) if self.open_stores else self.place.open()
         return self._repository
 
     def create(self, anew: bool = False) -> Repository:
@@ -685,9 +695,9 @@ class Engine:
             )
 
     def close(self) -> None:
-        if self._repository is not None:
+        if self._repository is not None and self.open_stores is None:
             self._repository.close()
-            self._repository = None
+        self._repository = None
 
 
 def shortened_path(path: str) -> str:

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from keepfast.store.place import Place
 
     class Background(Protocol):
-        """How work is done by another process; see `present/background.py`."""
+        """How work is done by another process; see `present/background.py`, and `hook/resident.py` for the resident."""
+
+        def leave_to_process(self, why: str) -> None:
+            """Raise `Declined` in the resident, which does only what is quick. Nothing may have been changed before."""
 
         def detach(self, work: Callable[[], object]) -> None: ...
         def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
@@ -123,11 +126,13 @@ class HookCall:
         language: Callable[[], str] = lambda: "en",
         part: int = 1,
         deliver: Deliver | None = None,
+        event_id: str = "",
     ) -> None:
+        """`event_id` is the same for every attempt to handle one event."""
         self.place, self.settings, self.clock, self.background, self.event = place, settings, clock, background, event
         self._make = make
         self._engine: Engine | None = None
-        self._language, self.part, self.deliver = language, part, deliver
+        self._language, self.part, self.deliver, self.event_id = language, part, deliver, event_id
         self.root, self.workspace, self.folder = b"", "", ""
         self._at = 0
         """When the event was recorded."""
@@ -150,6 +155,8 @@ class HookCall:
         kind = self.event.kind
         if kind == OTHER or (not self.part and kind != TOOL_STARTS):
             return Reply()
+        if kind in (SESSION_STARTS, COMPACTION_STARTS):
+            self.background.leave_to_process("it takes long")
         try:
             if not self._locate():
                 return Reply(user_text=self._refused)
@@ -167,6 +174,8 @@ class HookCall:
         if kind == COMPACTION_STARTS:
             return self._compaction_starts()
         if self.part == 1:
+            if not _file_size(self.folder + "/cache"):
+                self.background.leave_to_process("nothing was saved here yet")
             if kind in (TURN_ENDED, SESSION_ENDS):
                 self._keep_unanswered()
             self._queue_checkpoint()
@@ -232,6 +241,7 @@ class HookCall:
         if nearest is not None and nearest[2] in (HERE, LOST):
             location = nearest[:2]
         elif nearest is not None or event.kind not in (TOOL_STARTS, TOOL_ENDED):
+            self.background.leave_to_process("the folder is not a workspace yet")
             try:
                 location = self.engine.find_workspace(event.cwd, adopting=True)
             except Elsewhere as error:
@@ -377,6 +387,7 @@ class HookCall:
         crashed = self._crashed_sessions() if event.kind == SESSION_STARTS else []
         pending_event = self._pending_event(decision.trigger)
         self._at = pending_event.at
+        pending_event.id = self.event_id
         try:
             for new_event in (*crashed, pending_event):
                 pending.append(self.folder, new_event)
@@ -506,6 +517,7 @@ class HookCall:
         threat = self._threat_to_unsaved()
         if not band and threat is None:
             return Reply()
+        self.background.leave_to_process("a checkpoint is due at once")
         decision = self._decide(band, threat is not None)
         if isinstance(decision, Skip) or not self._claim(decision):
             return Reply()
@@ -559,6 +571,12 @@ class HookCall:
         notices = read(self.engine.notice_folders(self.root, self.workspace)) if trigger else []
         if trigger and not any(notice.trigger == trigger and notice.at > since for notice in notices):
             self.engine.note(self.root, "failed", trigger, why)
+
+    def save_queued(self, at: int) -> None:
+        """Do what the worker does for this event, which was recorded at that time."""
+        self._at = at
+        if self._locate():
+            self._run_worker()
 
     def _threat(self) -> Threat | None:
         """Return what the command may destroy here; None if nothing, or if the setting turns the check off."""
@@ -916,6 +934,7 @@ class HookCall:
         waiting = pending.names(self.folder)
         if not waiting:
             return
+        self.background.leave_to_process("saves are pending")
         now, session = self.clock(), self.event.session
         if 0 <= now - sessions.trigger_times(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # the first scan of a large tree takes long: a session waits for it once

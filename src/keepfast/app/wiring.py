@@ -21,17 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from keepfast.app.checkpoint import Engine
+    from keepfast.app.open_stores import OpenStores
     from keepfast.settings import Settings
     from keepfast.workspace.marker import Marker
 
 
 def build(
-    settings: Settings, data: str, home: bytes, clock: Callable[[], int], folder: bytes | None = None, own: bool = False
+    settings: Settings,
+    data: str,
+    home: bytes,
+    clock: Callable[[], int],
+    folder: bytes | None = None,
+    own: bool = False,
+    open_stores: OpenStores | None = None,
 ) -> Engine:
-    """Return the engine for work in `folder`; `data` is the user's data folder. See `place`."""
+    """Return the engine for work in `folder`; `data` is the user's data folder. See `place` and `Engine`."""
     from keepfast.app.checkpoint import Engine  # not needed by a hook that has nothing to save
 
-    return Engine(place(settings, data, folder, own), settings, home, clock)
+    return Engine(place(settings, data, folder, own), settings, home, clock, open_stores)
 
 
 def place(settings: Settings, data: str, folder: bytes | None = None, own: bool = False) -> Place:

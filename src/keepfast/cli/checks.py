@@ -478,6 +478,22 @@ def _supervision(session: Session) -> Findings:
         )
 
 
+def _resident(session: Session) -> Findings:
+    from keepfast.cli.daemon import summary
+    from keepfast.present.resident import CLIENT, OFF, SETTING, state
+
+    seen = state(session.environment, session.settings)
+    text = f"{summary(session, seen)}."
+    if session.settings[SETTING] == OFF:
+        yield FINE, text
+    elif not os.access(CLIENT, os.X_OK):
+        yield NOTE, "The client for hooks was not built, so each hook starts Python.", "Install a C compiler, then reinstall."
+    elif seen.runs and seen.facts is None:
+        yield NOTE, text, "Run `keepfast daemon stop`; the next hook starts a new one."
+    else:
+        yield FINE, text
+
+
 def _variables(session: Session) -> Findings:
     """Report variables that a project's client settings set for hooks; hooks ignore them."""
     from json import loads
@@ -594,6 +610,7 @@ CHECKS: dict[str, Callable[[Session], Findings]] = {
     "git": _git,
     "claude": _claude,
     "supervision": _supervision,
+    "resident": _resident,
     "variables": _variables,
     "analysis": _model_notes,
 }

@@ -62,6 +62,7 @@ TABLE = {
     "uninstall": Entry(PACKAGE + "install", "uninstall", "Remove the hooks from an agent's client."),
     "statusline": Entry(PACKAGE + "statusline", "statusline", "Print a line for the client's status line."),
     "doctor": Entry(PACKAGE + "doctor", "doctor", "Check the installation, the store and this workspace."),
+    "daemon": Entry(PACKAGE + "daemon", "daemon", "Show, start or stop the process that answers hooks."),
     "clear-check": Entry(
         PACKAGE + "clear_check", "clear_check", "Show unsaved changes before you clear the conversation."
     ),
@@ -77,7 +78,7 @@ SECTIONS = {
     "Restore and copy": "restore undo redo fork export import",
     "Agents": "install uninstall resume clear-check keep drop brief mcp statusline hook",
     "Unattended tasks": "task run report supervise service",
-    "Maintenance": "forget unprotect purge compact verify rebuild key doctor config completion",
+    "Maintenance": "forget unprotect purge compact verify rebuild key doctor daemon config completion",
 }
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from keepfast.app.inspect import Change, Coverage
     from keepfast.app.restore import Unfinished
     from keepfast.model.budget import TokenUsage
+    from keepfast.present.resident import ResidentState
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
     from keepfast.state.workers import RunningWorker
@@ -47,6 +48,8 @@ class WorkspaceStatus:
     restore: Unfinished | None
     """An interrupted restore, or one in progress."""
     workers: list[RunningWorker]
+    resident: ResidentState
+    """The process that answers hooks."""
     pending: list[PendingEvent]
     """Events of hooks that are not saved yet."""
     usage: TokenUsage | None
@@ -146,11 +149,13 @@ def _keys(session: Session) -> list[str]:
 
 def _collect_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
     from keepfast.agents.claude.usage import tokens
+    from keepfast.present.resident import state as resident_state
     from keepfast.state import pending_events as pending
     from keepfast.state import sessions
     from keepfast.state.workers import HOOKS, NAME, running_worker
 
     folder, settings = session.engine.place.folder(status_facts.workspace), session.settings
+    status_facts.resident = resident_state(session.environment, settings)
     status_facts.workers = [
         worker for worker in (running_worker(folder, NAME), running_worker(folder, HOOKS)) if worker is not None
     ]
@@ -210,6 +215,7 @@ def _print_json(session: Session, status_facts: WorkspaceStatus) -> None:
         of_notice,
         of_path,
         of_pending,
+        of_resident,
         of_unfinished,
         of_usage,
         of_worker,
@@ -238,6 +244,7 @@ def _print_json(session: Session, status_facts: WorkspaceStatus) -> None:
             if status_facts.restore
             else None,
             "warnings": session.settings.warnings,
+            "resident": of_resident(status_facts.resident),
             "workers": [of_worker(worker) for worker in status_facts.workers],
             "pending": [of_pending(event) for event in status_facts.pending],
             "tokens": of_usage(status_facts.usage) if status_facts.usage is not None else None,
@@ -287,8 +294,10 @@ def _print_text(session: Session, status_facts: WorkspaceStatus) -> None:
 
 
 def _print_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
+    from keepfast.cli.daemon import summary
     from keepfast.present.terminal import age_in_words
 
+    session.print(f"Resident   {summary(session, status_facts.resident)}")
     session.print("Workers    " + (", ".join([_worker(session, worker) for worker in status_facts.workers]) or "none"))
     if status_facts.pending:
         names = ", ".join(dict.fromkeys([event.trigger for event in status_facts.pending]))

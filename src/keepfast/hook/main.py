@@ -6,7 +6,7 @@ from posix import read, write
 
 from keepfast.fsutil.lock_wait import HOOK, WAITING
 from keepfast.hook.autosave import engine_of, options_of, say, settings_of
-from keepfast.model.errors import KeepfastError, sentence
+from keepfast.model.errors import Declined, KeepfastError, sentence
 from keepfast.present.environment import current_folder, hook_environment, now_ns, program
 
 TYPE_CHECKING = False
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from keepfast.agents.base import Agent, Reply
     from keepfast.app.checkpoint import Engine
-    from keepfast.app.hooks import Background, Deliver
+    from keepfast.app.hooks import Background, Deliver, HookCall
+    from keepfast.app.open_stores import OpenStores
     from keepfast.model.agent_event import AgentEvent
     from keepfast.present.environment import Environment, Folders
 
@@ -26,6 +27,9 @@ SUPERVISED = "KEEPFAST_SUPERVISED"
 GUARD = "0"
 """The part number of the guard, which a supervisor installs itself: it only saves before destructive commands."""
 READ_BYTES = 65536
+NO_RESIDENT = "none"
+"""Value of `--resident`, by which the client says why it runs a hook itself: there is no resident."""
+WORKER_NICENESS = 10
 USAGE = "usage: keepfast hook AGENT [--part N] [--config FILE]"
 PACKAGE = __file__.rpartition("/hook/")[0] + "/"
 
@@ -54,6 +58,9 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
         say(f"keepfast: The client's payload cannot be read: {error.strerror}.")
         return 1
     environment = hook_environment(folders)
+    if "--worker" in options:
+        work_off(client, payload, environment, options)
+        return 0
     is_claimed = environment.text(SUPERVISED) != "" and options.get("--part") != GUARD
     if is_claimed and _is_supervised(arguments[0], client, payload, environment, options.get("--config")):
         return 0  # the supervisor saves and reports, and has a guard of its own: nothing is done twice
@@ -66,7 +73,26 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     if problem:
         say(f"keepfast: {problem}")
     _write(output)
+    if options.get("--resident") == NO_RESIDENT:
+        from keepfast.present.resident import start_from_hook
+
+        start_from_hook(environment, options.get("--config"))
     return code
+
+
+def work_off(client: Agent, payload: bytes, environment: Environment, options: Mapping[str, str]) -> None:
+    """Save an event that the resident has recorded. Nobody waits for it."""
+    from posix import nice
+
+    nice(WORKER_NICENESS)
+    WAITING.seconds = None
+    event = client.read(payload, environment.variables)
+    event.cwd = event.cwd or options["--cwd"].encode("utf-8", "surrogateescape")
+    call = call_of(event, environment, Processes(options.get("--config"), environment), options)
+    try:
+        call.save_queued(int(options["--worker"]))
+    finally:
+        call.close()
 
 
 def _is_supervised(name: str, client: Agent, payload: bytes, environment: Environment, config: str | None) -> bool:
@@ -101,30 +127,35 @@ def respond(
     background: Background,
     options: Mapping[str, str],
     line: str = "",
+    cwd: bytes = b"",
+    open_stores: OpenStores | None = None,
 ) -> tuple[bytes, str, int]:
     """Return the standard output, an error line or nothing, and the exit code.
 
-    `line` is a message to the user, put before the others.
+    `line` is a message to the user, put before the others. `cwd` and `open_stores`: in the resident, the client's current
+    folder and the repositories that are open already.
 
-    Raises `ImportError`, `SyntaxError` or `OSError` where files of our own are missing.
+    Raises `Declined` in the resident, and `ImportError`, `SyntaxError` or `OSError` where files of our own are missing.
     """
     event = None
     try:
         event = client.read(payload, environment.variables)
-        event.cwd = event.cwd or current_folder()
+        event.cwd = event.cwd or cwd or current_folder()
         if event.reason == "clear" and not event.client:
+            background.leave_to_process("the client is known by its processes alone")
             from keepfast.present.ancestors import nearest_program
 
             event.likely_client = nearest_program()
-        reply = _reply_to(event, environment, background, options)
+        reply = _reply_to(event, environment, background, options, open_stores)
         if line:
             reply.user_text = f"keepfast: {line}" + (f"\n{reply.user_text}" if reply.user_text else "")
         output, code = client.answer(event, reply)
         return output, reply.failed, code
     except Exception as error:
-        if _is_torn(error):
+        if _is_torn(error) or isinstance(error, Declined):
             raise
         if isinstance(error, ValueError) and event is None:
+            background.leave_to_process("the payload cannot be read")
             return b"", _unreadable(environment, options.get("--config"), str(error)), 1
         if isinstance(error, KeepfastError | OSError):
             if event is not None and event.kind in QUIET:
@@ -140,28 +171,14 @@ def _is_torn(error: Exception) -> bool:
     return isinstance(error, ImportError | SyntaxError)
 
 
-def _reply_to(event: AgentEvent, environment: Environment, background: Background, options: Mapping[str, str]) -> Reply:
-    from keepfast.app.hooks import HookCall
-    from keepfast.app.wiring import build, place
-
-    settings = settings_of(environment, event.cwd, options.get("--config"))
-    part = options.get("--part", "1")
-    number = int(part) if part.isascii() and part.isdigit() else 1
-
-    def language() -> str:
-        return _language(settings["language"], environment)
-
-    call = HookCall(
-        place(settings, environment.data, event.cwd),
-        settings,
-        lambda: build(settings, environment.data, environment.home, now_ns, event.cwd),
-        now_ns,
-        background,
-        event,
-        language,
-        number,
-        _deliver(language, environment),
-    )
+def _reply_to(
+    event: AgentEvent,
+    environment: Environment,
+    background: Background,
+    options: Mapping[str, str],
+    open_stores: OpenStores | None = None,
+) -> Reply:
+    call = call_of(event, environment, background, options, open_stores)
     try:
         return call.answer()
     except (KeepfastError, OSError) as error:
@@ -173,6 +190,38 @@ def _reply_to(event: AgentEvent, environment: Environment, background: Backgroun
         raise explained from None
     finally:
         call.close()
+
+
+def call_of(
+    event: AgentEvent,
+    environment: Environment,
+    background: Background,
+    options: Mapping[str, str],
+    open_stores: OpenStores | None = None,
+) -> HookCall:
+    """Return the call of the hook for this event, with the settings of its folder."""
+    from keepfast.app.hooks import HookCall
+    from keepfast.app.wiring import build, place
+
+    settings = settings_of(environment, event.cwd, options.get("--config"))
+    part = options.get("--part", "1")
+    number = int(part) if part.isascii() and part.isdigit() else 1
+
+    def language() -> str:
+        return _language(settings["language"], environment)
+
+    return HookCall(
+        place(settings, environment.data, event.cwd),
+        settings,
+        lambda: build(settings, environment.data, environment.home, now_ns, event.cwd, open_stores=open_stores),
+        now_ns,
+        background,
+        event,
+        language,
+        number,
+        _deliver(language, environment),
+        options.get("--event", ""),
+    )
 
 
 def _deliver(language: Callable[[], str], environment: Environment) -> Deliver:
@@ -211,6 +260,9 @@ class Processes:
         from time import sleep
 
         sleep(seconds)
+
+    def leave_to_process(self, why: str) -> None:
+        pass  # this is the process
 
 
 def _payload() -> bytes:

@@ -118,6 +118,11 @@ def _run(arguments: "Sequence[str]") -> int:
         from keepfast.hook.main import main
     elif verb == ["statusline"]:
         from keepfast.hook.statusline import main
+    elif verb == ["resident"] and folders is not None:
+        from keepfast.hook.resident import main as stay
+
+        gc.enable()
+        return stay(folders)
     else:
         from keepfast.hook.autosave import run as main
 

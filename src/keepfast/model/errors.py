@@ -16,6 +16,10 @@ SHORT_OF_MEMORY = (
 """Messages of libraries, SQLite, threads and the import system that mean `MemoryError`."""
 
 
+class Declined(Exception):
+    """The resident leaves a hook to a process of its own; the text says why. Not an error: nothing was changed yet."""
+
+
 class KeepfastError(Exception):
     """An error with a message for people: what happened, to what. `hint` says what to do next."""
 

@@ -68,6 +68,12 @@ TABLE: dict[str, Setting] = {
         ("any", "git", "marked", "never"),
         from_environment=False,
     ),
+    "resident": Setting(
+        CHOICE, "auto",
+        "Keep a process that answers hooks without starting Python; auto: the first hook starts it.",
+        ("auto", "off"),
+        from_environment=False,
+    ),
     "language": Setting(CHOICE, "auto", "Language of messages; auto: from the locale.", ("auto", "en", "ko")),
     # What hooks of the agent's client do by themselves.
     "hooks.auto_checkpoint_on_clear": Setting(

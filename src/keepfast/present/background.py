@@ -6,6 +6,7 @@ import sys
 from posix import (
     O_CLOEXEC,
     O_RDWR,
+    POSIX_SPAWN_DUP2,
     POSIX_SPAWN_OPEN,
     _exit,
     chdir,
@@ -25,7 +26,7 @@ from keepfast.fsutil.lock_wait import WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from keepfast.present.environment import Environment
 
@@ -37,15 +38,28 @@ MAX_SECONDS, MAX_MEMORY_BYTES = 1800, 2 << 30
 
 def tidy(folder: bytes, config: str | None, environment: Environment) -> None:
     """Start a process that tidies the workspace of `folder`. If it fails to start, the next save tries again."""
-    arguments: list[bytes | str] = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *environment.folders]
-    arguments += ["tidy", "--cwd", folder]
+    words: list[bytes | str] = ["tidy", "--cwd", folder]
     if config:
-        arguments += ["--config", config]
-    streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]
+        words += ["--config", config]
     try:
-        posix_spawn(sys.executable, arguments, dict(environment.variables), file_actions=streams, setsid=True)
+        start(words, environment)
     except OSError:
         pass
+
+
+def start(words: Sequence[bytes | str], environment: Environment, payload: int = -1) -> int:
+    """Start a program of ours in a session of its own, without a terminal; return its process id. Raises `OSError`.
+
+    `payload`: a descriptor for its standard input.
+    """
+    arguments = [sys.executable, "-I", "-S", "-B", LAUNCH, "--folders", *environment.folders, *words]
+    streams: list[tuple[int, ...] | tuple[int, int, str, int, int]]
+    streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]
+    if payload >= 0:
+        streams[0] = (POSIX_SPAWN_DUP2, payload, 0)
+    return posix_spawn(
+        sys.executable, arguments, dict(environment.variables), file_actions=streams, setsid=True
+    )
 
 
 def detach(work: Callable[[], object]) -> None:

@@ -9,9 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Folders = tuple[str, str, str]
-    """The home folder and the XDG folders of configuration and data; ours are inside the latter two."""
-
+Folders = tuple[str, str, str]
+"""The home folder and the XDG folders of configuration and data; ours are inside the latter two."""
 FOLDERS = "--folders"
 """Option before the command, with three paths: home, configuration and data folder of the user who wrote the launcher."""
 CONFIG_FOLDER, DATA_FOLDER = "/.config", "/.local/share"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from keepfast.model.budget import TokenUsage
     from keepfast.model.document import Header
     from keepfast.model.entry import Entry
+    from keepfast.present.resident import ResidentState
     from keepfast.state.notices import Notice
     from keepfast.state.pending_events import PendingEvent
     from keepfast.state.workers import RunningWorker
@@ -204,6 +205,20 @@ def of_worker(worker: RunningWorker) -> dict[str, Any]:
         "since": rfc3339(worker.since),
         "last_save": rfc3339(saved) if saved else None,
         "version": f"v{worker.version}" if saved else None,
+    }
+
+
+def of_resident(state: ResidentState) -> dict[str, Any]:
+    facts = state.facts or {}
+    return {
+        "running": state.runs,
+        "answers": state.facts is not None,
+        "pid": state.process or None,
+        "why": state.why or None,
+        "since": rfc3339(int(facts["started"])) if facts else None,
+        "answered": facts.get("answered"),
+        "declined": facts.get("declined"),
+        "stores": facts.get("stores"),
     }
 
 

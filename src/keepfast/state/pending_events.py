@@ -39,6 +39,8 @@ class PendingEvent:
             reason,
             conversed,
         )
+        self.id = ""
+        """The same for every attempt to record the event; empty if there is only one."""
         # Set only for an event that is saved at once, before a command:
         self.command, self.until = "", 0
         self.named: tuple[bytes, ...] = ()
@@ -60,8 +62,11 @@ def append(folder: str, event: PendingEvent) -> str:
     """
     from posix import write
 
+    recorded = [name for name in names(folder) if event.id and name.endswith(f"-{event.id}")]
+    if recorded:
+        return recorded[0]  # by an attempt that did not live to tell
     line = dumps(event.to_json()).encode("ascii")
-    stem = f"{max(event.at, 0):020d}-{getpid()}"
+    stem = f"{max(event.at, 0):020d}-{event.id or getpid()}"
     for number in range(100):
         name = f"{stem}-{number}" if number else stem
         try:
