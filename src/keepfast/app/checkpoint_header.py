@@ -225,6 +225,7 @@ def header_of(
         "active_files": list(event.active_files),
         "key_points": [without_secrets(point) for point in event.key_points],
         "notes": event.notes,
+        "tool_call": event.tool_call,
     }
     if event.command:
         agent_facts["command"] = without_secrets(event.command)

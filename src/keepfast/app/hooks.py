@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         """How work is done by another process; see `present/background.py`, and `hook/resident.py` for the resident."""
 
         def leave_to_process(self, why: str) -> None:
-            """Raise `Declined` in the resident, which does only what is quick. Nothing may have been changed before."""
+            """Raise `Declined` in the resident, which does only what is quick. What was done before is done again."""
 
         def detach(self, work: Callable[[], object]) -> None: ...
         def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
@@ -127,12 +127,14 @@ class HookCall:
         part: int = 1,
         deliver: Deliver | None = None,
         event_id: str = "",
+        saves_tool_calls: bool = False,
     ) -> None:
         """`event_id` is the same for every attempt to handle one event."""
         self.place, self.settings, self.clock, self.background, self.event = place, settings, clock, background, event
         self._make = make
         self._engine: Engine | None = None
         self._language, self.part, self.deliver, self.event_id = language, part, deliver, event_id
+        self.saves_tool_calls = saves_tool_calls
         self.root, self.workspace, self.folder = b"", "", ""
         self._at = 0
         """When the event was recorded."""
@@ -166,9 +168,7 @@ class HookCall:
                 raise
             return reply
         if kind == TOOL_ENDED:
-            if self.event.paths:
-                sessions.touch(self.folder, self.event.session, self.event.paths)
-            return Reply()
+            return self._tool_ended()
         if kind == TOOL_STARTS:
             return self._tool_starts()
         if kind == COMPACTION_STARTS:
@@ -515,6 +515,10 @@ class HookCall:
             self._await_pending()
         usage, band = self._usage_and_band()
         threat = self._threat_to_unsaved()
+        if self._is_tool_call_saved():
+            from keepfast.app.tool_calls import save_before
+
+            save_before(self.engine, self.root, self.folder, event, self.clock())
         if not band and threat is None:
             return Reply()
         self.background.leave_to_process("a checkpoint is due at once")
@@ -535,6 +539,24 @@ class HookCall:
                 return command_reply
             self.engine.note(self.root, "failed", decision.trigger, result.why, reported=True)
         return self._budget_reply(usage, decision.trigger, result).beside(command_reply)
+
+    def _tool_ended(self) -> Reply:
+        """Record which files the tool named, and save what it changed."""
+        event = self.event
+        if self.event.paths:
+            sessions.touch(self.folder, event.session, event.paths)
+        if self._is_tool_call_saved():
+            from keepfast.app.tool_calls import save_after
+
+            save_after(self.engine, self.root, self.folder, event, self.clock())
+        return Reply()
+
+    def _is_tool_call_saved(self) -> bool:
+        """Return whether this is a tool call that makes a checkpoint. The first save of a folder is left to the worker."""
+        event = self.event
+        return bool(
+            self.saves_tool_calls and self.part == 1 and event.writes and event.call and _file_size(self.folder + "/cache")
+        )
 
     def _note_session(self) -> None:
         """Record a session that began before hooks were installed at its first tool call; its transcript has the rest."""
@@ -816,8 +838,9 @@ class HookCall:
         from keepfast.store.rows import Query
 
         repository, session = self.engine.repository(), self.event.session
-        rows = repository.find(Query(workspace=self.workspace, session=session, limit=1)) if session else []
-        rows = rows or repository.find(Query(workspace=self.workspace, limit=1))
+        query = Query(workspace=self.workspace, session=session, limit=1, light=False)
+        rows = repository.find(query) if session else []
+        rows = rows or repository.find(query._replace(session=""))
         if not rows:
             return SaveResult("none")
         row = rows[0]

@@ -108,9 +108,17 @@ def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRo
     find = repository.find
     if row.session:
         yield from find(
-            Query(workspace=row.workspace, session=row.session, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED)
+            Query(
+                workspace=row.workspace,
+                session=row.session,
+                before=row.version,
+                limit=MAX_CHECKPOINTS_SEARCHED,
+                light=False,
+            )
         )
-    others = find(Query(workspace=row.workspace, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED))
+    others = find(
+        Query(workspace=row.workspace, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED, light=False)
+    )
     yield from [other for other in others if other.session and other.session != row.session]
 
 

@@ -126,12 +126,12 @@ class Resumer:
 
     def newest(self) -> SavedWork | None:
         """Return the newest checkpoint that says what was worked on, else the newest; None if there is none."""
-        rows = self.engine.repository().find(Query(workspace=self.workspace, limit=1))
+        rows = self.engine.repository().find(Query(workspace=self.workspace, limit=1, light=False))
         return self.latest_work() or (self.work_at(rows[0]) if rows else None)
 
     def newest_of(self, session: str) -> SavedWork | None:
         """Return the newest checkpoint of that session; None if it has none."""
-        query = Query(workspace=self.workspace, session=session, limit=1)
+        query = Query(workspace=self.workspace, session=session, limit=1, light=False)
         rows = self.engine.repository().find(query) if session else []
         return self.work_at(rows[0]) if rows else None
 
@@ -156,7 +156,7 @@ class Resumer:
         """
         of_sessions, by_hand = list[SavedWork](), list[SavedWork]()
         for row in self.engine.repository().find(
-            Query(workspace=self.workspace, session=session, limit=MAX_CHECKPOINTS_SEARCHED)
+            Query(workspace=self.workspace, session=session, limit=MAX_CHECKPOINTS_SEARCHED, light=False)
         ):
             if excluded and row.session == excluded:
                 continue

@@ -241,7 +241,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
     from keepfast.store.rows import Query
 
     repository = engine.repository()
-    rows = repository.find(Query(workspace=location[1], session=session, limit=1))
+    rows = repository.find(Query(workspace=location[1], session=session, limit=1, light=False))
     last_heard = sessions.facts(folder, session).get("heard")
     times = [last_heard if isinstance(last_heard, int) else 0, event.at if event.conversed else 0]
     if max(times) > (rows[0].created_at if rows else 0):

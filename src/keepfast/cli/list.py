@@ -26,7 +26,7 @@ OPTIONS = (
         help=("Show only checkpoints with this trigger, such as manual or auto."),
     ),
     click.option("--tag", default="", metavar="TAG", help="Show only checkpoints with this tag."),
-    click.option("--all", "everything", is_flag=True, help="Also show safety checkpoints made by restores."),
+    click.option("--all", "everything", is_flag=True, help="Also show checkpoints of single tool calls, and those that restores make."),
     click.option("--all-workspaces", is_flag=True, help="Show checkpoints of every workspace in the store."),
 )
 
@@ -48,7 +48,7 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
 def list_(session: Session, limit: int | None, **filters: Any) -> None:
     """List checkpoints, newest first.
 
-    Safety checkpoints made by restores are shown only with --all or --trigger.
+    Checkpoints of single tool calls, and safety checkpoints made by restores, are shown only with --all or --trigger.
     """
     most = limit if limit is not None else 0 if session.json else MAX_SHOWN
     rows, labels = _matching_rows(session, most + 1 if most else 0, **filters)
@@ -103,8 +103,9 @@ def _matching_rows(
 
     workspace = "" if all_workspaces else session.workspace()[1].id
     repository = session.repository
+    is_whole = everything or bool(trigger)
     rows = repository.find(
-        Query(workspace, session_id, task_id, trigger, tag, limit=most, safety=everything or bool(trigger))
+        Query(workspace, session_id, task_id, trigger, tag, limit=most, safety=is_whole, light=is_whole)
     )
     # A workspace without a folder is labelled by its id, which `fork` accepts.
     labels = {row.id: row.path or row.id.encode("ascii") for row in repository.workspaces()} if all_workspaces else {}

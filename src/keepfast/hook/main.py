@@ -27,8 +27,9 @@ SUPERVISED = "KEEPFAST_SUPERVISED"
 GUARD = "0"
 """The part number of the guard, which a supervisor installs itself: it only saves before destructive commands."""
 READ_BYTES = 65536
-NO_RESIDENT = "none"
-"""Value of `--resident`, by which the client says why it runs a hook itself: there is no resident."""
+NO_RESIDENT, DECLINED, SUPERVISED_RUN = "none", "declined", "supervised"
+"""Values of `--resident`, by which the client says why it runs a hook itself: there is no resident, it left the event to us,
+or variables say that this is a supervised run."""
 WORKER_NICENESS = 10
 USAGE = "usage: keepfast hook AGENT [--part N] [--config FILE]"
 PACKAGE = __file__.rpartition("/hook/")[0] + "/"
@@ -221,7 +222,15 @@ def call_of(
         number,
         _deliver(language, environment),
         options.get("--event", ""),
+        saves_tool_calls(settings["capture.tool_calls"], open_stores is not None, options.get("--resident", "")),
     )
+
+
+def saves_tool_calls(setting: str, is_resident: bool, reason: str) -> bool:
+    """Return whether each tool call makes a checkpoint. `reason`: why the client did not get an answer from the resident."""
+    if setting == "auto":
+        return is_resident or reason in (DECLINED, SUPERVISED_RUN)
+    return setting == "all"
 
 
 def _deliver(language: Callable[[], str], environment: Environment) -> Deliver:

@@ -66,7 +66,13 @@ def checkpoint_list(
     with access.open() as workspace:
         most = limit or min(workspace.settings["checkpoint.max_auto_summaries"], MAX_LISTED)
         query = Query(
-            workspace=workspace.row.id, session=session, trigger=trigger, tag=tag, before=before, limit=most + 1
+            workspace=workspace.row.id,
+            session=session,
+            trigger=trigger,
+            tag=tag,
+            before=before,
+            limit=most + 1,
+            light=bool(trigger),
         )
         rows = as_compared(workspace.repository, workspace.repository.find(query))
         now = workspace.now()

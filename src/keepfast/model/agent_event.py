@@ -13,6 +13,7 @@ class AgentEvent:
     __slots__ = (
         "agent",
         "attended",
+        "call",
         "can_ask",
         "client",
         "command",
@@ -45,6 +46,8 @@ class AgentEvent:
         self.project = b""
         """The folder in which the session began."""
         self.tool, self.command = "", ""
+        self.call = ""
+        """The client's id of the tool call."""
         self.paths: tuple[str, ...] = ()
         self.writes = False
         """May this tool change files?"""

@@ -69,6 +69,8 @@ class Header:
         self.notices, self.partial = _texts(members, "notices"), _texts(members, "partial")
         self.bounds: dict[str, object] = _object(members, "bounds")
         """Settings `checkpoint.*` in effect when it was made."""
+        self.tool_call: dict[str, Any] = _object(members, "tool_call")
+        """The tool call that it is about: `id`, `name`, `prompt`, `offset`, `overlaps`."""
         self.notes = _object(members, "notes")
         """Read by `resume/notes.py`."""
         self.conversation = _object(members, "conversation")

@@ -7,8 +7,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 CREATED, UNCHANGED, OUTSIDE = "created", "unchanged", "outside"
+TOOL, BETWEEN = "tool", "between"
+"""Triggers around a tool call: what it changed, and what had changed before it."""
 ONLY_IF_CHANGED = frozenset(
     (
+        TOOL,
+        BETWEEN,
         "auto",
         "watch",
         "turn",
@@ -65,6 +69,7 @@ class Event:
         "task",
         "token_budget",
         "tokens_used",
+        "tool_call",
         "transcript",
         "trigger",
         "until",
@@ -101,6 +106,7 @@ class Event:
         until: int = 0,
         partial: tuple[bytes, ...] = (),
         guarded: bool = False,
+        tool_call: dict[str, Any] | None = None,
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
         self.pinned, self.session, self.task, self.created_by, self.adopt = pinned, session, task, created_by, adopt
@@ -116,6 +122,8 @@ class Event:
         self.named, self.until, self.partial = named, until, partial
         # `named`: paths that existed before `command`. `until`: when the command runs, saved or not.
         # `partial`: the tree has too many files, so the version covers only these paths.
+        self.tool_call = tool_call
+        """Facts about the tool call that it is about, for the header; texts are redacted."""
         self.guarded = guarded
         """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on

@@ -183,6 +183,11 @@ TABLE: dict[str, Setting] = {
         "`capture.max_files`.",
         (0, None), HIGHER,
     ),
+    "capture.tool_calls": Setting(
+        CHOICE, "auto",
+        "Save what each tool call of an agent changed: while the resident runs (auto), always (all), or not (off).",
+        ("auto", "all", "off"), ("off", "auto", "all"),
+    ),
     "capture.max_file_size": Setting(SIZE, 100 << 20, (
         "Largest file that is saved; larger files are excluded and listed."
     ), (1, None)),

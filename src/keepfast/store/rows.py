@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from keepfast.model.event import BETWEEN, TOOL
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
         forgotten: bool = False
         safety: bool = True
         """False: without those of `SAFETY_TRIGGERS`."""
+        light: bool = True
+        """False: without those of `LIGHT_TRIGGERS`."""
 
 else:
     from keepfast.model.light_tuple import light_tuple
@@ -99,13 +103,15 @@ else:
     )
     Query = light_tuple(
         "Query",
-        "workspace session task trigger tag name id_prefix before created_until limit forgotten safety",
+        "workspace session task trigger tag name id_prefix before created_until limit forgotten safety light",
         __name__,
-        ("", "", "", "", "", "", "", 0, 0, 0, False, True),
+        ("", "", "", "", "", "", "", 0, 0, 0, False, True, True),
     )
 
 SAFETY_TRIGGERS = ("before_restore", "patch")
 """Triggers of checkpoints that restores make: the safety checkpoint, and the chosen hunks of `restore --patch`."""
+LIGHT_TRIGGERS = (TOOL, BETWEEN)
+"""Triggers of checkpoints around single tool calls: they have neither notes nor a conversation of their own."""
 CONTENT, CHUNKS, DOCUMENT, SEALED, LIST = 0, 1, 2, 3, 4
 
 

@@ -210,7 +210,15 @@ class Backend:
     ) -> list[ListedCheckpoint]:
         """List checkpoints, newest first; with `before`, those older than that version."""
         self.row(workspace)
-        query = Query(workspace=workspace, limit=limit, before=before, trigger=trigger, session=session, tag=tag)
+        query = Query(
+            workspace=workspace,
+            limit=limit,
+            before=before,
+            trigger=trigger,
+            session=session,
+            tag=tag,
+            light=bool(trigger),
+        )
         return [
             ListedCheckpoint(**of_checkpoint(row), added=row.added)
             for row in as_compared(self.repository, self.repository.find(query))

@@ -146,7 +146,8 @@ def _members(payload: bytes) -> dict[str, Any]:
 
 def _read_tool(event: AgentEvent, fields: dict[str, Any]) -> None:
     event.tool = _text(fields.get("tool_name"))
-    event.writes = event.kind == TOOL_STARTS and event.tool not in READ_ONLY_TOOLS
+    event.writes = event.kind in (TOOL_STARTS, TOOL_ENDED) and event.tool not in READ_ONLY_TOOLS
+    event.call = _whole(fields.get("tool_use_id"))
     tool_input = fields.get("tool_input")
     if event.tool in SHELLS and isinstance(tool_input, dict):
         event.command = _text(tool_input.get("command"))

@@ -7,7 +7,7 @@ from keepfast.model.light_json import loads
 from keepfast.store.ledger.light_sqlite import sqlite3
 from keepfast.store.ledger.sqlite_file import CACHE, SqliteFile
 from keepfast.store.ledger.transaction import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, placeholders
-from keepfast.store.rows import SAFETY_TRIGGERS, CheckpointRow, Location, PackRow, WorkspaceRow
+from keepfast.store.rows import LIGHT_TRIGGERS, SAFETY_TRIGGERS, CheckpointRow, Location, PackRow, WorkspaceRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,6 +116,9 @@ class SqliteLedger:
         if not query.safety:
             where.append(f"c.trigger NOT IN ({placeholders(SAFETY_TRIGGERS)})")
             values += SAFETY_TRIGGERS
+        if not query.light:
+            where.append(f"c.trigger NOT IN ({placeholders(LIGHT_TRIGGERS)})")
+            values += LIGHT_TRIGGERS
         order = ("t.version" if query.tag else "c.version") if query.workspace else "c.seq"
         rows = self.file.fetch_typed(
             CHECKPOINTS,
