@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from keepfast.shell.destruction import Threat
     from keepfast.state.pending_events import PendingEvent
     from keepfast.store.place import Place
+    from keepfast.store.rows import CheckpointRow
 
     class Background(Protocol):
         """How work is done by another process; see `present/background.py`, and `hook/resident.py` for the resident."""
@@ -128,13 +129,14 @@ class HookCall:
         deliver: Deliver | None = None,
         event_id: str = "",
         saves_tool_calls: bool = False,
+        program: Callable[[], str] = lambda: "keepfast",
     ) -> None:
         """`event_id` is the same for every attempt to handle one event."""
         self.place, self.settings, self.clock, self.background, self.event = place, settings, clock, background, event
         self._make = make
         self._engine: Engine | None = None
         self._language, self.part, self.deliver, self.event_id = language, part, deliver, event_id
-        self.saves_tool_calls = saves_tool_calls
+        self.saves_tool_calls, self.program = saves_tool_calls, program
         self.root, self.workspace, self.folder = b"", "", ""
         self._at = 0
         """When the event was recorded."""
@@ -548,8 +550,18 @@ class HookCall:
         if self._is_tool_call_saved():
             from keepfast.app.tool_calls import save_after
 
-            save_after(self.engine, self.root, self.folder, event, self.clock())
+            row = save_after(self.engine, self.root, self.folder, event, self.clock())
+            if row is not None and event.command:
+                return Reply(agent_text=self._command_report(row))
         return Reply()
+
+    def _command_report(self, row: CheckpointRow) -> str:
+        """Return what the command did beyond what it named; empty if nothing."""
+        from keepfast.app.command_report import report
+
+        event, setting = self.event, self.settings["report.commands"]
+        repository = self.engine.repository()
+        return report(repository, row, self.root, event.command, event.cwd, self.program(), setting)
 
     def _is_tool_call_saved(self) -> bool:
         """Return whether this is a tool call that makes a checkpoint. The first save of a folder is left to the worker."""

@@ -7,10 +7,11 @@ import os
 from keepfast.app.checkpoint import Engine
 from keepfast.model.agent_event import AgentEvent
 from keepfast.model.errors import Busy, TooMany
-from keepfast.model.event import BETWEEN, TOOL, Event, Outcome
+from keepfast.model.event import BETWEEN, CREATED, TOOL, Event, Outcome
 from keepfast.secrets.cuts import first_line
 from keepfast.secrets.light_redaction import without_secrets
 from keepfast.state import notices, open_calls, sessions
+from keepfast.store.rows import CheckpointRow
 
 BETWEEN_MESSAGE = "Changed between tool calls"
 MAX_TITLE_CHARS, MAX_PROMPT_CHARS = 80, 200
@@ -26,8 +27,8 @@ def save_before(engine: Engine, root: bytes, folder: str, event: AgentEvent, now
     return _save(engine, root, folder, Event(root, now, trigger=BETWEEN, message=BETWEEN_MESSAGE, created_by="auto"))
 
 
-def save_after(engine: Engine, root: bytes, folder: str, event: AgentEvent, now: int) -> Outcome | None:
-    """Save what the call changed. None as in `save_before`."""
+def save_after(engine: Engine, root: bytes, folder: str, event: AgentEvent, now: int) -> CheckpointRow | None:
+    """Save what the call changed; return the checkpoint, None if there is none or it may hold what others changed, too."""
     overlaps = open_calls.end(folder, event.call)
     facts = sessions.facts(folder, event.session)
     prompt = facts.get("prompt")
@@ -50,7 +51,9 @@ def save_after(engine: Engine, root: bytes, folder: str, event: AgentEvent, now:
         created_by="auto",
         tool_call={key: value for key, value in tool_call.items() if value},
     )
-    return _save(engine, root, folder, save)
+    outcome = _save(engine, root, folder, save)
+    is_its_own = outcome is not None and outcome.status == CREATED and not overlaps
+    return outcome.checkpoint if outcome is not None and is_its_own else None
 
 
 def title_of(event: AgentEvent, root: bytes) -> str:

@@ -223,6 +223,7 @@ def call_of(
         _deliver(language, environment),
         options.get("--event", ""),
         saves_tool_calls(settings["capture.tool_calls"], open_stores is not None, options.get("--resident", "")),
+        lambda: program(environment),
     )
 
 

@@ -53,6 +53,7 @@ SECTIONS = (
     "retention",
     "restore",
     "store",
+    "report",
     "supervisor",
     "web",
 )
@@ -122,6 +123,12 @@ TABLE: dict[str, Setting] = {
     ),
     "hooks.before_command_deadline": Setting(
         TIME, 5, "Maximum time that a destructive command waits for its checkpoint.", (1, 60), HIGHER
+    ),
+    "report.commands": Setting(
+        CHOICE, "damage",
+        "Tell the agent after a shell command: what it damaged beyond the paths that it names (damage), all that it "
+        "changed beyond them (all), or nothing (off).",
+        ("damage", "all", "off"), ("off", "damage", "all"),
     ),
     # The document that describes the state of the work. These limit what it shows, never what is saved.
     "checkpoint.mode": Setting(

@@ -36,9 +36,9 @@ HOOKS = {
     "SessionStart": Hook(LONG, parts=PARTS),
     "UserPromptSubmit": Hook(SHORT),
     "PreToolUse": Hook(LONG),
-    # Nobody waits for these notes. One that is lost when a session ends costs nothing: the scan sees the files.
-    "PostToolUse": Hook(SHORT, is_async=True),
-    "PostToolUseFailure": Hook(SHORT, is_async=True),
+    # The client waits: the next call must not change what this one is to be told of.
+    "PostToolUse": Hook(SHORT),
+    "PostToolUseFailure": Hook(SHORT),
     "Stop": Hook(LONG),
     # A headless client that fails kills this one within a third of a second: too early for a busy machine.
     "StopFailure": Hook(SHORT, is_detached=True),
