@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 
 NAME = "launch"
+UNAIDED = "unaided"
+"""The word that makes the launcher run a hook itself rather than ask the resident; its client says it, too."""
 LOG, FAILING = ".log", ".failing"
 """Files next to the launcher: the output of the last failed start, and the time since which no start has succeeded."""
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"

@@ -45,6 +45,7 @@ def main(folders: Folders) -> int:
     is_current = _is_current()
     handler = Handler(folders)
     server = Server(lock, handler.handle, is_current, log)
+    handler.stop = server.stop
     handler.facts = lambda: {"started": started, "version": __version__, **vars(server.counters)}
     gc.collect()
     gc.freeze()  # what is loaded by now stays
@@ -63,6 +64,8 @@ class Handler:
         self.open_stores = OpenStores()
         self.facts: Callable[[], dict[str, object]] = dict
         """What the server has to say of itself."""
+        self.stop: Callable[[str], None] = lambda reason: None
+        """Ends the server, for this reason."""
 
     def handle(self, request: Request) -> Answer:
         """Answer a call of the hook, or a question about ourselves. Raises `Declined`."""
@@ -78,6 +81,7 @@ class Handler:
         if options.get("--part") == GUARD or environment.text(SUPERVISED) or environment.text(RUN):
             raise Declined("a supervised run")
         if settings_of(environment, request.cwd, options.get("--config"))["resident"] == OFF:
+            self.stop("the setting `resident` is off")
             raise Declined("the setting `resident` is off")
         options["--event"] = request.event_id
         work = Processes(request, environment, options.get("--config"))

@@ -22,6 +22,8 @@ IDLE_SECONDS, CHECK_SECONDS, REQUEST_SECONDS, SEND_SECONDS = 1800.0, 10.0, 2.0, 
 """When an idle resident ends; how often it checks that it is still wanted; how long a request and an answer may take."""
 MAX_CONNECTIONS, BACKLOG = 256, 256
 READ_BYTES = 1 << 18
+HOOK = "hook"
+"""The verb of all requests but those that ask about the resident itself."""
 
 
 Handler = Callable[[Request], Answer]
@@ -209,7 +211,9 @@ class Server:
         if not self._complete:
             return
         connection, request = self._complete.popleft()
-        self.last_request = monotonic()
+        is_question = request.words[0] != HOOK
+        if not is_question:
+            self.last_request = monotonic()
         try:
             try:
                 if not self.is_current():
@@ -227,7 +231,7 @@ class Server:
                 self.log(f"A request failed: {type(error).__name__}: {error}")
                 self._send(connection, protocol.encode_refusal("it failed"))
             else:
-                self.counters.answered += 1
+                self.counters.answered += not is_question
                 self._send(connection, protocol.encode_answer(answer))
         finally:
             connection.close()
