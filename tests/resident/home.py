@@ -113,15 +113,15 @@ class Home:
         return dict((self.state().facts or {})["declined"])
 
     def stop(self) -> None:
-        """End the resident of this home, whatever state it is in."""
-        found = address.read(str(self.data))
-        if found is None or not address.is_held(str(self.data)):
-            return
-        for number in (signal.SIGCONT, signal.SIGKILL):
+        """End the resident of this home, whatever state it is in: only by processes that the kernel shows to be it."""
+        mine = os.fsencode(str(self.home))
+        for process in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
             try:
-                os.kill(found.process, number)
-            except ProcessLookupError:
-                return
+                words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+                if words[-2:-1] == [b"resident"] and mine in words:
+                    os.kill(process, signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
         wait(lambda: not address.is_held(str(self.data)))
 
     # The store

@@ -104,7 +104,14 @@ def test_a_socket_whose_path_is_too_long_lies_elsewhere(tmp_path: Path) -> None:
     finally:
         os.kill(home.state().process, signal.SIGTERM)
         wait(lambda: not home.state().runs)
-    assert not os.path.exists(os.path.dirname(found.socket))
+    wait(lambda: not os.path.exists(os.path.dirname(found.socket)))
+
+    home.start()
+    killed = address.read(str(home.data))
+    home.stop()
+    home.start()
+    home.stop()
+    assert killed is not None and not os.path.exists(os.path.dirname(killed.socket)), "the next one cleans up"
 
 
 def test_an_upgrade_ends_it_and_the_hook_runs_by_itself(tmp_path: Path) -> None:
@@ -143,6 +150,8 @@ def test_status_and_doctor_say_whether_it_runs(begun: Home) -> None:
 
     assert stopped["running"] and not stopped["answers"] and stopped["why"]
     assert [check["level"] for check in checks if check["name"] == "resident"] == ["note"]
+    assert begun.run("daemon", "stop").returncode == 0, "its advice"
+    assert not begun.state().runs
 
 
 def test_no_child_of_it_stays_as_a_zombie(begun: Home) -> None:

@@ -91,7 +91,7 @@ def _assess(
             damage.unreadable.append(entry.path)
         elif (entry.kind, entry.content) == (old.kind, old.content):
             continue
-        elif named.places(path):
+        elif named.places(path) or (named.extracts and not named.means(path)):
             damage.overwritten.append(entry.path)
         elif tables := _lost_tables(repository, old, entry):
             damage.databases.append(entry.path)

@@ -19,7 +19,7 @@ from keepfast.model.errors import Declined
 from keepfast.present import background
 from keepfast.present.background import LAUNCH
 from keepfast.present.environment import Environment, Folders, now_ns
-from keepfast.present.resident import STATUS
+from keepfast.present.resident import STATUS, STOP
 from keepfast.present.supervision import RUN
 from keepfast.resident.address import LOG, HeldLock, folder_of
 from keepfast.resident.protocol import Answer, Request
@@ -69,7 +69,9 @@ class Handler:
 
     def handle(self, request: Request) -> Answer:
         """Answer a call of the hook, or a question about ourselves. Raises `Declined`."""
-        if request.words[0] == STATUS:
+        if request.words[0] == STOP:
+            self.stop("it was told to")
+        if request.words[0] in (STATUS, STOP):
             return Answer(0, json.dumps({**self.facts(), "stores": self.open_stores.paths()}).encode())
         options = options_of(["hook", *request.words[2:]])
         client = agent(request.words[1])

@@ -15,12 +15,13 @@ from keepfast.present import background
 from keepfast.present.background import LAUNCH
 from keepfast.present.environment import Environment, now_ns
 from keepfast.resident import address, protocol
+from keepfast.resident.peer import peer_process
 from keepfast.resident.protocol import Request
 from keepfast.settings import Settings, load
 
 SETTING, OFF = "resident", "off"
-STATUS = "status"
-"""Verb that asks the resident about itself."""
+STATUS, STOP = "status", "stop"
+"""Verbs that ask the resident about itself, and to end."""
 REST_NS = 30_000_000_000
 """How long hooks wait before they start it again: one that ends at once must not be started at every tool call."""
 STAMP = "/started"
@@ -86,13 +87,26 @@ def stop(environment: Environment) -> bool:
     found = address.read(data)
     if found is None or not address.is_held(data):
         return False
-    os.kill(found.process, signal.SIGTERM)
+    try:
+        _ask(environment, found.socket, STOP)
+    except TimeoutError:
+        _kill(found.socket)  # it hangs, or is stopped
     end = time.monotonic() + STOP_SECONDS
     while address.is_held(data):
         if time.monotonic() >= end:
             raise TimeoutError(f"process {found.process} does not end")
         time.sleep(POLL_SECONDS)
     return True
+
+
+def _kill(path: str) -> None:
+    """Kill the process that listens at this socket. The kernel names it; what the lock file says may be damaged."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ASK_SECONDS)
+        connection.connect(path)
+        process = peer_process(connection)
+    if process > 1:
+        os.kill(process, signal.SIGKILL)
 
 
 def state(environment: Environment, settings: Settings | None = None) -> ResidentState:
@@ -103,13 +117,13 @@ def state(environment: Environment, settings: Settings | None = None) -> Residen
         is_off = settings is not None and settings[SETTING] == OFF
         return ResidentState(False, why="the setting `resident` is off" if is_off else "no hook has started it yet")
     try:
-        return ResidentState(True, found.process, facts=_ask(environment, found.socket))
+        return ResidentState(True, found.process, facts=_ask(environment, found.socket, STATUS))
     except (OSError, ValueError) as error:
         return ResidentState(True, found.process, f"it does not answer: {error}")
 
 
-def _ask(environment: Environment, path: str) -> dict[str, Any]:
-    arguments = [LAUNCH, LAUNCH, *environment.folders, STATUS, ""]
+def _ask(environment: Environment, path: str, verb: str) -> dict[str, Any]:
+    arguments = [LAUNCH, LAUNCH, *environment.folders, verb, ""]
     folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -16,6 +16,13 @@ class Stranger(Exception):
     """The peer is not served; the text says why."""
 
 
+def peer_process(connection: socket.socket) -> int:
+    """Return the id of the process at the other end; 0 if the system does not tell."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return int(CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[0])
+
+
 def check_peer(connection: socket.socket) -> None:
     """Raise `Stranger` unless the peer is this user's and lives in our namespaces."""
     if not sys.platform.startswith("linux"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from keepfast.model.errors import Declined
-from keepfast.resident import protocol
+from keepfast.resident import address, protocol
 from keepfast.resident.address import MAX_SOCKET_PATH, SOCKET, HeldLock, folder_of
 from keepfast.resident.peer import Stranger, check_folder, check_peer
 from keepfast.resident.protocol import Answer, BadRequest, Request
@@ -22,6 +22,8 @@ IDLE_SECONDS, CHECK_SECONDS, REQUEST_SECONDS, SEND_SECONDS = 1800.0, 10.0, 2.0, 
 """When an idle resident ends; how often it checks that it is still wanted; how long a request and an answer may take."""
 MAX_CONNECTIONS, BACKLOG = 256, 256
 READ_BYTES = 1 << 18
+PRIVATE_FOLDERS = "/tmp/keepfast-"
+"""Where folders for sockets begin whose path in the data folder would be too long."""
 HOOK = "hook"
 """The verb of all requests but those that ask about the resident itself."""
 
@@ -74,8 +76,9 @@ class Server:
 
     def _listen(self) -> tuple[socket.socket, str]:
         path = folder_of(self.lock.data) + SOCKET
+        _remove_leftover(address.read(self.lock.data))
         if len(os.fsencode(path)) > MAX_SOCKET_PATH:
-            self._private_folder = tempfile.mkdtemp(prefix="keepfast-", dir="/tmp")
+            self._private_folder = tempfile.mkdtemp(prefix=os.path.basename(PRIVATE_FOLDERS), dir=os.path.dirname(PRIVATE_FOLDERS))
             path = self._private_folder + SOCKET
         _remove(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -266,6 +269,17 @@ class Server:
         number = connection.socket.fileno()
         if self._connections.pop(number, None) is not None:
             self._selector.unregister(connection.socket)
+
+
+def _remove_leftover(former: address.Address | None) -> None:
+    """Remove the private folder of a resident that was killed."""
+    folder = os.path.dirname(former.socket) if former is not None else ""
+    if folder.startswith(PRIVATE_FOLDERS):
+        try:
+            os.unlink(folder + SOCKET)
+            os.rmdir(folder)
+        except OSError:
+            pass  # gone, or somebody else's
 
 
 def _remove(path: str) -> None:

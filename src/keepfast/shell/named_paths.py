@@ -14,6 +14,9 @@ MOVERS = frozenset("mv git-mv".split())
 COPIERS = frozenset("mv cp install ln rsync scp".split())
 """Programs that replace files in or at the last path that they name."""
 EDITORS, IN_PLACE = frozenset("sed gsed perl ruby".split()), ("-i", "--in-place", "-pi", "-ni")
+TARS, UNPACKERS = frozenset("tar bsdtar gtar".split()), frozenset("unzip cpio 7z 7za unrar".split())
+DISCARDERS = frozenset("git-reset git-restore git-stash".split())
+"""Commands of git that replace changed files by committed ones."""
 PREFIXES = frozenset("sudo doas env command exec nice nohup time builtin busybox".split())
 
 
@@ -28,7 +31,9 @@ class NamedPaths:
         self.destinations: set[str] = set()
         """Paths where programs such as `mv` and `cp` put files."""
         self.edits_in_place = False
-        """Does it rewrite files where they are, as `sed -i` does? Often a pattern or another program chooses them."""
+        """Does it rewrite files where they are, as `sed -i` and `git reset --hard` do? Something else chooses which."""
+        self.extracts = False
+        """Does it unpack an archive, which chooses the files that are written?"""
         self._cwd = cwd
         words: list[Word] = []
         for token in [*tokenize(command), ";"]:
@@ -73,6 +78,8 @@ class NamedPaths:
         for word in words[1:]:
             self._add(word)
         texts = [word.text for word in words]
+        self.extracts |= program in UNPACKERS or (program in TARS and _is_extraction(texts[1:]))
+        self.edits_in_place |= program in DISCARDERS and (program != "git-reset" or "--hard" in texts)
         if EDITORS.intersection([basename(text) for text in texts]):
             self.edits_in_place |= any(text.startswith(IN_PLACE) for text in texts)
         paths = [self._resolve(word.text) for word in operands if word.is_sure or word.is_glob]
@@ -94,6 +101,11 @@ class NamedPaths:
 
     def _resolve(self, text: str) -> str:
         return normpath(join(self._cwd, text))
+
+
+def _is_extraction(arguments: list[str]) -> bool:
+    letters = arguments[0].lstrip("-") if arguments and not arguments[0].startswith("--") else ""
+    return "x" in letters or "--extract" in arguments or any(text[:1] == "-" != text[1:2] and "x" in text for text in arguments)
 
 
 def _matches(path: str, pattern: str) -> bool:
