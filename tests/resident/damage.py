@@ -19,7 +19,7 @@ class Task(NamedTuple):
 
 DAMAGES = {
     "a build script that deletes sources": Task(
-        "./build.sh", ("src/one.py", "src/two.py"), "deleted", (("build.sh", "mkdir -p out; cp src/*.py out; rm src/one.py src/two.py"),)
+        "./build.sh", ("src/one.py", "src/two.py"), "deleted", (("build.sh", "cat src/*.py >/dev/null; rm src/one.py src/two.py"),)
     ),
     "a formatter that rewrites .env": Task("./format.sh", (".env",), "changed", (("format.sh", "printf 'KEY = 1\\n' > .env"),)),
     "git clean -fdx": Task("git clean -fdxq", ("notes.txt", ".env", "local.cfg"), "deleted"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from keepfast.settings import load
 from keepfast.state import pending_events as pending
 from keepfast.state import workers
 from keepfast.store.rows import CheckpointRow, Query
+from tests.equipment.residents import end_resident
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 
@@ -113,15 +113,8 @@ class Home:
         return dict((self.state().facts or {})["declined"])
 
     def stop(self) -> None:
-        """End the resident of this home, whatever state it is in: only by processes that the kernel shows to be it."""
-        mine = os.fsencode(str(self.home))
-        for process in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
-            try:
-                words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-                if words[-2:-1] == [b"resident"] and mine in words:
-                    os.kill(process, signal.SIGKILL)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+        """End the resident of this home, whatever state it is in."""
+        end_resident(self.home)
         wait(lambda: not address.is_held(str(self.data)))
 
     # The store

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from keepfast.store.rows import CheckpointRow
 
 MAX_SHOWN = 40
-AGENT_MEMBERS = ("agent", "summary", "command", "tokens_used", "token_budget", "active_files", "key_points", "notes")
+AGENT_MEMBERS = (
+    "agent", "summary", "command", "tool_call", "tokens_used", "token_budget", "active_files", "key_points", "notes",
+)  # fmt: skip
 """Members of a document that only checkpoints of agents' sessions have."""
 
 
@@ -121,6 +123,7 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
         ("created", f"{local(row.created_at)}, {age_in_words(row.created_at, session.now())}"),
         ("trigger", f"{row.trigger}, by {row.created_by}"),
         ("command", printable(" ".join(header.command.split()))),
+        ("prompt", printable(str(header.tool_call.get("prompt", "")))),
         ("session", row.session),
         ("task", row.task),
         ("folder", header.cwd),

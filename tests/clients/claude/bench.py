@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.equipment.residents import end_resident
+
 from .client import Client
 from .endpoint import Endpoint, Reply, Rule
 
@@ -60,6 +62,7 @@ class Bench:
 
     def close(self) -> None:
         self.endpoint.close()
+        end_resident(self.home)
 
     def move(self, name: str) -> None:
         """From now on another project of the same user is worked in."""
