@@ -109,7 +109,7 @@ def prepared(root: Path, folder: Path) -> Engine:
     settings.put("store.url", str(folder / "store"), "bench")
     settings.put("store.durable", False, "bench")
     engine = build(settings, str(folder), b"/nonexistent", time.time_ns)
-    engine.init(bytes(root))
+    engine.workspaces.init(bytes(root))
     engine.handle(Event(bytes(root), time.time_ns(), trigger="auto"))
     return engine
 

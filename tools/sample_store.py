@@ -34,7 +34,7 @@ def main() -> None:
         settings.put("store.url", str(scratch / "store"), "sample")
         times = iter(range(START, START + 10**15, 60_000_000_000))
         engine = build(settings, "", b"/nonexistent", lambda: next(times))
-        workspace = engine.init(os.fsencode(root))
+        workspace = engine.workspaces.init(os.fsencode(root))
 
         def save(**event: object) -> None:
             engine.handle(Event(os.fsencode(root), next(times), **event))  # type: ignore[arg-type]

@@ -149,7 +149,8 @@ MODULES = sorted(
     for folder in ("hook", "present", "settings", "model", "agents/claude", "app", "store", "workspace")
     for path in (PACKAGE / folder).glob("*.py")
     if path.name in ("launch.py", "start.py", "main.py", "environment.py", "schema.py", "hooks.py", "wiring.py")
-    or (folder, path.name) in (("app", "checkpoint.py"), ("app", "checkpoint_save.py"), ("store", "place.py"))
+    or (folder, path.name)
+    in (("app", "checkpoint.py"), ("app", "checkpoint_save.py"), ("app", "workspaces.py"), ("store", "place.py"))
 )
 
 

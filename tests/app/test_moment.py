@@ -53,7 +53,7 @@ class Work:
         environment = Environment({name.encode(): value.encode() for name, value in self.box.variables.items()})
         engine = build(load(environment.config, {}), environment.data, environment.home, lambda: self.box.now)
         try:
-            root, row = engine.root(os.fsencode(self.box.project))
+            root, row = engine.workspaces.root(os.fsencode(self.box.project))
             path = str(self.transcript if transcript is None else transcript)
             seen = PendingEvent(trigger, self.box.now, self.session, "claude-code", str(self.box.project), path)
             version = save(engine, root, engine.place.folder(row.id), seen).version

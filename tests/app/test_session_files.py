@@ -302,7 +302,7 @@ def resumed(worked: Worked, version: str) -> str:
     """The brief of that checkpoint, with its own files."""
     engine = worked.ground.engine
     try:
-        root, row = engine.root(os.fsencode(worked.project))
+        root, row = engine.workspaces.root(os.fsencode(worked.project))
         resumer = Resumer(engine, root, row.id)
         checkpoint = engine.repository().checkpoint(row.id, int(version[1:]))
         assert checkpoint is not None

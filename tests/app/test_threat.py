@@ -45,7 +45,7 @@ def run(ground: Ground, command: str, **fields: Any) -> dict[str, Any]:
 def restore(ground: Ground, target: CheckpointRow) -> None:
     engine = ground.engine
     try:
-        root, row = engine.root(os.fsencode(ground.project))
+        root, row = engine.workspaces.root(os.fsencode(ground.project))
         Restorer(engine, root, row).restore(target, conflicts="theirs")
     finally:
         engine.close()
@@ -493,7 +493,7 @@ def test_what_went_before_it_could_be_saved_is_left_out_of_the_version_and_never
 def lost(ground: Ground, target: CheckpointRow) -> list[Missing]:
     engine = ground.engine
     try:
-        root, row = engine.root(os.fsencode(ground.project))
+        root, row = engine.workspaces.root(os.fsencode(ground.project))
         return Restorer(engine, root, row).planner.missing(target)
     finally:
         engine.close()
@@ -685,7 +685,7 @@ def test_of_two_versions_of_one_command_the_one_without_the_file_names_the_other
     without, with_it = started.checkpoints()[-2:]
     engine = started.engine
     try:
-        root, row = engine.root(os.fsencode(started.project))
+        root, row = engine.workspaces.root(os.fsencode(started.project))
         missing = Planner(engine, root, row).missing(without)
     finally:
         engine.close()

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from keepfast.app.checkpoint import DAY
 from keepfast.app.wiring import build
+from keepfast.app.workspaces import DAY
 from keepfast.cli.client_files import is_hooked
 from keepfast.cli.session import Session
 from keepfast.model.errors import Refused
@@ -324,8 +324,8 @@ def test_a_notice_that_stands_there_already_is_left_again_after_a_day(saved_box:
     try:
         for later, text in ((0, "one"), (1, "one"), (2, "two"), (DAY, "one"), (DAY + 1, "one"), (DAY + 2, "one")):
             now = saved_box.now + later
-            assert engine.note_once(root, "not_believed", "hook", text)
-            counts.append(len(read(engine.notice_folders(root, workspace))))
+            assert engine.workspaces.note_once(root, "not_believed", "hook", text)
+            counts.append(len(read(engine.workspaces.notice_folders(root, workspace))))
     finally:
         engine.close()
 

@@ -25,7 +25,7 @@ class Saver:
         self._reader: Engine | None = None
         self._shares = new_store
         engine = self.engine()
-        self.workspace = engine.init(os.fsencode(root), new_store)
+        self.workspace = engine.workspaces.init(os.fsencode(root), new_store)
         engine.close()
 
     def settings(self) -> Settings:
@@ -42,7 +42,7 @@ class Saver:
         engine = self.engine()
         try:
             if self._shares:  # a folder has one store: whichever it is saved to now
-                engine.mark(os.fsencode(self.root), self.workspace)
+                engine.workspaces.mark(os.fsencode(self.root), self.workspace)
             return engine.handle(Event(os.fsencode(cwd or self.root), time.time_ns(), trigger=trigger, **event))
         finally:
             engine.close()

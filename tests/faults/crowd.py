@@ -109,7 +109,7 @@ def _save(options: Namespace) -> None:
         seconds = time.monotonic() - started
         with open(options.acks / options.name, "a") as acks:
             acks.write(f"{version} {path.name} {nonce}\n")
-        found = engine.locate(os.fsencode(options.root))
+        found = engine.workspaces.locate(os.fsencode(options.root))
         assert found is not None
         returned = read(engine.repository(), found[1], version, os.fsencode(path.name)).decode()
         say(version=version, path=path.name, nonce=nonce, returned=returned, seconds=seconds)
@@ -124,7 +124,7 @@ def _auto(options: Namespace) -> None:
         path.write_text(nonce)
         engine = open_engine(options.store)
         version = save(engine, options.root, "auto")
-        _, row = engine.root(os.fsencode(options.root))
+        _, row = engine.workspaces.root(os.fsencode(options.root))
         returned = read(engine.repository(), row.id, version or row.version, os.fsencode(path.name)).decode()
         say(auto=version, nonce=nonce, returned=returned)
         engine.close()
@@ -134,15 +134,15 @@ def _forget(options: Namespace) -> None:
     """Forget versions that we have seen to be right, and automatic ones of a workspace of our own."""
     engine = open_engine(options.store)
     repository = engine.repository()
-    _, shared = engine.root(os.fsencode(options.root))
+    _, shared = engine.workspaces.root(os.fsencode(options.root))
     own = options.root.parent / f"own-{options.name}"
     own.mkdir()
-    engine.init(os.fsencode(own))
+    engine.workspaces.init(os.fsencode(own))
     forgotten: set[int] = set()
     while not options.stop.exists():
         (own / "file").write_text(os.urandom(2000).hex())
         save(engine, own, "auto")
-        _, row = engine.root(os.fsencode(own))
+        _, row = engine.workspaces.root(os.fsencode(own))
         old = [found.version for found in repository.ledger.find(Query(workspace=row.id))][2:]
         forget(repository, row.id, old, "test")
         chosen = [ack for ack in _acknowledged(options.acks) if int(ack[0]) % 3 == 0 and int(ack[0]) not in forgotten]
@@ -201,7 +201,7 @@ def _read(options: Namespace) -> None:
     """List, and load any version whole. It may be forgotten while we read, and only then may it fail."""
     engine = open_engine(options.store)
     repository = engine.repository()
-    _, shared = engine.root(os.fsencode(options.root))
+    _, shared = engine.workspaces.root(os.fsencode(options.root))
     done = 0
     while not options.stop.exists():
         rows = repository.ledger.find(Query(workspace=shared.id))

@@ -115,7 +115,7 @@ class _Making:
         self.save(beta)
         self.save(alpha, message="nothing changed")
         search(self.engine.repository(), str(self.sample.store), self.workspace(alpha), "large", 10)
-        self.engine.note(str(beta).encode(), "skipped", "auto", "a notice")
+        self.engine.workspaces.note(str(beta).encode(), "skipped", "auto", "a notice")
         self.engine.close()
 
     def _plant(self, root: Path) -> None:
@@ -149,7 +149,7 @@ class _Making:
     def save(self, root: Path, trigger: str = "manual", **more: Any) -> None:
         event = Event(os.fsencode(root), self.engine.clock(), trigger=trigger, **more)
         if identity(os.fsencode(root)) is None:
-            self.engine.init(os.fsencode(root))
+            self.engine.workspaces.init(os.fsencode(root))
         assert self.engine.handle(event).status == CREATED
 
     def forget(self, root: Path, versions: list[int]) -> None:

@@ -33,7 +33,7 @@ class Crowd:
         self.acks.mkdir()
         (self.root / "same.txt").write_text("the same for all\n")
         engine = open_engine(self.store)
-        engine.init(str(self.root).encode())
+        engine.workspaces.init(str(self.root).encode())
         engine.close()
         self.running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
 
@@ -127,7 +127,7 @@ def _look_again(
 ) -> None:
     """In the end: every version that was acknowledged and not forgotten still returns its nonce, and verify is clean."""
     engine = open_engine(crowd.store)
-    _, row = engine.root(str(crowd.root).encode())
+    _, row = engine.workspaces.root(str(crowd.root).encode())
     repository = engine.repository()
     rows = repository.ledger.find(Query(workspace=row.id, forgotten=True))
     living = {found.version for found in rows if not found.forgotten}
@@ -158,11 +158,11 @@ def shared_past(crowd: Crowd) -> Path:
     first = save(engine, crowd.root)
     (crowd.root / "past.txt").write_text("another\n")
     save(engine, crowd.root)
-    _, row = engine.root(str(crowd.root).encode())
+    _, row = engine.workspaces.root(str(crowd.root).encode())
     forget(engine.repository(), row.id, [first], "test")
     other = crowd.folder / "other"
     other.mkdir()
-    engine.init(str(other).encode())
+    engine.workspaces.init(str(other).encode())
     (other / "again.txt").write_text("of no version any more\n" * 100)
     engine.close()
     return other
@@ -230,7 +230,7 @@ def test_a_pack_that_comes_while_compaction_counts_is_left_for_another_time(
 
     monkeypatch.setattr(Compactor, "_measure_packs", count)
     compact(repository, str(crowd.store), everything=True)
-    _, row = engine.root(str(crowd.root).encode())
+    _, row = engine.workspaces.root(str(crowd.root).encode())
 
     assert saved
     assert [read(repository, row.id, version, b"late") for version in saved] == [
@@ -248,7 +248,7 @@ def test_a_version_forgotten_while_its_keyframe_is_made_does_not_stop_compaction
         (crowd.root / f"only-{number}").write_text(f"of one version: {number}\n")
         save(engine, crowd.root)
         (crowd.root / f"only-{number}").unlink()
-    _, row = engine.root(str(crowd.root).encode())
+    _, row = engine.workspaces.root(str(crowd.root).encode())
     repository = engine.repository()
     forget(repository, row.id, [1], "test")
     go = crowd.folder / "go"
@@ -271,7 +271,7 @@ def test_a_content_that_is_moved_again_and_again_is_read_all_the_same(crowd: Cro
     engine = open_engine(crowd.store)
     (crowd.root / "file").write_text("moved\n" * 100)
     version = save(engine, crowd.root)
-    _, row = engine.root(str(crowd.root).encode())
+    _, row = engine.workspaces.root(str(crowd.root).encode())
     repository, moved = engine.repository(), list[str]()
     fetch = repository.contents.fetch
 
@@ -296,7 +296,7 @@ def test_a_content_that_is_moved_again_and_again_is_read_all_the_same(crowd: Cro
 def _again(crowd: Crowd, root: Path) -> str:
     engine = open_engine(crowd.store)
     try:
-        _, row = engine.root(str(root).encode())
+        _, row = engine.workspaces.root(str(root).encode())
         return read(engine.repository(), row.id, row.version, b"again.txt").decode()
     finally:
         engine.close()
@@ -308,7 +308,7 @@ def test_workspaces_with_the_same_contents_survive_each_others_sweeping(crowd: C
     roots = [crowd.folder / name for name in ("one", "two")]
     for root in roots:
         root.mkdir()
-        engine.init(str(root).encode())
+        engine.workspaces.init(str(root).encode())
     repository = engine.repository()
     sweeper = crowd.start("compact", "--stop", crowd.stop)
     for turn in range(60 if campaign else 12):
@@ -316,10 +316,10 @@ def test_workspaces_with_the_same_contents_survive_each_others_sweeping(crowd: C
             text = f"content of turn {turn // 2}\n" * 500
             (root / "file").write_text(text)
             version = save(engine, root)
-            _, row = engine.root(str(root).encode())
+            _, row = engine.workspaces.root(str(root).encode())
 
             assert read(repository, row.id, version, b"file").decode() == text
-            _, row = engine.root(str(other).encode())
+            _, row = engine.workspaces.root(str(other).encode())
             old = [found.version for found in repository.ledger.find(Query(workspace=row.id))][1:]
             forget(repository, row.id, old, "test")
     crowd.stop.touch()

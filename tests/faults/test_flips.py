@@ -276,7 +276,7 @@ def _save(store: Path, roots: list[Path], outcome: str) -> list[str]:
         engine = open_engine(store)
         try:
             version = engine.handle(Event(os.fsencode(root), 1 << 60, message="once more")).version
-            found = engine.locate(os.fsencode(root))
+            found = engine.workspaces.locate(os.fsencode(root))
             row = engine.repository().ledger.checkpoint(found[1], version) if found is not None else None
             if row is None:
                 findings.append(f"v{version} of {root.name} was acknowledged and is not there")

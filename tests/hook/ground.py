@@ -98,7 +98,7 @@ class Ground:
 
     @property
     def workspace(self) -> str:
-        found = self.engine.locate(os.fsencode(self.project))
+        found = self.engine.workspaces.locate(os.fsencode(self.project))
         assert found is not None, "the project is no workspace"
         return found[1]
 
@@ -141,7 +141,7 @@ class Ground:
         from keepfast.state.notices import read
 
         engine = self.engine
-        found = read(engine.notice_folders(os.fsencode(self.project), self.workspace))
+        found = read(engine.workspaces.notice_folders(os.fsencode(self.project), self.workspace))
         return [f"{notice.kind} ({notice.trigger}): {notice.text}" for notice in found]
 
     def settle(self, seconds: float = 20.0) -> None:

@@ -139,7 +139,7 @@ def test_who_does_not_want_it_is_left_in_peace(plain: Ground, mode: str) -> None
 
 def test_a_folder_of_which_nothing_could_ever_be_saved_is_named_at_the_end_of_a_turn(plain: Ground) -> None:
     """Its files could not be counted in time, and then they were too many."""
-    plain.engine.init(os.fsencode(plain.project))
+    plain.engine.workspaces.init(os.fsencode(plain.project))
     plain.configure(capture={"max_files": 5})
     for number in range(6):
         (plain.project / f"{number}").touch()

@@ -39,6 +39,7 @@ OURS = {
     "keepfast.hook.autosave",
     "keepfast.present.environment",
     "keepfast.app.workspace_lock",
+    "keepfast.app.workspaces",
     "keepfast.settings.ownership",
     "keepfast.settings",
     "keepfast.settings.last_good",

@@ -57,7 +57,7 @@ def crowded(request: pytest.FixtureRequest, ground: Ground) -> Ground:
         ground.hook("SessionStart", source="startup", session_id="earlier")
         ground.settle()
     if request.param == "prepared":
-        ground.engine.init(os.fsencode(ground.project))
+        ground.engine.workspaces.init(os.fsencode(ground.project))
     ground.configure(capture={"max_files": FEW})
     grow(ground)
     return ground
@@ -265,7 +265,7 @@ def refuse(*_: object) -> None:
 def test_a_command_in_a_large_tree_that_was_never_saved_waits_for_no_count(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ground.engine.init(os.fsencode(ground.project))
+    ground.engine.workspaces.init(os.fsencode(ground.project))
     ground.configure(capture={"max_files": FEW})
     grow(ground)
     said = {"tool_name": "Bash", "tool_input": {"command": "rm -rf one"}, "tool_use_id": "toolu_1"}
@@ -282,7 +282,7 @@ def test_a_command_in_a_large_tree_that_was_never_saved_waits_for_no_count(
 
 
 def test_a_small_tree_that_was_never_saved_is_saved_as_a_whole_before_a_command(ground: Ground) -> None:
-    ground.engine.init(os.fsencode(ground.project))
+    ground.engine.workspaces.init(os.fsencode(ground.project))
     grow(ground)
 
     assert ground.tool("Bash", command="rm -rf one") == {}
@@ -437,7 +437,7 @@ def test_a_link_that_is_removed_itself_does_not_count_for_its_folder(crowded: Gr
 
 def test_the_first_end_of_a_turn_tells_whatever_the_save_is_at(ground: Ground) -> None:
     """No start was told of, and no save has failed yet."""
-    ground.engine.init(os.fsencode(ground.project))
+    ground.engine.workspaces.init(os.fsencode(ground.project))
     ground.configure(capture={"max_files": FEW})
     grow(ground)
     ground.folder.mkdir(parents=True, exist_ok=True)
@@ -462,7 +462,7 @@ class Slow(Inline):
 
 
 def test_what_takes_too_long_to_count_at_the_start_is_told_at_the_end_of_a_turn(ground: Ground) -> None:
-    ground.engine.init(os.fsencode(ground.project))
+    ground.engine.workspaces.init(os.fsencode(ground.project))
     ground.configure(capture={"max_files": FEW})
     grow(ground)
 

@@ -136,7 +136,7 @@ def test_no_brief_of_the_page_shows_what_is_sealed(served: Served, role: str) ->
         (served.root / name).write_text(text)
     transcript = talk.save(served.base / "5e551011.jsonl")
     engine = served.saver.engine()
-    row = engine.root(os.fsencode(served.root))[1]
+    row = engine.workspaces.root(os.fsencode(served.root))[1]
     seen = PendingEvent("turn", time.time_ns(), "5e551011", "claude-code", str(served.root), str(transcript))
     save(engine, os.fsencode(served.root), engine.place.folder(row.id), seen)
     engine.close()

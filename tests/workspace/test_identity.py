@@ -28,7 +28,7 @@ def copy(source: Path, target: Path) -> None:
 def near(saver: Saver, folder: Path) -> tuple[bytes, str] | None:
     engine = saver.engine()
     try:
-        return engine.nearest(os.fsencode(folder))
+        return engine.workspaces.nearest(os.fsencode(folder))
     finally:
         engine.close()
 
@@ -78,7 +78,7 @@ def test_a_moved_workspace_is_protected_apart_until_somebody_says_that_it_moved(
     (moved / "file").write_text("two")
     apart = saver.save(cwd=moved)
     own = identity(os.fsencode(moved))
-    saver.engine().continue_history(os.fsencode(moved))
+    saver.engine().workspaces.continue_history(os.fsencode(moved))
     (moved / "file").write_text("three")
     outcome = saver.save(cwd=moved)
     row = saver.engine().repository().workspace(saver.workspace)
@@ -95,7 +95,7 @@ def test_a_move_alone_makes_no_version_once_somebody_says_so(saver: Saver, root:
     (root / "file").write_text("one")
     saver.save()
     root.rename(tmp_path / "moved")
-    saver.engine().continue_history(os.fsencode(tmp_path / "moved"))
+    saver.engine().workspaces.continue_history(os.fsencode(tmp_path / "moved"))
     outcome = saver.save(cwd=tmp_path / "moved")
     shutil.rmtree(tmp_path / "moved" / ".keepfast")
     again = saver.save(cwd=tmp_path / "moved")
@@ -114,7 +114,7 @@ def test_a_marker_that_was_overwritten_with_that_of_a_workspace_elsewhere_is_wri
     stranger = Saver(other, saver.store)
     stranger.save()
     (root / ".keepfast" / "workspace.json").write_bytes((other / ".keepfast" / "workspace.json").read_bytes())
-    found = saver.engine().root(os.fsencode(root))
+    found = saver.engine().workspaces.root(os.fsencode(root))
     (root / "file").write_text("one")
     outcome = saver.save()
 

@@ -1,11 +1,18 @@
-"""Make a checkpoint: scan, read, store and remember; or only compute what it would record. The engine calls this if one is due."""
+"""Make a checkpoint: scan, read, store, write its header and remember; or only compute what it would record.
+
+The companion of `checkpoint.py`, loaded only when something is saved or previewed: a save of an unchanged folder does not
+need it.
+"""
 
 from __future__ import annotations
 
+from posix import urandom
+
+from keepfast.app.active_files import active_of
 from keepfast.app.scan import ensure_registered, free_room, include_excluded, include_files, mark_vanished, scan_only
 from keepfast.app.scan import scan as scan_changes
 from keepfast.app.workspace_lock import Folder
-from keepfast.model.errors import Failed
+from keepfast.model.errors import Failed, KeepfastError
 from keepfast.model.event import CREATED, UNCHANGED, Event, Outcome, takes
 from keepfast.model.steps import step
 from keepfast.workspace import stat_cache
@@ -13,15 +20,33 @@ from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from keepfast.app.checkpoint import Engine
     from keepfast.model.entry import Entry
+    from keepfast.settings import Settings
+    from keepfast.store.conversations import SavedConversation
     from keepfast.store.save import CheckpointWriter
+    from keepfast.workspace.git import GitFacts
     from keepfast.workspace.reader import Sink
 
 MAX_ATTEMPTS = 5
 MANY_PACKS = 64
+TRIGGERS_AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
+MAX_AWAITED_BYTES = 4 << 20
+"""Somebody waits for these saves: they save a conversation up to this size, or leave it to the next save."""
+MAX_NAMED = 3
+TOOL = "0.1.0"
+PRIVACY_SETTINGS = (
+    "mode",
+    "capture_files",
+    "capture_analysis",
+    "max_checkpoint_size",
+    "max_file_size",
+    "exclude_patterns",
+)
+"""Settings `checkpoint.*` that limit what is shown of the work. The values at the time of the save hold later, too."""
 
 
 def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
@@ -46,7 +71,6 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Outcome:
-    from keepfast.app.checkpoint_header import active_of, conversation_of, header_of
     from keepfast.workspace.git import facts
     from keepfast.workspace.reader import capture
 
@@ -77,12 +101,12 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
         notices.append(
             "The tree has too many files to save all of them; this version covers only what the command names."
         )
-    conversation = conversation_of(event, folder.root, saving, notices) if event.transcript else None
+    conversation = _conversation_of(event, folder.root, saving, notices) if event.transcript else None
     notices += saving.repository.contents.warnings()
     _fill_in_words(engine, event, saving, changed)
     event.active_files = active_of(event, changed, saving, engine.settings["checkpoint.exclude_patterns"])
     git, now = facts(folder.root), engine.clock()
-    header = header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
+    header = _header_of(event, folder.root, event.cwd, started, now, git, notices, engine.settings)
     if conversation is not None:
         header["conversation"] = conversation.to_json()
     if event.partial:
@@ -103,12 +127,11 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
 
 def _fill_in_words(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
     """Give the event a message and a summary if it lacks them, and redact values of sealed files in its texts."""
-    from keepfast.app.checkpoint_header import lacks_words, title_of
 
     if not event.message and event.trigger != "manual":
-        event.message = title_of(changed, saving.row.version)
-    if lacks_words(event) and engine.settings["checkpoint.auto_summary_enabled"]:
-        event.summary = title_of(changed, saving.row.version)
+        event.message = _title_of(changed, saving.row.version)
+    if _lacks_words(event) and engine.settings["checkpoint.auto_summary_enabled"]:
+        event.summary = _title_of(changed, saving.row.version)
     if event.guarded:
         from keepfast.app.known_secrets import guard
 
@@ -134,7 +157,6 @@ class ReadAhead:
 
     def record(self, event: Event) -> Outcome:
         """Make a version: the newest one with these paths as they were. `UNCHANGED` if it has them, or there is none yet."""
-        from keepfast.app.checkpoint_header import header_of
         from keepfast.store.save import SaveConflict
 
         with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
@@ -150,7 +172,7 @@ class ReadAhead:
                     saving.abort()
                     return Outcome(UNCHANGED, folder.root)
                 times, settings = (self.started, self.ended), self.engine.settings
-                header = header_of(event, folder.root, event.cwd, *times, None, late, settings)
+                header = _header_of(event, folder.root, event.cwd, *times, None, late, settings)
                 checkpoint = saving.finish(header, changed, old)
                 folder.renew(checkpoint.document, tuple([entry.path for entry in changed]))
             except SaveConflict:
@@ -208,7 +230,6 @@ def compose(
     engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]
 ) -> Any:
     """Make a version from the newest one with other contents for some files. The disk is not read."""
-    from keepfast.app.checkpoint_header import header_of, with_content
     from keepfast.store.save import ReplacedRows
 
     with Folder(engine, root, workspace):
@@ -217,16 +238,16 @@ def compose(
             old = ReplacedRows()
             for path, row in engine.repository().current(workspace, list(contents)).items():
                 old.add(path, row)
-            changed = [with_content(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
+            changed = [_with_content(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
             now = event.at
-            header = header_of(event, root, root, now, now, None, [], engine.settings)
+            header = _header_of(event, root, root, now, now, None, [], engine.settings)
             return saving.finish(header, changed, old)
         except BaseException:
             saving.abort()
             raise
 
 
-def look(
+def preview_save(
     engine: Engine, root: bytes, workspace: str, sink: Sink, only: tuple[bytes, ...] = ()
 ) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:
     """Return the rows that a save would record now, the rows they replace, and notices about the tree.
@@ -249,3 +270,136 @@ def look(
             return saving.compare(rows, scan.seen if scan.full else None, old.__setitem__), old, scan.notices
     except OSError as error:
         raise Failed(f"{show(root)} could not be read: {error.strerror or error}.") from None
+
+
+def _conversation_of(
+    event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]
+) -> SavedConversation | None:
+    """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
+    from keepfast.agents.registry import sessions
+    from keepfast.store.conversations import (
+        MAX_TRANSCRIPT_LENGTH,
+        SavedConversation,
+        latest_conversation,
+        store_side_files,
+        store_transcript,
+    )
+
+    previous = latest_conversation(saving.repository, saving.row.id, event.session)
+    max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else MAX_TRANSCRIPT_LENGTH
+    client = sessions(event.agent)
+    try:
+        stored, newest = store_transcript(
+            saving, event.transcript, previous.transcript if previous is not None else None, max_bytes
+        )
+        if stored is None:
+            return previous
+        known_files = previous.side_files if previous is not None else []
+        side_files = store_side_files(saving, event.transcript.removesuffix(".jsonl"), known_files, max_bytes)
+    except FileNotFoundError:
+        return previous  # a client creates the file with the first message
+    except (OSError, KeepfastError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        notices.append(f"The conversation was not saved: {why}.".replace("..", "."))
+        return previous
+    last = (client.last_message(newest) if client is not None else "") or (
+        previous.last if previous is not None else ""
+    )
+    text = root.decode("utf-8", "surrogateescape")
+    return SavedConversation(event.session, event.agent, event.transcript, text, last, stored, side_files)
+
+
+def _lacks_words(event: Event) -> bool:
+    """Return whether nothing but the changed files describes the checkpoint: no message by a person or agent, no session."""
+    from keepfast.model.event import BY_THEMSELVES
+
+    if event.summary or event.session or event.trigger not in BY_THEMSELVES:
+        return False
+    return event.message == "auto" or event.trigger == "watch"
+
+
+def _title_of(changed: Sequence[Entry], version: int) -> str:
+    """Return a title made of what changed against `version`, for a checkpoint without a message."""
+    from keepfast.model.entry import FILE, FOLDER, LINK
+    from keepfast.workspace.marker import show
+
+    if not version:
+        files = len([entry for entry in changed if entry.kind in (FILE, LINK)])
+        return f"First checkpoint: {files:,} file{'' if files == 1 else 's'}"
+    names = [entry.path for entry in changed if entry.kind != FOLDER] or [entry.path for entry in changed]
+    if not names:
+        return f"No file changed since v{version}"
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"Changed: {', '.join([show(name) for name in sorted(names)[:MAX_NAMED]])}{more}"
+
+
+def _with_content(entry: Entry, saving: CheckpointWriter, data: bytes) -> Entry:
+    """Return the row with other contents, stored; sealed if the path or the contents are secret."""
+    from io import BytesIO
+
+    from keepfast.model.entry import SEALED
+    from keepfast.workspace.secret_check import is_secret
+
+    if entry.flags & SEALED or is_secret(entry.path, data) or saving.is_copy(len(data), data):
+        return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
+    return entry._replace(content=saving.store_content(data), size=len(data))
+
+
+def _header_of(
+    event: Event,
+    root: bytes,
+    cwd: bytes,
+    started: int,
+    ended: int,
+    git: GitFacts | None,
+    notices: list[str],
+    settings: Settings,
+) -> dict[str, Any]:
+    """Return a checkpoint's header, without what the store adds (docs/format/checkpoint.md)."""
+    from keepfast.secrets.light_redaction import without_secrets
+
+    header = {
+        "id": _new_id(event.at),
+        "created_at": event.at,
+        "event_at": event.at,
+        "scan_started": started,
+        "scan_ended": ended,
+        "trigger": event.trigger,
+        "created_by": event.created_by,
+        "message": without_secrets(event.message),
+        "name": without_secrets(event.name) or None,
+        "tags": [without_secrets(tag) for tag in event.tags],
+        "pinned": event.pinned,
+        "session": event.session or None,
+        "task": event.task or None,
+        "cwd": cwd[len(root) + 1 :].decode("utf-8", "surrogateescape"),
+        "git": {"branch": git.branch, "commit": git.commit, "in_progress": git.in_progress}
+        if git is not None
+        else None,
+        "notices": [without_secrets(notice) for notice in notices],
+        "tool": TOOL,
+        "bounds": {key: settings["checkpoint." + key] for key in PRIVACY_SETTINGS},
+    }
+    # Only agents report these: empty ones are left out.
+    agent_facts = {
+        "agent": event.agent,
+        "summary": without_secrets(event.summary),
+        "tokens_used": event.tokens_used,
+        "token_budget": event.token_budget,
+        "active_files": list(event.active_files),
+        "key_points": [without_secrets(point) for point in event.key_points],
+        "notes": event.notes,
+        "tool_call": event.tool_call,
+    }
+    if event.command:
+        agent_facts["command"] = without_secrets(event.command)
+    header.update({key: value for key, value in agent_facts.items() if value})
+    if not event.only:
+        header["git_files"] = True  # the whole tree was scanned: a `.git` file without a row did not exist
+    return header
+
+
+def _new_id(now: int) -> str:
+    from keepfast.model.ids import checkpoint_id
+
+    return checkpoint_id(now, urandom(10))

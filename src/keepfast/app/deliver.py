@@ -136,7 +136,7 @@ class Delivery:
         try:
             sessions.keep_inherited(self.folder, self.event.session, **redacted(inherited_work.to_json()))
         except OSError as error:
-            self.engine.note(
+            self.engine.workspaces.note(
                 self.resumer.root,
                 "failed",
                 "session_start",

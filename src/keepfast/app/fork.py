@@ -88,7 +88,7 @@ class Forker:
                 from keepfast.workspace.git_clone import refresh
 
                 refresh(git, building)
-            self.engine.mark(building, workspace)
+            self.engine.workspaces.mark(building, workspace)
             step("fork:written")
             if is_new:
                 self._move_into_place(building, folder)
@@ -282,7 +282,7 @@ class Forker:
     def _adopt(self, folder: bytes, workspace: str, applied: ApplyResult, plan: Plan, branch: str) -> Forked:
         """Register the folder and make its first checkpoint, which names its origin."""
         engine, origin = self.engine, self.checkpoint
-        engine.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
+        engine.workspaces.register(self.repository, workspace, folder, engine.clock(), parent=self.row.id)
         where = show(self.root or self.row.path)
         event = Event(
             folder,
@@ -306,7 +306,7 @@ def fork_point(engine: Engine, parent: WorkspaceRow, folder: bytes) -> tuple[Wor
 
     Raises `Usage` if it is no fork of `parent`, and `NotFound` if its first checkpoint was forgotten.
     """
-    own = engine.find_workspace(folder, adopting=True)
+    own = engine.workspaces.find_workspace(folder, adopting=True)
     row = engine.repository().workspace(own[1]) if own is not None and own[0] == folder else None
     if row is None or row.parent != parent.id:
         raise Usage(

@@ -245,11 +245,11 @@ class HookCall:
         elif nearest is not None or event.kind not in (TOOL_STARTS, TOOL_ENDED):
             self.background.leave_to_process("the folder is not a workspace yet")
             try:
-                location = self.engine.find_workspace(event.cwd, adopting=True)
+                location = self.engine.workspaces.find_workspace(event.cwd, adopting=True)
             except Elsewhere as error:
                 location = self._protect_separately(error)
-            if self.engine.renewed and location is not None:
-                self._report_moved(*location, self._text("renewed", folder=show(self.engine.renewed)))
+            if self.engine.workspaces.renewed and location is not None:
+                self._report_moved(*location, self._text("renewed", folder=show(self.engine.workspaces.renewed)))
             if location is None and event.kind not in (TOOL_STARTS, TOOL_ENDED):
                 location = self._adopt()
         if location is None:
@@ -262,7 +262,7 @@ class HookCall:
 
     def _protect_separately(self, error: Elsewhere) -> tuple[bytes, str]:
         """Give a folder that is a copy or was moved a history of its own at once; the user decides later about the old one."""
-        location = self.engine.protect_separately(error)
+        location = self.engine.workspaces.protect_separately(error)
         if not error.copied:
             self._report_moved(*location, self._text("moved", why=str(error)))
         return location
@@ -271,7 +271,7 @@ class HookCall:
         """Tell the user once, by whichever of the hooks that the client starts together comes first."""
         if sessions.claim(self.place.folder(workspace), self.event.session, "moved", self.clock(), MINUTE):
             self._moved = text
-            self.engine.note(root, "noticed", self.trigger, text, reported=True)
+            self.engine.workspaces.note(root, "noticed", self.trigger, text, reported=True)
 
     def _adopt(self) -> tuple[bytes, str] | None:
         """Protect the session's folder from now on. Of the hooks that a session's start calls only part 1 does so."""
@@ -282,7 +282,7 @@ class HookCall:
         try:
             # After a prompt, tools would wait for the first scan of a large folder: that scan starts at the end of the turn.
             is_unhurried = event.kind in (SESSION_STARTS, TURN_ENDED, SESSION_ENDS)
-            return self.engine.adopt(event.cwd, event.project, 0 if is_unhurried else MAX_ENTRIES_TO_ADOPT)
+            return self.engine.workspaces.adopt(event.cwd, event.project, 0 if is_unhurried else MAX_ENTRIES_TO_ADOPT)
         except Refused as refused:
             if is_start and event.reason not in CONTINUING_REASONS:
                 self._refused = self._text("not_protected", why=f"{refused} {refused.hint}")
@@ -316,7 +316,7 @@ class HookCall:
         if not blocking_path or not self._claim_report("obstacle"):
             return ""
         text = self._text("obstacle", path=show(blocking_path))
-        self.engine.note_once(self.root, "noticed", self.trigger, text)
+        self.engine.workspaces.note_once(self.root, "noticed", self.trigger, text)
         return text
 
     def _other_store_warning(self) -> str:
@@ -324,11 +324,11 @@ class HookCall:
         folder_marker = marker(self.root)
         if folder_marker is None or not folder_marker[1] or folder_marker[1:] == (self.place.path, self.place.expected):
             return ""  # the usual case
-        store = self.engine.other_store(self.root)
+        store = self.engine.workspaces.other_store(self.root)
         if not store or not self._claim_report(f"other store {self.event.kind}"):
             return ""
         text = self._text("strange_store" if store == "?" else "other_store", store=store)
-        self.engine.note_once(self.root, "noticed", self.trigger, text)
+        self.engine.workspaces.note_once(self.root, "noticed", self.trigger, text)
         return text
 
     def _failed_save_warning(self) -> str:
@@ -370,7 +370,9 @@ class HookCall:
         from keepfast.state.notices import read
 
         failures = [
-            notice for notice in read(self.engine.notice_folders(self.root, self.workspace)) if notice.kind == "failed"
+            notice
+            for notice in read(self.engine.workspaces.notice_folders(self.root, self.workspace))
+            if notice.kind == "failed"
         ]
         if not failures or not sessions.claim(self.folder, self.event.session, "never saved", self.clock(), DAY):
             return ""
@@ -439,7 +441,7 @@ class HookCall:
             if self.settings["analysis.llm"] != "off" and self.event.kind in (TURN_ENDED, SESSION_ENDS):
                 self._analyse_with_model()
         except Exception as error:
-            self.engine.note(self.root, "failed", self.trigger, sentence(error))
+            self.engine.workspaces.note(self.root, "failed", self.trigger, sentence(error))
 
     def _analyse_with_model(self) -> None:
         """Ask the model for notes after the checkpoint, without its lock: a model takes its time."""
@@ -467,7 +469,8 @@ class HookCall:
                 sessions.reopen(self.folder, event.session)
             sessions.remember(self.folder, event.session, **facts, **texts)
         except OSError as error:
-            self.engine.note(self.root, "failed", self.trigger, sentence(error))  # the checkpoint is made without them
+            # The checkpoint is made without them.
+            self.engine.workspaces.note(self.root, "failed", self.trigger, sentence(error))
 
     def _requested_task(self) -> str:
         """Return what the prompt asks for, joined with the request that a short prompt continues; empty without a prompt."""
@@ -539,7 +542,7 @@ class HookCall:
         if result.status == "failed":
             if not self._claim_failure_report(decision.trigger):
                 return command_reply
-            self.engine.note(self.root, "failed", decision.trigger, result.why, reported=True)
+            self.engine.workspaces.note(self.root, "failed", decision.trigger, result.why, reported=True)
         return self._budget_reply(usage, decision.trigger, result).beside(command_reply)
 
     def _tool_ended(self) -> Reply:
@@ -602,9 +605,9 @@ class HookCall:
         from keepfast.state.notices import read
 
         trigger, since = self._usage_and_band()[1], self.clock() - BUDGET_REST
-        notices = read(self.engine.notice_folders(self.root, self.workspace)) if trigger else []
+        notices = read(self.engine.workspaces.notice_folders(self.root, self.workspace)) if trigger else []
         if trigger and not any(notice.trigger == trigger and notice.at > since for notice in notices):
-            self.engine.note(self.root, "failed", trigger, why)
+            self.engine.workspaces.note(self.root, "failed", trigger, why)
 
     def save_queued(self, at: int) -> None:
         """Do what the worker does for this event, which was recorded at that time."""
@@ -643,7 +646,7 @@ class HookCall:
             # Name the previous checkpoint instead.
             result = self._run_in_time(lambda: self._newest_checkpoint(""), PENDING_WAIT_SECONDS, "")
         if result.status == "failed":
-            self.engine.note(self.root, "failed", self.trigger, result.why, reported=True)
+            self.engine.workspaces.note(self.root, "failed", self.trigger, result.why, reported=True)
             return Reply(failed=result.why)
         if not result.id:
             return Reply()
@@ -690,7 +693,7 @@ class HookCall:
                 result = SaveResult("failed", why=sentence(error))
                 result.is_torn = isinstance(error, ImportError | SyntaxError)
                 if result.is_torn or monotonic() >= end:
-                    self.engine.note(self.root, "failed", trigger or self.trigger, result.why)
+                    self.engine.workspaces.note(self.root, "failed", trigger or self.trigger, result.why)
             return dumps(result.to_json()).encode("ascii")
 
         try:
@@ -721,7 +724,7 @@ class HookCall:
             try:
                 rescues.note(self.folder, row.version, self.clock())
             except OSError as error:
-                self.engine.note(
+                self.engine.workspaces.note(
                     self.root, "failed", trigger, f"v{row.version} could not be kept for a day: {error.strerror}."
                 )
         return result
@@ -880,7 +883,9 @@ class HookCall:
             why = self._late_message(threat, result.is_covered)
         unsaved = why or self._list_some([f"{path} ({why})" for path, why in result.unsaved])
         if unsaved:
-            self.engine.note(self.root, "not protected", "before_command", self._text("unkept_command", why=unsaved))
+            self.engine.workspaces.note(
+                self.root, "not protected", "before_command", self._text("unkept_command", why=unsaved)
+            )
 
     def _late_message(self, threat: Threat, saved: bool) -> str:
         """Return which paths are not safe past the deadline. `saved`: everything but what the rules exclude is."""
@@ -897,7 +902,7 @@ class HookCall:
     def _unsaved_reply(self, why: str, ask: bool) -> Reply:
         """Return the reply where something cannot be saved: a question to the user, else a warning or a refusal by the settings."""
         message = self._text("unkept_command", why=why)
-        self.engine.note(self.root, "not protected", "before_command", message, reported=True)
+        self.engine.workspaces.note(self.root, "not protected", "before_command", message, reported=True)
         if ask and self.event.can_ask:
             # The client may answer the question by a rule of its own: the user gets the message in any case.
             return Reply(ask=self._text("ask_command", why=why), user_text=message)
@@ -917,7 +922,7 @@ class HookCall:
         if not items:
             return Reply()
         message = self._text("remade_command", what=self._list_some(items))
-        self.engine.note(self.root, "noticed", "before_command", message, reported=True)
+        self.engine.workspaces.note(self.root, "noticed", "before_command", message, reported=True)
         return Reply(agent_text=message, user_text=message)
 
     def _list_some(self, texts: list[str]) -> str:
@@ -986,7 +991,7 @@ class HookCall:
             if not set(waiting) & set(pending.names(self.folder)):
                 return
         sessions.claim(self.folder, session, "late", now, 0)
-        self.engine.note(
+        self.engine.workspaces.note(
             self.root,
             "not protected",
             "pending",

@@ -129,7 +129,7 @@ def compare(
 
 def pending(engine: Engine, root: bytes, row: WorkspaceRow) -> tuple[list[Change], list[str]]:
     """Return what a save would record now against the newest version, and notices about the tree."""
-    changed, before, notices = engine.look(root, row.id, _Hashing(engine.repository(), row))
+    changed, before, notices = engine.preview_save(root, row.id, _Hashing(engine.repository(), row))
     load, read_disk = _stored(engine.repository()), _on_disk(root)
     return [Change(before.get(entry.path), _or_none(entry), load, read_disk) for entry in changed], notices
 
@@ -138,7 +138,7 @@ def _with_disk(
     engine: Engine, root: bytes, row: WorkspaceRow, old: CheckpointRow | None, paths: Sequence[bytes]
 ) -> list[Change]:
     repository = engine.repository()
-    changed, before, _ = engine.look(root, row.id, _Hashing(engine.repository(), row))
+    changed, before, _ = engine.preview_save(root, row.id, _Hashing(engine.repository(), row))
     now = {entry.path: _or_none(entry) for entry in changed}
     earlier = {path: before.get(path) for path in now}
     if old is None or old.version != row.version:
@@ -166,11 +166,11 @@ def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[byt
         if not path or (entry is not None and entry.kind == FOLDER) or _is_folder(root, path):
             only = ()
     try:
-        changed, _, _ = engine.look(root, row.id, _Hashing(engine.repository(), row), only)
+        changed, _, _ = engine.preview_save(root, row.id, _Hashing(engine.repository(), row), only)
     except TooMany:
         if not paths or b"" in paths:
             raise
-        changed, _, _ = engine.look(
+        changed, _, _ = engine.preview_save(
             root, row.id, _Hashing(engine.repository(), row), _paths_at(engine, root, row, paths)
         )
     return {entry.path: _or_none(entry) for entry in changed if entry.path in above or lies_below(entry.path, paths)}

@@ -37,7 +37,7 @@ def analyse(engine: Engine, root: bytes, folder: str, session: str, transcript: 
             f"No notes by a model ({settings['analysis.llm']}): {error} Notes made by rules are used instead. "
             f"{error.hint}"
         )
-        engine.note(root, "failed", "analysis", text.strip())
+        engine.workspaces.note(root, "failed", "analysis", text.strip())
         return
     if extract is not None:
         sessions.keep_extract(folder, session, at=engine.clock(), size=size, trouble="", extract=extract.to_json())

@@ -120,7 +120,7 @@ def _check(folder: bytes, engine: Engine) -> None:
     if names:
         raise Usage(f"{show(folder)} is not empty.", "Give an empty folder; a mount would hide its contents.")
     here = os.path.realpath(folder)
-    location = engine.nearest(here)
+    location = engine.workspaces.nearest(here)
     if location is not None:
         raise Usage(
             f"{show(folder)} is inside the workspace {show(location[0])}: the next save would include the "

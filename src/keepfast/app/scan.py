@@ -47,7 +47,7 @@ def ensure_registered(folder: Folder, repository: Repository, now: int) -> None:
     """Make sure that the store knows this folder, and that its marker names the store."""
     row = repository.workspace(folder.workspace)
     if row is None or not row.path:
-        folder.engine.register(repository, folder.workspace, folder.root, now)
+        folder.engine.workspaces.register(repository, folder.workspace, folder.root, now)
     _renew_marker(folder)
 
 
@@ -57,12 +57,12 @@ def _renew_marker(folder: Folder) -> None:
     folder_marker = marker(folder.root)
     if folder_marker == (folder.workspace, engine.place.path, engine.place.id()):
         if not engine.place.is_in_data_folder():
-            engine.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
+            engine.workspaces.list_store(folder.root, folder.workspace)  # an older keepfast did not note the folder
         return
     if folder_marker is not None and is_foreign(folder.root, folder_marker, engine.place.path, engine.place.list):
         return  # the folder is protected here by its path; the marker leads to its history in the other store
     try:
-        engine.mark(folder.root, folder.workspace)
+        engine.workspaces.mark(folder.root, folder.workspace)
     except KeepfastError:
         pass  # the save does not depend on it
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from keepfast.agents.working_file import WorkingFile
-from keepfast.app.checkpoint_header import made_by_tools
+from keepfast.app.active_files import made_by_tools
 from keepfast.model.entry import FILE, LEFT_OUT, LINK, SEALED
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by

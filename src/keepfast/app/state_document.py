@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.app.checkpoint_header import made_by_tools
+from keepfast.app.active_files import made_by_tools
 from keepfast.app.inspect import between
 from keepfast.model.artefacts import is_in_always_generated_folder
 from keepfast.model.entry import FILE, SEALED, Entry

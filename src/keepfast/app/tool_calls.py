@@ -73,7 +73,9 @@ def _save(engine: Engine, root: bytes, folder: str, event: Event) -> Outcome | N
     try:
         return engine.handle(event)
     except Busy as error:
-        engine.note(root, "not protected", event.trigger, f"{error} The next checkpoint contains the changes.")
+        engine.workspaces.note(
+            root, "not protected", event.trigger, f"{error} The next checkpoint contains the changes."
+        )
         return None
 
 

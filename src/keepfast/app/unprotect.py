@@ -45,7 +45,7 @@ class Protected:
 def around(engine: Engine, folder: bytes, with_former: bool = False) -> Protected:
     """Return the workspace around `folder`; `with_former`: also one that is no longer protected. Raises `NoWorkspace`."""
     try:
-        location = engine.locate(folder)
+        location = engine.workspaces.locate(folder)
         if location is not None:
             return Protected(location[1], location[0], _versions(engine, location[1]))
     except Elsewhere as elsewhere:
@@ -53,7 +53,7 @@ def around(engine: Engine, folder: bytes, with_former: bool = False) -> Protecte
         workspace.elsewhere = elsewhere
         return workspace
     except MissingStore:
-        nearest = engine.nearest(folder)
+        nearest = engine.workspaces.nearest(folder)
         if nearest is None:
             raise
         return Protected(nearest[1], nearest[0], 0, is_registered=False)
@@ -156,7 +156,7 @@ def _unprotect(engine: Engine, workspace: Protected) -> None:
                 f"{show(workspace.root)} is still protected: {error.strerror}.", "Check the write permissions."
             ) from None
     if workspace.is_registered and workspace.root:
-        engine.register(engine.repository(), workspace.id, b"", engine.clock())
+        engine.workspaces.register(engine.repository(), workspace.id, b"", engine.clock())
 
 
 def purge(engine: Engine, chosen: list[Protected]) -> Compaction:

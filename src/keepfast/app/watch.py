@@ -63,7 +63,7 @@ class Watch:
         self, engine: Engine, cwd: bytes, rhythm: SaveSchedule, monotonic: Callable[[], float], listener: Listener
     ) -> None:
         self.engine, self.rhythm, self.monotonic, self.listener = engine, rhythm, monotonic, listener
-        self.root, row = engine.root(cwd)
+        self.root, row = engine.workspaces.root(cwd)
         self.workspace = row.id
         self.stop = Flag()
         status = os.stat(self.root)
@@ -128,7 +128,7 @@ class Watch:
                 f"{show(self.root)} was moved or removed; stopped watching.",
                 "Run `keepfast watch` in its new location.",
             )
-        if (own := self.engine.nearest(self.root)) is not None and own != (self.root, self.workspace):
+        if (own := self.engine.workspaces.nearest(self.root)) is not None and own != (self.root, self.workspace):
             raise NoWorkspace(f"{show(self.root)} is another workspace now.", "Run `keepfast watch` again.")
 
     def _save(self, source: Source) -> None:
@@ -142,7 +142,7 @@ class Watch:
             # Keep watching after any error.
             self._check_folder()
             text = sentence(error)
-            self.engine.note(self.root, "failed", TRIGGER, text)
+            self.engine.workspaces.note(self.root, "failed", TRIGGER, text)
             self.rhythm.failed(self.monotonic())
             self.listener.failed(text, error.hint if isinstance(error, KeepfastError) else "")
             return
@@ -306,7 +306,7 @@ class PollingSource:
     def _look(self) -> int:
         """Return a hash of what differs from the newest version, 0 if nothing does."""
         try:
-            row = self.engine.root(self.root)[1]
+            row = self.engine.workspaces.root(self.root)[1]
             changes = pending(self.engine, self.root, row)[0]
         except KeepfastError as error:
             return hash(str(error)) or 1

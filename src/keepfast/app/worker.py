@@ -6,7 +6,7 @@ from os.path import isdir, isfile
 from posix import close
 
 from keepfast.agents.claude.usage import tokens
-from keepfast.app.checkpoint_header import MAX_ACTIVE_FILES
+from keepfast.app.active_files import MAX_ACTIVE_FILES
 from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from keepfast.model.policy import failed_trigger_time, rest_period
@@ -86,7 +86,7 @@ def save_or_await_pending(engine: Engine, root: bytes, workspace: str, seconds: 
         except Busy:
             return  # the events stay pending
         except OSError as error:
-            engine.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
+            engine.workspaces.note(root, "failed", "pending", f"Pending events were not saved: {error.strerror}.")
 
 
 def _save_all(engine: Engine, root: bytes, folder: str, tidy: Callable[[bytes], None] | None, own: str) -> None:
@@ -122,7 +122,7 @@ def _save_event(
     except (ImportError, SyntaxError, Busy):
         raise  # files of our own are missing, or a lock is held: the event stays pending until that is over
     except Exception as error:
-        engine.note(root, "failed", event.trigger, sentence(error))
+        engine.workspaces.note(root, "failed", event.trigger, sentence(error))
         result = {"status": "failed", "id": "", "version": 0}
         _shorten_rest(engine, folder, event)
     if event.trigger == sessions.CUT_OFF:
@@ -131,7 +131,9 @@ def _save_event(
         try:
             sessions.note_saved(folder, event.client, event.session, **result)
         except OSError as error:
-            engine.note(root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}.")
+            engine.workspaces.note(
+                root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}."
+            )
 
 
 def _note_crash_saved(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:
@@ -140,7 +142,9 @@ def _note_crash_saved(engine: Engine, root: bytes, folder: str, session: str, is
     try:
         sessions.remember(folder, session, **facts)
     except OSError as error:
-        engine.note(root, "failed", sessions.CUT_OFF, f"The crashed session was not recorded: {error.strerror}.")
+        engine.workspaces.note(
+            root, "failed", sessions.CUT_OFF, f"The crashed session was not recorded: {error.strerror}."
+        )
 
 
 def _shorten_rest(engine: Engine, folder: str, event: PendingEvent) -> None:
@@ -234,7 +238,7 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
 
     It did if the client reported a prompt or an answer since, or if the transcript is longer than what that checkpoint saved.
     """
-    session, location = event.session, engine.locate(root)
+    session, location = event.session, engine.workspaces.locate(root)
     if not session or location is None:
         return False
     from keepfast.store.conversations import latest_conversation
@@ -303,7 +307,7 @@ def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tup
     from keepfast.app.resume import extract_of, notes_of
     from keepfast.secrets.cuts import first_line
 
-    session, place = event.session, engine.locate(root)
+    session, place = event.session, engine.workspaces.locate(root)
     session_notes = notes_of(event.transcript, extract_of(folder, session), folder, session)
     if session_notes is None:
         return None, ""
@@ -444,9 +448,11 @@ def _note_poor_coverage(engine: Engine, root: bytes, outcome: Outcome, trigger: 
         return
     covered = coverage(row)
     if covered.files + covered.links == 0:
-        engine.note(root, "empty", trigger, f"v{outcome.version} has no files.")
+        engine.workspaces.note(root, "empty", trigger, f"v{outcome.version} has no files.")
     elif covered.is_poor:
         excluded = sum(covered.left_out.values())
-        engine.note(root, "poor", trigger, f"v{outcome.version} leaves out {excluded:,} entries, more than it has.")
+        engine.workspaces.note(
+            root, "poor", trigger, f"v{outcome.version} leaves out {excluded:,} entries, more than it has."
+        )
     for notice in outcome.notices:
-        engine.note(root, "noticed", trigger, notice)
+        engine.workspaces.note(root, "noticed", trigger, notice)

@@ -203,7 +203,7 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     refuse_whole(folder, engine.home or b"")
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise Conflict(f"{show(folder)} is not a folder.")
-    own = engine.find_workspace(folder, adopting=True)
+    own = engine.workspaces.find_workspace(folder, adopting=True)
     if own is not None and own[0] == folder:
         return own[1]
     workspace_row = _workspace_row(engine, bundle.workspace)
@@ -231,7 +231,7 @@ def _create_folder(engine: Engine, folder: bytes, workspace: str) -> None:
 
     try:
         os.makedirs(folder, exist_ok=True)
-        engine.mark(folder, workspace)
+        engine.workspaces.mark(folder, workspace)
         engine.place.list_paths([(row.id, row.path) for row in engine.repository().workspaces()])
     except OSError as error:
         raise Failed(

@@ -41,8 +41,8 @@ REPAIR_ADVICE = "Run `keepfast verify --repair`, forget the versions that are lo
 OLDEST_SQLITE, SQLITE_WITH_TRIGRAM = (3, 31), (3, 34)
 LOW_SPACE, CRITICAL_SPACE = 1 << 30, 64 << 20
 HOOK_MODULES = (
-    "app.checkpoint", "app.wiring", "app.workspace_lock", "hook.autosave", "hook.main", "hook.start", "model.errors",
-    "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
+    "app.checkpoint", "app.wiring", "app.workspace_lock", "app.workspaces", "hook.autosave", "hook.main", "hook.start",
+    "model.errors", "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
     "store.small_files", "workspace.capture", "workspace.marker", "workspace.stat_cache",
 )  # fmt: skip
 """Modules that a hook loads before it knows whether there is anything to save."""
@@ -249,7 +249,7 @@ def _store(session: Session) -> Findings:
     try:
         session.engine.place.id()
     except NoWorkspace:
-        session.engine.refuse_strange(session.cwd)
+        session.engine.workspaces.require_known_store(session.cwd)
         above = _nearest_existing(path)
         if not os.access(above, os.W_OK | os.X_OK):
             yield PROBLEM, f"No store can be created at {path}: no write permission for {above}.", "Set `store.url`."
@@ -348,9 +348,9 @@ def _workspace(session: Session) -> Findings:
     from keepfast.state.notices import unsaved
     from keepfast.workspace.marker import show
 
-    location = session.engine.nearest(session.cwd)
+    location = session.engine.workspaces.nearest(session.cwd)
     if location is None:
-        session.engine.refuse_strange(session.cwd)
+        session.engine.workspaces.require_known_store(session.cwd)
         yield (
             NOTE,
             f"{show(session.cwd)} is not inside a workspace.",
@@ -358,7 +358,7 @@ def _workspace(session: Session) -> Findings:
         )
         return
     root, workspace = location
-    other = session.engine.other_store(root)
+    other = session.engine.workspaces.other_store(root)
     if other:
         named = "a store that does not exist here" if other == "?" else f"the store {other}"
         yield (
@@ -400,7 +400,7 @@ def _git(session: Session) -> Findings:
     """Check that git ignores the marker, so that it is never committed."""
     from keepfast.workspace.marker import MARKER, obstacle, show
 
-    location = session.engine.nearest(session.cwd)
+    location = session.engine.workspaces.nearest(session.cwd)
     if location is None:
         return
     path_in_the_way = obstacle(location[0])
@@ -461,8 +461,8 @@ def _supervision(session: Session) -> Findings:
     from keepfast.present.terminal import age_in_words
     from keepfast.state.notices import read
 
-    location = session.engine.nearest(session.cwd)
-    notices = read(session.engine.notice_folders(*location)) if location is not None else []
+    location = session.engine.workspaces.nearest(session.cwd)
+    notices = read(session.engine.workspaces.notice_folders(*location)) if location is not None else []
     recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.HOOKS_SUSPENDED, supervision.CLAIM_IGNORED)
     latest = [next((notice for notice in reversed(recent) if notice.kind == kind), None) for kind in kinds]
@@ -580,7 +580,7 @@ def _model_notes(session: Session) -> Findings:
         return
     from keepfast.state import sessions
 
-    location = session.engine.nearest(session.cwd)
+    location = session.engine.workspaces.nearest(session.cwd)
     folder = session.engine.place.folder(location[1]) if location is not None else ""
     last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}
     if last.get("trouble"):

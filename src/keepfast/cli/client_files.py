@@ -38,7 +38,7 @@ def settings_path(session: Session, scope: str) -> str:
         folder = session.environment.text("CLAUDE_CONFIG_DIR") or os.fsdecode(session.environment.home) + "/.claude"
     else:
         try:
-            location = session.engine.locate(session.cwd)
+            location = session.engine.workspaces.locate(session.cwd)
         except KeepfastError:
             location = None  # commands that need the store report the error
         folder = os.fsdecode(location[0] if location else session.cwd) + "/.claude"

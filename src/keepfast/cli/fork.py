@@ -88,7 +88,7 @@ def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> in
 
     root, row, checkpoint = _resolve(session, reference)
     git = GitPlumbing(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
-    outer = session.engine.nearest(target.rpartition(b"/")[0] or b"/")
+    outer = session.engine.workspaces.nearest(target.rpartition(b"/")[0] or b"/")
     with session.progress("Forker") as progress:
         session.engine.progress = progress
         done = Forker(session.engine, root, row, checkpoint).fork(target, git)

@@ -43,11 +43,11 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
         engine = session.engine_for(None if new_store else root)
         refuse_whole(root, engine.home)
         shared = _is_shared(engine.place)
-        outer = engine.nearest(root.rpartition(b"/")[0] or b"/")
+        outer = engine.workspaces.nearest(root.rpartition(b"/")[0] or b"/")
         marker_before = marker(root) if os.path.isdir(root) else None
         elsewhere = _other_history(engine, root) if marker_before is not None and not moved and not new_store else None
         if moved or (elsewhere is not None and _has_moved(session, elsewhere)):
-            workspace = engine.continue_history(root)
+            workspace = engine.workspaces.continue_history(root)
         else:
             engine, workspace = _adopt_or_ask(session, engine, root, new_store)
     session.remark_rewritten_marker()
@@ -141,7 +141,7 @@ def _undecryptable_key_sets(engine: Engine) -> list[str]:
 def _other_history(engine: Engine, root: bytes) -> Elsewhere | None:
     """Return the error if the folder's marker names the history of another folder, else None."""
     try:
-        engine.workspace_at(root, engine.place.registered().get(root, ""))
+        engine.workspaces.workspace_at(root, engine.place.registered().get(root, ""))
     except Elsewhere as elsewhere:
         return elsewhere
     except KeepfastError:
@@ -159,10 +159,10 @@ def _has_moved(session: Session, elsewhere: Elsewhere) -> bool:
     return session.confirm(f"{elsewhere} Was it moved here?", False)
 
 
-def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> tuple[Engine, str]:
+def _adopt_or_ask(session: Session, engine: Engine, root: bytes, new_store: bool) -> tuple[Engine, str]:
     """Adopt the folder. If it belongs to another store, ask before starting a new history in the store of the settings."""
     try:
-        return engine, _adopt(engine, root, anew)
+        return engine, _adopt(engine, root, new_store)
     except (MissingStore, OtherStore) as error:
         if session.json or not sys.stdin.isatty():
             raise
@@ -172,7 +172,7 @@ def _adopt_or_ask(session: Session, engine: Engine, root: bytes, anew: bool) -> 
         return engine, _adopt(engine, root, True)
 
 
-def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
+def _adopt(engine: Engine, root: bytes, new_store: bool) -> str:
     """Create the folder if needed and adopt it; remove what was created if that fails."""
     from keepfast.workspace.marker import show
 
@@ -186,7 +186,7 @@ def _adopt(engine: Engine, root: bytes, anew: bool) -> str:
     try:
         if new_folders:
             os.makedirs(root)
-        return engine.init(root, anew)
+        return engine.workspaces.init(root, new_store)
     except BaseException as error:
         for path in new_folders:
             try:

@@ -122,7 +122,7 @@ def preview(session: Session, folder: bytes, reference: str) -> None:
     """Show what restoring a folder to the checkpoint would do."""
     from keepfast.app.restore import Restorer
 
-    root, row = session.engine.root(folder)
+    root, row = session.engine.workspaces.root(folder)
     target = session.resolve(row, reference)
     restorer = Restorer(session.engine, root, row)
     missing, left_out = restorer.planner.missing(target), restorer.planner.left_out(target)

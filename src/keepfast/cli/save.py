@@ -114,7 +114,7 @@ def _save(
 def _ask_about_move(session: Session) -> None:
     """Ask whether a folder with another folder's marker was moved. If nobody can answer, it starts a new history."""
     try:
-        session.engine.find_workspace(session.cwd, adopting=True)
+        session.engine.workspaces.find_workspace(session.cwd, adopting=True)
         session.remark_rewritten_marker()
     except Elsewhere as elsewhere:
         if elsewhere.copied:
@@ -134,14 +134,14 @@ def _save_quietly(session: Session, event: Event) -> int:
     session.use_last_good_settings()
     engine = session.engine
     if session.settings.broken:
-        engine.note_once(event.cwd, "noticed", event.trigger, session.settings.warnings[0])
+        engine.workspaces.note_once(event.cwd, "noticed", event.trigger, session.settings.warnings[0])
     try:
         outcome = engine.handle(event)
     except (NoWorkspace, Unreachable) as error:
-        engine.note(event.cwd, "skipped", event.trigger, str(error))
+        engine.workspaces.note(event.cwd, "skipped", event.trigger, str(error))
         return _report_skipped(session, str(error))
     except Exception as error:
-        engine.note(event.cwd, "failed", event.trigger, sentence(error), reported=True)
+        engine.workspaces.note(event.cwd, "failed", event.trigger, sentence(error), reported=True)
         raise
     _tidy(session, outcome)
     if session.json:

@@ -215,10 +215,10 @@ class Session:
         Pending events of hooks are saved first. If a worker is saving them already, wait `patience` seconds for it.
         """
         try:
-            root, row = self.engine.root(self.cwd)
+            root, row = self.engine.workspaces.root(self.cwd)
         except Elsewhere as elsewhere:
             self.ask_about_move(elsewhere)
-            root, row = self.engine.root(self.cwd)
+            root, row = self.engine.workspaces.root(self.cwd)
         self.remark_rewritten_marker()
         from keepfast.state.pending_events import names
 
@@ -229,10 +229,10 @@ class Session:
         return root, row
 
     def remark_rewritten_marker(self) -> None:
-        if self.engine.renewed:
+        if self.engine.workspaces.renewed:
             from keepfast.workspace.marker import show
 
-            renewed, self.engine.renewed = show(self.engine.renewed), b""
+            renewed, self.engine.workspaces.renewed = show(self.engine.workspaces.renewed), b""
             self.remark(
                 f"The marker in {renewed} belonged to another folder. It was rewritten, and the history continues."
             )
@@ -245,9 +245,9 @@ class Session:
         if elsewhere.copied or self.json or self.environment.is_agents() or not sys.stdin.isatty():
             raise elsewhere
         if self.confirm(f"{elsewhere} Was it moved here?", False):
-            self.engine.continue_history(elsewhere.root)
+            self.engine.workspaces.continue_history(elsewhere.root)
         else:
-            self.engine.protect_separately(elsewhere)
+            self.engine.workspaces.protect_separately(elsewhere)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
         from keepfast.store.references import resolve

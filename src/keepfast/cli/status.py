@@ -90,7 +90,7 @@ def _collect(session: Session) -> WorkspaceStatus:
         not_covered(session.repository, status_facts.base) if status_facts.base is not None else []
     )
     since = session.now() - WEEK
-    notices = read(session.engine.notice_folders(root, row.id))
+    notices = read(session.engine.workspaces.notice_folders(root, row.id))
     failed = last_failure(launcher_path(session))
     notices = sorted([*notices, *([failed] if failed else [])], key=lambda notice: notice.at)
     status_facts.notices = [notice for notice in notices if notice.at >= since]
@@ -198,7 +198,7 @@ def _how_to_protect(session: Session) -> str:
         root = root_for(session.cwd, b"", session.settings["adopt"], session.engine.home)
     except Refused as error:
         return f"Hooks do not protect it: {error} {error.hint}"
-    if session.engine.is_unprotected(root or session.cwd):
+    if session.engine.workspaces.is_unprotected(root or session.cwd):
         return "It was unprotected by `keepfast unprotect`. Run `keepfast init` to protect it again."
     if root is None:
         return f"Run `keepfast init {show(folder)}`. The setting `adopt` keeps hooks from doing it."

@@ -53,7 +53,7 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
 
     with tasks_of(session) as tasks:
         if branch is not None:
-            _, row = session.engine.root(os.fsencode(tasks.home(ref).workspace))
+            _, row = session.engine.workspaces.root(os.fsencode(tasks.home(ref).workspace))
             say_branch(session, row, os.fsencode(tasks.views.find(ref).workspace), branch)
             return
         patch, home = _patch(session, tasks, ref), tasks.home(ref)
@@ -103,5 +103,5 @@ def _patch(session: Session, tasks: Tasks, ref: str) -> ForkPatch:
     from keepfast.app.fork_patch import bring_home
 
     forked, home = tasks.views.find(ref), tasks.home(ref)
-    _, row = session.engine.root(os.fsencode(home.workspace))
+    _, row = session.engine.workspaces.root(os.fsencode(home.workspace))
     return bring_home(session.engine, row, os.fsencode(forked.workspace))

@@ -55,9 +55,10 @@ def save(engine: Engine, cwd: bytes, environment: Environment, config: str | Non
 
             background.tidy(cwd, config, environment)
     except (NoWorkspace, Unreachable) as error:
-        engine.note(cwd, "skipped", "auto", str(error))  # the agent can do nothing about a store out of reach
+        # The agent can do nothing about a store out of reach.
+        engine.workspaces.note(cwd, "skipped", "auto", str(error))
     except Exception as error:
-        engine.note(cwd, "failed", "auto", sentence(error), reported=True)
+        engine.workspaces.note(cwd, "failed", "auto", sentence(error), reported=True)
         raise
     return 0
 
@@ -67,20 +68,20 @@ def tidy(engine: Engine, cwd: bytes) -> int:
     from posix import nice
 
     nice(19)
-    location = engine.locate(cwd)
+    location = engine.workspaces.locate(cwd)
     if location is not None:
         from keepfast.app.tidy import tidy as tidy_up
 
         thinned, over = tidy_up(engine, location[1])
         if thinned:
             count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
-            engine.note(cwd, "thinned", "size", f"The store was over retention.max_size: forgot {count}.")
+            engine.workspaces.note(cwd, "thinned", "size", f"The store was over retention.max_size: forgot {count}.")
         if over:
             text = (
                 "The store is {:,} bytes over retention.max_size: the remaining checkpoints are pinned, named, "
                 "manual or the newest."
             )
-            engine.note(cwd, "over_size", "size", text.format(over))
+            engine.workspaces.note(cwd, "over_size", "size", text.format(over))
     return 0
 
 

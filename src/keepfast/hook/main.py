@@ -115,7 +115,7 @@ def _is_supervised(name: str, client: Agent, payload: bytes, environment: Enviro
     )
     try:
         cwd = client.read(payload, {}).cwd or current_folder()
-        engine_of(environment, cwd, config).note_once(cwd, kind, "hook", text)
+        engine_of(environment, cwd, config).workspaces.note_once(cwd, kind, "hook", text)
     except (KeepfastError, OSError, ValueError):
         pass  # a notice is no reason to fail, or to save twice
     return bool(folder)
@@ -187,7 +187,7 @@ def _reply_to(
             raise
         explained = call.explained(error)
         if event.kind not in QUIET:
-            call.engine.note(event.cwd, "failed", call.trigger, str(explained), reported=True)
+            call.engine.workspaces.note(event.cwd, "failed", call.trigger, str(explained), reported=True)
         raise explained from None
     finally:
         call.close()
@@ -287,7 +287,7 @@ def _unreadable(environment: Environment, config: str | None, why: str) -> str:
     text = f"The client's payload cannot be read: {why}."
     try:
         folder = current_folder()
-        engine_of(environment, folder, config).note(folder, "skipped", "hook", text, reported=True)
+        engine_of(environment, folder, config).workspaces.note(folder, "skipped", "hook", text, reported=True)
     except (KeepfastError, OSError):
         pass  # the client gets the text in any case
     return text

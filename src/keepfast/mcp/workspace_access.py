@@ -28,7 +28,7 @@ class OpenWorkspace:
 
     def __init__(self, engine: Engine, cwd: bytes) -> None:
         self.engine, self.cwd = engine, cwd
-        self.root, row = engine.root(cwd)
+        self.root, row = engine.workspaces.root(cwd)
         self.row = row_after_pending(engine, row)
 
     @property

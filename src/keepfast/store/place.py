@@ -138,11 +138,11 @@ class Place:
             self.id()
         return open_store(self.path, durable=self.durable, keys=self.keys, small_cache=small_cache)
 
-    def create(self, anew: bool = False) -> Repository:
-        """Open the store, or create it. `anew`: create it even if a missing store is expected here."""
+    def create(self, new_store: bool = False) -> Repository:
+        """Open the store, or create it. `new_store`: create it even if a missing store is expected here."""
         from keepfast.store.factory import create_store
 
-        if anew:
+        if new_store:
             self.expected = ""
         if self.expected and not self._lacks_only_format():
             self.id()

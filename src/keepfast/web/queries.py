@@ -118,7 +118,7 @@ class Backend:
 
     def refuse_another(self, row: WorkspaceRow) -> None:
         """Raise `Conflict` if the folder at the path no longer belongs to this workspace."""
-        owner = self.engine.find_workspace(row.path, adopting=True)
+        owner = self.engine.workspaces.find_workspace(row.path, adopting=True)
         if owner != (row.path, row.id):
             raise Conflict(
                 f"{show(row.path)} is no longer the folder of this workspace.",
@@ -189,7 +189,9 @@ class Backend:
         from keepfast.state.notices import read
 
         row, since = self.row(workspace), self.now() - 7 * DAY
-        recent = [notice for notice in read(self.engine.notice_folders(row.path, row.id)) if notice.at > since]
+        recent = [
+            notice for notice in read(self.engine.workspaces.notice_folders(row.path, row.id)) if notice.at > since
+        ]
         return [of_notice(notice) for notice in reversed(recent)]
 
     def _unfinished_restore(self, row: WorkspaceRow) -> dict[str, Any] | None:

@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
 
 def _carry_out(engine: Engine, options: Namespace) -> int:
     try:
-        root, row = engine.root(os.fsencode(options.root))
+        root, row = engine.workspaces.root(os.fsencode(options.root))
     except KeepfastError as error:
         return _failed(error)
     except OSError as error:  # the command line has a sentence for these

@@ -40,7 +40,7 @@ class Ground:
     def restorer(self) -> Restorer:
         self.close()
         self._engine = self.saver.engine()
-        root, row = self._engine.root(os.fsencode(self.root))
+        root, row = self._engine.workspaces.root(os.fsencode(self.root))
         return Restorer(self._engine, root, row)
 
     def restore(self, version: int, *paths: str | bytes, conflicts: str = THEIRS, **options: Any) -> Restored | None:

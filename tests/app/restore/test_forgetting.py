@@ -33,7 +33,7 @@ def test_the_versions_of_a_restore_that_was_cut_off_are_not_forgotten(make_saver
         (saver.root / "file").write_text(f"state {number}")
         saver.save("auto", session="one")
     engine = saver.engine()
-    root, row = engine.root(os.fsencode(saver.root))
+    root, row = engine.workspaces.root(os.fsencode(saver.root))
     target = engine.repository().ledger.checkpoint(row.id, 1)
     assert target is not None
     steps.observer = stop_at("restore:placed")

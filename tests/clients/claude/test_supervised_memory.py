@@ -46,7 +46,7 @@ def test_a_checkpoint_of_a_task_holds_its_conversation_sealed(here: ClientPlace)
     here.supervise()
 
     with here.runtime.engine() as engine:
-        _, row = engine.root(str(here.bench.project).encode())
+        _, row = engine.workspaces.root(str(here.bench.project).encode())
         newest = engine.repository().ledger.checkpoint(row.id, row.version)
         assert newest is not None
         header = engine.repository().document(newest)[0].members

@@ -96,7 +96,7 @@ def claim_all_is_well(place: Place, task: Task) -> None:
 
 def claim_nothing_was_made_twice(place: Place, task: Task) -> None:
     with place.runtime.engine() as engine:
-        _, row = engine.root(os.fsencode(place.workspace()))
+        _, row = engine.workspaces.root(os.fsencode(place.workspace()))
         made = engine.repository().ledger.find(Query(workspace=row.id, task=task.id))
         assert len(made) == len(place.reasons(task)), "a checkpoint was made twice"
     prompts = place.runtime.tables.prompts("task = ?", task.id)

@@ -81,7 +81,7 @@ def test_our_folders_are_ignored_by_git_and_not_captured(place: Place) -> None:
     for name in (".metadata", ".checkpoints", ".logs"):
         assert (place.workspace() / name / ".gitignore").read_text().endswith("*\n")
     with place.runtime.engine() as engine:
-        _, row = engine.root(os.fsencode(place.workspace()))
+        _, row = engine.workspaces.root(os.fsencode(place.workspace()))
         paths = [entry.path for entry in engine.repository().ledger.state(row.id, row.version)]
         assert not [path for path in paths if path.startswith((b".metadata/", b".checkpoints/"))]
 

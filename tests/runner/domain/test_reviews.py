@@ -157,7 +157,7 @@ ASKS = {"say": "[USER_QUESTION]\ncategory: choice\nquestion: Which?\nrequired: t
 def in_this_phase(place: Place, task: Task) -> list[str]:
     """The files that a review of the task's phase shows."""
     with place.runtime.engine() as engine:
-        root, row = engine.root(os.fsencode(task.workspace))
+        root, row = engine.workspaces.root(os.fsencode(task.workspace))
         base = phase_base(place.runtime, engine.repository(), place.runtime.tables.task(task.id))
         assert base is not None
         paths = [os.fsdecode(change.path) for change in compare(engine, root, row, base.row, None)]
@@ -167,7 +167,7 @@ def in_this_phase(place: Place, task: Task) -> list[str]:
 def forget_versions(place: Place, task: Task, reason: str) -> None:
     rows = place.runtime.tables.all("SELECT version FROM checkpoint WHERE task = ? AND reason = ?", task.id, reason)
     with place.runtime.engine() as engine:
-        row = engine.root(os.fsencode(task.workspace))[1]
+        row = engine.workspaces.root(os.fsencode(task.workspace))[1]
         forget(engine.repository(), row.id, [row["version"] for row in rows], "asked", engine.place.path)
 
 

@@ -174,7 +174,7 @@ def test_a_damaged_content_is_healed_from_another_copy(tmp_path: Path) -> None:
     roots = [tmp_path / name for name in ("one", "two", "three")]
     for root in roots:
         root.mkdir()
-        engine.init(os.fsencode(root))
+        engine.workspaces.init(os.fsencode(root))
     repository = engine.repository()
     data = Random(5).randbytes(50_000)
     rows = repository.ledger.workspaces()

@@ -217,10 +217,10 @@ def _save(
     """Make the checkpoint; return its row and its conversation."""
     with runtime.engine() as engine:
         root = os.fsencode(task.workspace)
-        located = engine.locate(root)
+        located = engine.workspaces.locate(root)
         if located is None:
-            engine.init(root)
-            located = engine.locate(root)
+            engine.workspaces.init(root)
+            located = engine.workspaces.locate(root)
         assert located is not None
         engine.repository().workspace(located[1])  # adopts what a killed process had already made durable
         # An interruption before our own row leaves a checkpoint with this tag.
@@ -260,7 +260,7 @@ def _event(
 def changed_since(runtime: Runtime, task: Task, tree: str) -> bool:
     """Return whether the workspace differs from the checkpoint with this tree."""
     with runtime.engine() as engine:
-        root, row = engine.root(os.fsencode(task.workspace))
+        root, row = engine.workspaces.root(os.fsencode(task.workspace))
         newest = engine.repository().find(Query(workspace=row.id, limit=1))
         if not newest or newest[0].tree != tree:
             return True
@@ -342,7 +342,7 @@ def is_any_left(runtime: Runtime, task: Task) -> bool:
         return False
     try:
         with runtime.engine() as engine:
-            _, row = engine.root(os.fsencode(task.workspace))
+            _, row = engine.workspaces.root(os.fsencode(task.workspace))
             return bool(available_rows(runtime, engine.repository(), row.id, task.id))
     except (KeepfastError, OSError):
         return True

@@ -161,7 +161,7 @@ def build_brief(runtime: Runtime, task: Task, how: Driver) -> str:
     """
     try:
         with runtime.engine() as engine:
-            root, row = engine.root(os.fsencode(task.workspace))
+            root, row = engine.workspaces.root(os.fsencode(task.workspace))
             resumer = Resumer(engine, root, row.id)
             source = _source_of_brief(runtime, task, resumer, bool(how.client))
             if source is None:

@@ -166,7 +166,7 @@ def _kept(
     id = str(task_file["id"])
     rows: dict[str, CheckpointRow] = {}
     with suppress(KeepfastError, OSError), runtime.engine() as engine:
-        _, workspace = engine.root(os.fsencode(task_file["workspace"]))
+        _, workspace = engine.workspaces.root(os.fsencode(task_file["workspace"]))
         query = Query(workspace=workspace.id, task=id, forgotten=True)
         rows = {row.id: row for row in engine.repository().find(query)}
     records = []

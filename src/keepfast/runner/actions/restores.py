@@ -57,7 +57,7 @@ def find_missing_files(runtime: Runtime, task: Task) -> MissingFiles:
     is_crash = newest.reason == "crash" and newest.run == f"{task.id}:{task.attempt}"
     try:
         with runtime.engine() as engine:
-            root, row = engine.root(os.fsencode(task.workspace))
+            root, row = engine.workspaces.root(os.fsencode(task.workspace))
             rows = checkpoints.available_rows(runtime, engine.repository(), row.id, task.id)
             if len(rows) < 2:
                 return MissingFiles()
@@ -99,7 +99,7 @@ def is_cut_short(runtime: Runtime, task: Task, path: str) -> bool:
     """
     try:
         with runtime.engine() as engine:
-            _, row = engine.root(os.fsencode(task.workspace))
+            _, row = engine.workspaces.root(os.fsencode(task.workspace))
             target = _row_with_conversation(runtime, engine, row.id, task)
             if target is None:
                 return False
@@ -136,7 +136,7 @@ def restore_conversation(runtime: Runtime, task: Task) -> RestoredTask | None:
     Return None if no checkpoint has it. Raises `KeepfastError` or `OSError` if it cannot be read or written.
     """
     with runtime.engine() as engine:
-        root, row = engine.root(os.fsencode(task.workspace))
+        root, row = engine.workspaces.root(os.fsencode(task.workspace))
         target = _row_with_conversation(runtime, engine, row.id, task)
         if target is None:
             return None

@@ -42,7 +42,7 @@ def restore(
     The current state is saved first. Raises `WrongKey` before anything changes if the conversation cannot be decrypted.
     """
     with runtime.engine() as engine:
-        root, row = engine.root(os.fsencode(task.workspace))
+        root, row = engine.workspaces.root(os.fsencode(task.workspace))
         target = resolve(engine.repository(), row.id, reference, runtime.now())
         if ask is not None and not ask(target):
             return None
@@ -55,7 +55,7 @@ def fork(runtime: Runtime, task: Task, folder: str, with_git: bool) -> tuple[str
     """Save the workspace and fork it; return the session that continues there, and its number of messages."""
     with runtime.engine() as engine:
         engine.handle(Event(os.fsencode(task.workspace), runtime.now(), message="before a fork", task=task.id))
-        root, row = engine.root(os.fsencode(task.workspace))
+        root, row = engine.workspaces.root(os.fsencode(task.workspace))
         checkpoint = resolve(engine.repository(), row.id, "@", runtime.now())
         git = GitPlumbing(runtime.variables.get("PATH", os.defpath), root) if with_git else None
         Forker(engine, root, row, checkpoint).fork(os.fsencode(folder), git)

@@ -338,9 +338,9 @@ class Tasks:
     def _adopt(self, workspace: str) -> str:
         with self.runtime.engine() as engine:
             root = os.fsencode(workspace)
-            located = engine.locate(root)
+            located = engine.workspaces.locate(root)
             if located is None or located[0] != root:
-                return engine.init(root)
+                return engine.workspaces.init(root)
             return located[1]
 
 

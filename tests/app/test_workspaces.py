@@ -23,7 +23,7 @@ def test_a_nested_workspace_whose_marker_was_wiped_is_found_before_the_outer_one
     shutil.rmtree(inner / ".keepfast")
 
     engine = nested.engine()
-    found = engine.locate(os.fsencode(inner))
+    found = engine.workspaces.locate(os.fsencode(inner))
     engine.close()
 
     assert found == (os.fsencode(inner), nested.workspace)
