@@ -17,6 +17,10 @@ class Task(NamedTuple):
     scripts: tuple[tuple[str, str], ...] = ()
 
 
+DOCS = ("docs/guide.md", "docs/more.md")
+DROP = "import sqlite3; c = sqlite3.connect('app.db'); c.execute('DROP TABLE orders'); c.commit()"
+MIGRATE = f'python3 -c "{DROP}"'
+
 DAMAGES = {
     "a build script that deletes sources": Task(
         "./build.sh", ("src/one.py", "src/two.py"), "deleted", (("build.sh", "cat src/*.py >/dev/null; rm src/one.py src/two.py"),)
@@ -28,14 +32,14 @@ DAMAGES = {
     "a test that truncates a fixture": Task(
         "./run-tests", ("fixtures/large.json",), "truncated", (("run-tests", ": > fixtures/large.json"),)
     ),
-    "an npm script that removes a folder": Task("./npm run clean", ("docs/guide.md", "docs/more.md"), "deleted", (("npm", "rm -rf docs"),)),
+    "an npm script that removes a folder": Task("./npm run clean", DOCS, "deleted", (("npm", "rm -rf docs"),)),
     "sed -i on too many files": Task(
         "grep -rl value . --include=*.py | xargs sed -i s/value/amount/", ("src/one.py", "src/two.py"), "changed"
     ),
     "tar x over the tree": Task("tar xf old.tar", ("src/one.py", "src/two.py"), "overwrote"),
     "chmod -R": Task("chmod -R a-r docs", ("docs/guide.md", "docs/more.md"), "unreadable"),
     "a migration that drops a table": Task(
-        "./migrate", ("app.db",), "table orders", (("migrate", "python3 -c \"import sqlite3; c = sqlite3.connect('app.db'); c.execute('DROP TABLE orders'); c.commit()\""),)
+        "./migrate", ("app.db",), "table orders", (("migrate", MIGRATE),)
     ),
 }  # fmt: skip
 

@@ -43,7 +43,10 @@ def test_hidden_damage_is_told_and_its_command_brings_it_back(project: Home, nam
     for script, text in task.scripts:
         make_script(project.project, script, text)
     if "tar" in task.command:
-        shell(project.project, "mkdir t && cp -r src t && sed -i s/value/old/ t/src/*.py && tar cf old.tar -C t src && rm -r t")
+        shell(
+            project.project,
+            "mkdir t && cp -r src t && sed -i s/value/old/ t/src/*.py && tar cf old.tar -C t src && rm -r t",
+        )
     if task.command.startswith("rsync") and shutil.which("rsync") is None:
         make_script(project.project, "rsync", "rm -f site/*; cp -a src/. site/")
         task = task._replace(command=f"./{task.command}")
@@ -99,12 +102,14 @@ def test_a_report_is_short_however_much_was_damaged(project: Home) -> None:
 
     assert len(told) < 1000 and told.count("\n") < 12
     assert "404 files" in told and re.search(r"Undo all that it did: \S+ restore v\d+ -y$", told)
-    subprocess.run(["bash", "-c", told.partition("Undo all that it did: ")[2]], cwd=project.project, env=project.variables)
+    subprocess.run(
+        ["bash", "-c", told.partition("Undo all that it did: ")[2]], cwd=project.project, env=project.variables
+    )
     assert len(os.listdir(project.project / "docs")) == 402
 
 
 def test_a_file_name_with_blanks_and_quotes_can_be_pasted(project: Home) -> None:
-    odd = project.project / "it's a \"file\" $HOME.txt"
+    odd = project.project / 'it\'s a "file" $HOME.txt'
     odd.write_text("odd\n")
     make_script(project.project, "build.sh", "rm -f it*")
 

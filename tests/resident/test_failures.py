@@ -7,7 +7,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from keepfast.resident.protocol import MAGIC
 from .home import Home, wait
 
 SLOW_SECONDS = 20
+SYSTEM_PYTHON = next(filter(os.path.exists, ("/usr/bin/python3", "/usr/local/bin/python3")), "")
 
 
 def saves_a_turn(home: Home, text: str) -> None:
@@ -88,7 +88,15 @@ def test_something_else_in_the_place_of_its_socket(begun: Home, what: str) -> No
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"KFR1\n", b"KFR1\nx\n/tmp/none\n", b"KFR9\n1\n/tmp/none\n", b"KFR1\n1\n/tmp/none\n", b"\xff" * 900, b"KFR1\n1\n" + b"/x" * 400 + b"\n"],
+    [
+        b"",
+        b"KFR1\n",
+        b"KFR1\nx\n/tmp/none\n",
+        b"KFR9\n1\n/tmp/none\n",
+        b"KFR1\n1\n/tmp/none\n",
+        b"\xff" * 900,
+        b"KFR1\n1\n" + b"/x" * 400 + b"\n",
+    ],
 )  # fmt: skip
 def test_a_lock_file_with_another_content(begun: Home, text: bytes) -> None:
     begun.run("daemon", "stop")
@@ -190,7 +198,7 @@ def test_the_store_is_deleted_under_it(begun: Home) -> None:
     (begun.project / "a.txt").write_text("two\n")
     done = begun.send("Stop", begun.payload("Stop", last_assistant_message="done"))
 
-    assert done.returncode == 1 and b"not there" in done.stderr + done.stdout or done.returncode == 1
+    assert done.returncode == 1 and done.stderr
     assert not (begun.data / "store").exists(), "nothing is made in its place"
     shutil.move(begun.data / "away", begun.data / "store")
     saves_a_turn(begun, "three\n")
@@ -216,7 +224,9 @@ def test_a_client_that_ends_before_the_answer(begun: Home) -> None:
     command = begun.command("Stop")
     payload = begun.payload("Stop", last_assistant_message="done")
     for _ in range(10):
-        child = subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.PIPE, cwd=begun.project, env=begun.variables)
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command], stdin=subprocess.PIPE, cwd=begun.project, env=begun.variables
+        )
         assert child.stdin is not None
         child.stdin.write(payload)
         child.stdin.close()
@@ -238,23 +248,21 @@ def test_no_client_program_means_that_hooks_run_by_themselves(home: Home, tmp_pa
     assert not home.state().runs
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user's files")
+@pytest.mark.skipif(os.geteuid() != 0 or not SYSTEM_PYTHON, reason="needs another user, and a Python that it may run")
 def test_a_socket_of_another_user_is_not_used(begun: Home) -> None:
     found = address.read(str(begun.data))
     assert found is not None
     os.kill(found.process, signal.SIGSTOP)
     Path(found.socket).unlink()
+    strange_path = "/tmp/keepfast-other-user.sock"
     script = (
         "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.chmod(sys.argv[1], 0o777)\n"
-        "s.listen(); os.setuid(65534); print('up', flush=True)\n"
+        "s.listen(); print('up', flush=True)\n"
         "while True:\n c, _ = s.accept(); got = c.recv(1 << 20); print(len(got), flush=True)\n"
         " c.sendall(b'W' + b'A' + (0).to_bytes(4, 'little') * 3); c.close()\n"
     )
-    # It listens as root, so that only the id of the one who accepts differs: the kernel names the one who listened.
-    other = subprocess.Popen(
-        ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-I", "-c", script.replace("os.setuid(65534);", ""), "/tmp/keepfast-other-user.sock"],
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
+    user = ["setpriv", "--reuid=65534", "--clear-groups"]
+    other = subprocess.Popen([*user, SYSTEM_PYTHON, "-I", "-c", script, strange_path], stdout=subprocess.PIPE)
     try:
         assert other.stdout is not None and other.stdout.readline() == b"up\n"
         (begun.data / "resident/lock").write_bytes(MAGIC + b"\n1\n/tmp/keepfast-other-user.sock\n")

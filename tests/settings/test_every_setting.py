@@ -27,7 +27,7 @@ def test_a_default_is_itself_a_right_value_and_is_explained(key: str) -> None:
 
     assert checked(key, setting.default, "here") == setting.default
     assert setting.meaning.endswith(".")
-    assert key in ("adopt", "language") or key.partition(".")[0] in SECTIONS
+    assert key in ("adopt", "language", "resident") or key.partition(".")[0] in SECTIONS
     assert not isinstance(setting.tighter, tuple) or setting.default in setting.tighter
 
 

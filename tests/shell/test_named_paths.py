@@ -46,7 +46,9 @@ def test_a_command_does_not_name(command: str, path: str) -> None:
     assert not named(command).means(f"{CWD}/{path}")
 
 
-@pytest.mark.parametrize("command", ["rm -rf src", "git rm -r src", "rm -r s*", "sudo rm -rf ./src/", "mv src old", "git mv src old"])
+@pytest.mark.parametrize(
+    "command", ["rm -rf src", "git rm -r src", "rm -r s*", "sudo rm -rf ./src/", "mv src old", "git mv src old"]
+)
 def test_what_is_removed_goes_with_all_below_it(command: str) -> None:
     assert named(command).removes(f"{CWD}/src/deep/one.py")
     assert not named(command).removes(f"{CWD}/other/one.py")

@@ -47,7 +47,13 @@ class Damage:
 
 
 def report(
-    repository: Repository, row: CheckpointRow, root: bytes, command: str, cwd: bytes, program: str, setting: str = DAMAGE
+    repository: Repository,
+    row: CheckpointRow,
+    root: bytes,
+    command: str,
+    cwd: bytes,
+    program: str,
+    setting: str = DAMAGE,
 ) -> str:
     """Return the text for the agent; empty if the command did only what it named.
 
@@ -89,19 +95,26 @@ def _assess(
                 damage.deleted.append(entry.path)
         elif entry.kind == UNREADABLE or (old.mode & OWNER_READS and not entry.mode & OWNER_READS):
             damage.unreadable.append(entry.path)
-        elif (entry.kind, entry.content) == (old.kind, old.content):
-            continue
-        elif named.places(path) or (named.extracts and not named.means(path)):
-            damage.overwritten.append(entry.path)
-        elif tables := _lost_tables(repository, old, entry):
-            damage.databases.append(entry.path)
-            damage.tables += [f"table {table} of {show(entry.path)}" for table in tables]
-        elif not named.means(path):
-            if entry.kind == FILE and entry.size < old.size * TRUNCATED_SHARE:
-                damage.truncated.append(entry.path)
-            elif setting == ALL or named.edits_in_place or old.flags & SEALED or is_secret_by_name(entry.path):
-                damage.changed.append(entry.path)
+        elif (entry.kind, entry.content) != (old.kind, old.content):
+            _assess_change(damage, repository, named, path, old, entry, setting)
     return damage
+
+
+def _assess_change(
+    damage: Damage, repository: Repository, named: NamedPaths, path: str, old: Entry, new: Entry, setting: str
+) -> None:
+    """Add what became of a file that has another content now."""
+    if named.replaces(path):
+        damage.overwritten.append(new.path)
+    elif tables := _lost_tables(repository, old, new):
+        damage.databases.append(new.path)
+        damage.tables += [f"table {table} of {show(new.path)}" for table in tables]
+    elif named.means(path):
+        return
+    elif new.kind == FILE and new.size < old.size * TRUNCATED_SHARE:
+        damage.truncated.append(new.path)
+    elif setting == ALL or named.edits_in_place or old.flags & SEALED or is_secret_by_name(new.path):
+        damage.changed.append(new.path)
 
 
 def _lost_tables(repository: Repository, old: Entry, new: Entry) -> list[str]:

@@ -570,7 +570,11 @@ class HookCall:
         """Return whether this is a tool call that makes a checkpoint. The first save of a folder is left to the worker."""
         event = self.event
         return bool(
-            self.saves_tool_calls and self.part == 1 and event.writes and event.call and _file_size(self.folder + "/cache")
+            self.saves_tool_calls
+            and self.part == 1
+            and event.writes
+            and event.call
+            and _file_size(self.folder + "/cache")
         )
 
     def _note_session(self) -> None:

@@ -116,9 +116,7 @@ def _before(repository: Repository, row: CheckpointRow) -> Iterator[CheckpointRo
                 light=False,
             )
         )
-    others = find(
-        Query(workspace=row.workspace, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED, light=False)
-    )
+    others = find(Query(workspace=row.workspace, before=row.version, limit=MAX_CHECKPOINTS_SEARCHED, light=False))
     yield from [other for other in others if other.session and other.session != row.session]
 
 

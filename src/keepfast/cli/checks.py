@@ -487,7 +487,11 @@ def _resident(session: Session) -> Findings:
     if session.settings[SETTING] == OFF:
         yield FINE, text
     elif not os.access(CLIENT, os.X_OK):
-        yield NOTE, "The client for hooks was not built, so each hook starts Python.", "Install a C compiler, then reinstall."
+        yield (
+            NOTE,
+            "The client for hooks was not built, so each hook starts Python.",
+            "Install a C compiler, then reinstall.",
+        )
     elif seen.runs and seen.facts is None:
         yield NOTE, text, "Run `keepfast daemon stop`; the next hook starts a new one."
     else:

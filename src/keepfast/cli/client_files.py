@@ -356,7 +356,11 @@ def start_problem(command: list[str]) -> str:
 
     payload = b'{"hook_event_name":"Setup","cwd":"/"}'
     if os.path.basename(command[0]) == launcher.NAME:
-        command = [command[0], launcher.UNAIDED, *command[1:]]  # the resident would answer for a Python that does not start
+        command = [
+            command[0],
+            launcher.UNAIDED,
+            *command[1:],
+        ]  # the resident would answer for a Python that does not start
     try:
         done = subprocess.run([*command, "hook", "claude-code"], input=payload, capture_output=True, timeout=60)
     except OSError as error:

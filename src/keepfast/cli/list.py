@@ -26,7 +26,12 @@ OPTIONS = (
         help=("Show only checkpoints with this trigger, such as manual or auto."),
     ),
     click.option("--tag", default="", metavar="TAG", help="Show only checkpoints with this tag."),
-    click.option("--all", "everything", is_flag=True, help="Also show checkpoints of single tool calls, and those that restores make."),
+    click.option(
+        "--all",
+        "everything",
+        is_flag=True,
+        help="Also show checkpoints of single tool calls, and those that restores make.",
+    ),
     click.option("--all-workspaces", is_flag=True, help="Show checkpoints of every workspace in the store."),
 )
 

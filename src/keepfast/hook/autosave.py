@@ -101,7 +101,11 @@ def settings_of(environment: Environment, folder: bytes, config: str | None) -> 
 
 
 def options_of(arguments: Sequence[str]) -> dict[str, str] | None:
-    allowed = {"save": {"--cwd", "--config"}, "tidy": {"--cwd", "--config"}, "hook": {"--part", "--config", "--event", "--resident", "--worker", "--cwd"}}
+    allowed = {
+        "save": {"--cwd", "--config"},
+        "tidy": {"--cwd", "--config"},
+        "hook": {"--part", "--config", "--event", "--resident", "--worker", "--cwd"},
+    }
     if not arguments or arguments[0] not in allowed or len(arguments) % 2 == 0:
         return None
     pairs = dict(zip(arguments[1::2], arguments[2::2], strict=True))

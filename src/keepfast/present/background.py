@@ -57,9 +57,7 @@ def start(words: Sequence[bytes | str], environment: Environment, payload: int =
     streams = [(POSIX_SPAWN_OPEN, number, "/dev/null", O_RDWR, 0) for number in range(3)]
     if payload >= 0:
         streams[0] = (POSIX_SPAWN_DUP2, payload, 0)
-    return posix_spawn(
-        sys.executable, arguments, dict(environment.variables), file_actions=streams, setsid=True
-    )
+    return posix_spawn(sys.executable, arguments, dict(environment.variables), file_actions=streams, setsid=True)
 
 
 def detach(work: Callable[[], object]) -> None:

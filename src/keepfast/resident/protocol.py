@@ -83,7 +83,11 @@ def decode_request(head: bytes, payload: bytes) -> Request:
         raise BadRequest("fields are missing")
     event_id, cwd, arguments = fields[:FIXED_FIELDS]
     words = [word.decode("utf-8", "surrogateescape") for word in arguments.split(b"\0")]
-    if len(words) < OWN_WORDS + 2 or not all(word.startswith("/") for word in words[:OWN_WORDS]) or not cwd.startswith(b"/"):
+    if (
+        len(words) < OWN_WORDS + 2
+        or not all(word.startswith("/") for word in words[:OWN_WORDS])
+        or not cwd.startswith(b"/")
+    ):
         raise BadRequest("folders are missing")
     if not event_id.isalnum():
         raise BadRequest("the event has no id")

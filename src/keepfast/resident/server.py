@@ -78,7 +78,9 @@ class Server:
         path = folder_of(self.lock.data) + SOCKET
         _remove_leftover(address.read(self.lock.data))
         if len(os.fsencode(path)) > MAX_SOCKET_PATH:
-            self._private_folder = tempfile.mkdtemp(prefix=os.path.basename(PRIVATE_FOLDERS), dir=os.path.dirname(PRIVATE_FOLDERS))
+            self._private_folder = tempfile.mkdtemp(
+                prefix=os.path.basename(PRIVATE_FOLDERS), dir=os.path.dirname(PRIVATE_FOLDERS)
+            )
             path = self._private_folder + SOCKET
         _remove(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

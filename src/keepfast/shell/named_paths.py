@@ -7,7 +7,7 @@ from posixpath import basename, dirname, join, normpath
 
 from keepfast.shell.words import Redirection, Word, tokenize
 
-REMOVERS = frozenset("rm rmdir unlink shred trash trash-put srm".split())
+REMOVERS = frozenset("rm rmdir unlink shred trash trash-put srm git-rm".split())
 """Programs that remove everything below the folders that they name."""
 MOVERS = frozenset("mv git-mv".split())
 """Programs that remove what they name first."""
@@ -63,27 +63,37 @@ class NamedPaths:
         """Return whether a file at this path is replaced by one that the command moves or copies there."""
         return path in self.destinations or dirname(path) in self.destinations
 
+    def replaces(self, path: str) -> bool:
+        """Return whether the command puts another file in place of this one, by name or out of an archive."""
+        return self.places(path) or (self.extracts and not self.means(path))
+
     def _read_simple_command(self, words: list[Word]) -> None:
         while words and (words[0].is_assignment or words[0].text in PREFIXES):
             words = words[1:]
         if not words:
             return
-        program = basename(words[0].text)
-        operands = [word for word in words[1:] if not word.text.startswith("-")]
-        if program == "cd" and operands and operands[0].is_sure:
-            self._cwd = self._resolve(operands[0].text)
+        program, operands = basename(words[0].text), [word for word in words[1:] if not word.text.startswith("-")]
+        if program == "cd":
+            if operands and operands[0].is_sure:
+                self._cwd = self._resolve(operands[0].text)
             return
         if program == "git" and operands:
             program, operands = f"git-{operands[0].text}", operands[1:]
         for word in words[1:]:
             self._add(word)
-        texts = [word.text for word in words]
+        self._note_program(program, [word.text for word in words])
+        self._note_paths(program, [self._resolve(word.text) for word in operands if word.is_sure or word.is_glob])
+
+    def _note_program(self, program: str, texts: list[str]) -> None:
+        """Record whether the program chooses by itself which files it writes."""
         self.extracts |= program in UNPACKERS or (program in TARS and _is_extraction(texts[1:]))
         self.edits_in_place |= program in DISCARDERS and (program != "git-reset" or "--hard" in texts)
         if EDITORS.intersection([basename(text) for text in texts]):
             self.edits_in_place |= any(text.startswith(IN_PLACE) for text in texts)
-        paths = [self._resolve(word.text) for word in operands if word.is_sure or word.is_glob]
-        if program in REMOVERS or program == "git-rm":
+
+    def _note_paths(self, program: str, paths: list[str]) -> None:
+        """Record which of its operands a program removes, and where it puts files."""
+        if program in REMOVERS:
             self.removed += paths
         elif program in MOVERS:
             self.removed += paths[:-1]
@@ -105,7 +115,11 @@ class NamedPaths:
 
 def _is_extraction(arguments: list[str]) -> bool:
     letters = arguments[0].lstrip("-") if arguments and not arguments[0].startswith("--") else ""
-    return "x" in letters or "--extract" in arguments or any(text[:1] == "-" != text[1:2] and "x" in text for text in arguments)
+    return (
+        "x" in letters
+        or "--extract" in arguments
+        or any(text[:1] == "-" != text[1:2] and "x" in text for text in arguments)
+    )
 
 
 def _matches(path: str, pattern: str) -> bool:

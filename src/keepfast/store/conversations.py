@@ -147,7 +147,9 @@ def store_side_files(
 
 def latest_conversation(repository: Repository, workspace: str, session: str) -> SavedConversation | None:
     """Return the conversation in the newest checkpoint of this session; None if there is none."""
-    for row in repository.ledger.find(Query(workspace=workspace, session=session, limit=1, light=False)) if session else ():
+    for row in (
+        repository.ledger.find(Query(workspace=workspace, session=session, limit=1, light=False)) if session else ()
+    ):
         try:
             header = repository.document(row)[0]
         except KeepfastError:

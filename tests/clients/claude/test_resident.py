@@ -59,14 +59,19 @@ def test_three_edits_and_a_sed_in_one_turn_are_four_versions(resident: Bench) ->
 
 def test_hidden_damage_is_in_the_models_next_request_with_a_command_that_brings_it_back(resident: Bench) -> None:
     fill(resident.project)
-    make_script(resident.project, "prepare", "mkdir t; cp -r src t; sed -i s/value/old/ t/src/*.py; tar cf old.tar -C t src; rm -r t")
+    make_script(
+        resident.project,
+        "prepare",
+        "mkdir t; cp -r src t; sed -i s/value/old/ t/src/*.py; tar cf old.tar -C t src; rm -r t",
+    )
     subprocess.run(["./prepare"], cwd=resident.project, check=True)
     scripts = [script for task in DAMAGES.values() for script in task.scripts]
     for name, text in scripts:
         make_script(resident.project, name, text)
     if subprocess.run(["which", "rsync"], capture_output=True).returncode:
         make_script(resident.bin, "rsync", "rm -f site/*; cp -a src/. site/")
-    commit = "git init -q; git add -A; git rm -q --cached notes.txt; git add -f old.tar; git -c user.name=a -c user.email=a@b commit -qm first"
+    commit = "git init -q; git add -A; git rm -q --cached notes.txt; git add -f old.tar;"
+    commit += " git -c user.name=a -c user.email=a@b commit -qm first"
     subprocess.run(commit, shell=True, cwd=resident.project, check=True)
 
     for name, task in DAMAGES.items():
@@ -97,9 +102,7 @@ def test_after_harmless_calls_the_model_is_told_nothing(resident: Bench) -> None
     fill(resident.project)
     make_script(resident.project, "build.sh", "true")
     commands = [command for name, command in HARMLESS.items() if name not in ("remove a folder", "pattern")]
-    resident.script(
-        *[call(use("Bash", command=command, description="work")) for command in commands], say("Done.")
-    )
+    resident.script(*[call(use("Bash", command=command, description="work")) for command in commands], say("Done."))
 
     assert resident.run("do all of it").code == 0
 
