@@ -20,7 +20,7 @@ READY = "keepfast/secrets/_ready.py"
 
 
 def digests() -> dict[str, str]:
-    """Return the digest of each compiled module's sources. It is built into the module; `keepfast.model.compiled` refuses any other."""
+    """Return the digest of each compiled module's sources, which the build writes into it (`keepfast.model.compiled` checks it)."""
     return {f"keepfast.{name}": digest(sources) for name, sources in (SOURCES | LINUX_ONLY).items()}
 
 

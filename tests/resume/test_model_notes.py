@@ -66,7 +66,7 @@ def test_nothing_said_is_nothing_shown() -> None:
     [
         ([], "no JSON object"),
         ({}, "says nothing"),
-        ({"current_task": 3}, "current_task is no text"),
+        ({"current_task": 3}, "current_task is not a string"),
         ({"next_steps": "one"}, "next_steps is no list"),
         ({"decisions": [{"a": 1}]}, "decisions is no list"),
         ({"blockers": None}, "blockers is no list"),

@@ -88,11 +88,14 @@ def compact(session: Session, everything: bool) -> None:
     if session.json:
         write_json(_compaction(done))
         return
-    session.say(
-        f"{plural(done.packs_before, 'pack')} of {size(done.bytes_before)} became"
-        f" {plural(done.packs_after, 'pack')} of {size(done.bytes_after)}: "
-        + (f"{size(done.given_back)} freed." if done.given_back else "no space freed.")
-    )
+    if done.packs_before == done.packs_after and not done.given_back:
+        session.say("Nothing to compact.")
+    else:
+        session.say(
+            f"Compacted {plural(done.packs_before, 'pack')} ({size(done.bytes_before)}) to"
+            f" {plural(done.packs_after, 'pack')} ({size(done.bytes_after)}): "
+            + (f"freed {size(done.given_back)}." if done.given_back else "no space freed.")
+        )
     _name_left(session, done)
 
 
@@ -240,11 +243,15 @@ def _print_result(
     if not chosen and not thinned:
         session.say("Nothing to forget.")
     if chosen:
-        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents can be freed.")
+        freeable = f"; {size(freed)} of contents can be freed" if done is None else ""
+        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}{freeable}.")
         _name_staying(session, staying)
     if done is not None:
-        given_back = f"{size(done.given_back)} freed" if done.given_back else "No space freed"
-        session.say(f"{given_back}: the store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
+        if done.given_back:
+            change = f"{size(done.bytes_before)} -> {size(done.bytes_after)}"
+            session.say(f"Freed {size(done.given_back)} (store {change}).")
+        else:
+            session.say(f"No space freed (store {size(done.bytes_after)}).")
         _name_left(session, done)
     if thinned:
         count = plural(len(thinned), "oldest automatic checkpoint")

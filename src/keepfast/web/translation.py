@@ -43,7 +43,7 @@ ENGLISH = {
     "found": "run found again",
     "overtaken": "superseded",
     "rebuilt": "rebuilt from its documents",
-    "check ground": "file system",
+    "check filesystem": "file system",
     "check space": "free space",
     "check bytecode": "hooks",
     "check analysis": "analysis",

@@ -160,7 +160,7 @@ def _begins_word(content: bytes, at: int) -> bool:
 
 
 def _continues_key(content: bytes, at: int) -> bool:
-    """Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them."""
+    """Return whether the rest of a key may follow here. It may contain line ends, and its signs may be escaped by a backslash."""
     letters = 0
     while letters < REST_LENGTH:
         if at >= len(content):
