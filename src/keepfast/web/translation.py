@@ -50,7 +50,6 @@ ENGLISH = {
     "check sqlite": "database",
     "check python": "Python",
     "check claude": "Claude Code",
-    "cap": "limit",
     "money": "cost",
 }
 """English texts for names of settings, states, events and checks."""
