@@ -1,4 +1,4 @@
-"""Builds what is optional: the accelerators, the hooks' client and the readied patterns; all else is in pyproject.toml."""
+"""Builds the optional parts: the C modules, the client of hooks and the precompiled patterns; see also pyproject.toml."""
 
 import hashlib
 import sys
@@ -24,7 +24,7 @@ READY = "keepfast/secrets/_ready.py"
 
 
 def digests() -> dict[str, str]:
-    """What each compiled module is built from, for itself to say: `keepfast.model.compiled` refuses any other."""
+    """Return the digest of each compiled module's sources, which the build writes into it (`keepfast.model.compiled` checks it)."""
     return {f"keepfast.{name}": digest(sources) for name, sources in (SOURCES | LINUX_ONLY).items()}
 
 
@@ -40,16 +40,16 @@ def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
         [f"src/keepfast/{path}" for path in sources],
         depends=[f"src/keepfast/{path}" for path in HEADERS],
         define_macros=[("Py_LIMITED_API", "0x030b0000"), ("BUILT_FROM", f'"{digest(sources)}"')],
-        # Hidden: where Python has zlib linked in, its functions would be called in place of ours of the same name.
+        # Hidden: otherwise, where Python is linked with zlib, its functions would replace ours of the same name.
         extra_compile_args=["-O2", "-pthread", "-fvisibility=hidden"],
         extra_link_args=["-pthread"],
         py_limited_api=True,
-        optional=True,  # without a compiler the package works the same, and takes longer over many new files
+        optional=True,  # without a compiler the package works the same, but saves many new files more slowly
     )
 
 
 class Build(build_py):
-    """The modules, and one that is made here: the patterns of secrets as this very Python compiles them."""
+    """Also writes a generated module: the patterns of secrets, compiled by the Python that runs the build."""
 
     def run(self) -> None:
         super().run()
@@ -60,8 +60,8 @@ class Build(build_py):
 
             text = module_text()
         except Exception as error:
-            # Another Python may compile in another way: then they are compiled when they are used.
-            self.warn(f"no readied patterns: {error!r}")
+            # Another version of Python may compile them differently; then they are compiled at first use.
+            self.warn(f"no precompiled patterns: {error!r}")
             return
         path = (here if self.editable_mode else Path(self.build_lib)) / READY
         path.write_text(text, encoding="utf-8")
@@ -93,7 +93,7 @@ if __name__ == "__main__":
         cmdclass={"build_py": Build, "build_ext": BuildNative},
         options={
             "bdist_wheel": {"py_limited_api": False},
-            # What another Python left here, or an older source, is not taken over.
+            # Results of another Python or of older sources are not reused.
             "build": {"build_base": f"build/{sys.implementation.cache_tag}-{sys.hexversion:08x}"},
             "build_ext": {"force": True},
         },

@@ -1,4 +1,4 @@
-"""The brief: time to read transcripts of up to 100 MB, to go on reading, and to build; memory at the end.
+"""The brief: time to read transcripts of up to 100 MB, to read appended lines, and to build; memory at the end.
 
 Usage: python -m bench.brief [MEGABYTES...]
 """

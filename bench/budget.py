@@ -41,7 +41,7 @@ class Budget:
         return left > 0
 
     def is_over(self) -> bool:
-        """Is the share of the present case used up?"""
+        """Return whether the share of the present case is used up."""
         return self.minutes is not None and self._clock() >= self._end
 
     def left(self) -> float | None:

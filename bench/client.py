@@ -1,4 +1,4 @@
-"""Hooks in the real client: how long it is held by ours, beside `true` and beside a bare interpreter."""
+"""Hooks in the real client: how long our hooks delay it, compared with `true` and with a bare interpreter."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _session(bench: Bench, turns: int) -> list[tuple[str, float]]:
 
 
 class Talk:
-    """A client that is told prompts while it runs."""
+    """A client that receives prompts while it runs."""
 
     def __init__(self, told: IO[bytes], said: IO[bytes]) -> None:
         self.told, self.said = told, said
@@ -132,7 +132,7 @@ class Talk:
         self.told.flush()
 
     def result(self) -> float:
-        """The moment at which the turn is over, hooks and all."""
+        """Return the time at which the turn ends, including its hooks."""
         for line in self.said:
             if b'"type":"result"' in line:
                 return time.time()
@@ -141,7 +141,7 @@ class Talk:
 
 @contextmanager
 def talking(bench: Bench) -> Iterator[Talk]:
-    """The real client of that bench, until nothing more is to be said to it."""
+    """Run the real client until its last prompt."""
     stream = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
     process = subprocess.Popen(
         [bench.client.path, "-p", *stream, "--permission-mode", "bypassPermissions"],

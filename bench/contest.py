@@ -96,7 +96,7 @@ class Contest:
         usages: dict[str, list[Usage]] = {tool: [] for tool in self.tools}
         begun = self._begin()
         while active := [tool for tool in self.tools if not self.plan.is_finished(tool, usages[tool])]:
-            # The pair decides: nobody goes on alone once tuned git or keepfast has its runs.
+            # Only their comparison counts: the case ends for all tools once tuned git or keepfast has its runs.
             if any(pair in self.tools and pair not in active for pair in (REFERENCE, SUBJECT)):
                 break
             least = min((len(usages[tool]) for tool in active), default=0)
@@ -201,7 +201,7 @@ class Contest:
             return None
 
     def _drop(self, tool: str, why: str) -> None:
-        # A tool that saves nothing is very fast: what it did from here on is not shown.
+        # A tool that saves nothing is very fast, so its results from here on are not shown.
         self._note(f"{tool} is left out from here on: {why}")
         self.tools = [other for other in self.tools if other != tool]
         self.peers.pop(tool, None)

@@ -15,7 +15,7 @@ from .trees import GB, Tree, walk
 
 # ext4 avoids the places of recently deleted files and searches past each of them: for minutes after deleting many,
 # making a file cost 700 µs of CPU in place of 30 (measured). A tool with a file per object then looks far too slow.
-# So nothing is deleted during a run: old stores are emptied, not removed, and deleted files are moved away.
+# So nothing is deleted during a run: old stores are emptied, not removed, and deleted files are moved out of the tree.
 CLEAN_MICROSECONDS = 100.0
 PROBE_FILES = 500
 PATIENCE_SECONDS = 900.0

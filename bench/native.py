@@ -1,7 +1,7 @@
-"""What each C module gives: whole commands with all of them, and without one. `python -m bench.native`.
+"""The gain of each C module: whole commands with all of them, and without one. `python -m bench.native`.
 
 For each module a copy of the package is made in which it is not built; its Python stand-in then does the work. The
-commands run interleaved, in random order; the table shows by how much a command takes longer without the module.
+commands run interleaved, in random order; the table shows how much longer a command takes without the module.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def make(name: str, tree: Tree, ground: Ground) -> Variant:
 
 
 def table(variants: list[Variant], modules: list[str]) -> str:
-    """A line for each command: its time with all modules, and how many times that it takes without each."""
+    """Return a line for each command: its time with all modules, and the factor without each."""
     head = ["command", "with all (CPU, wall)", *[f"without {name}" for name in modules]]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     whole = variants[0]

@@ -76,7 +76,7 @@ class Peer:
         return measure_disk(self.store)
 
     def digest(self, path: str) -> str:
-        """Return the SHA-256 of the file's bytes as the tool holds them in its last save."""
+        """Return the SHA-256 of the file as stored in the tool's last save."""
         command = self.reading(path)
         process = subprocess.Popen(
             command, cwd=self.tree, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

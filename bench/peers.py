@@ -145,7 +145,7 @@ class KeepfastPython(Keepfast):
 
 
 class KeepfastNoSync(Keepfast):
-    """keepfast without any fsync: shows what durability costs, and is no way to run it."""
+    """keepfast without any fsync: shows what durability costs; not meant for use."""
 
     name = "keepfast-nosync"
     about = "keepfast with store.durable=false: what durability costs"
@@ -161,7 +161,7 @@ REFERENCE = GitTuned.name
 
 
 def running() -> list[bytes]:
-    """The command lines of all processes, their words ended by zero bytes."""
+    """Return the command lines of all processes, with arguments terminated by zero bytes."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

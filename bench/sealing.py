@@ -1,4 +1,4 @@
-"""What looking for secrets costs: `python -m bench.sealing [TREE…]` saves 1,000 changed files with it and without."""
+"""The cost of the search for secrets: `python -m bench.sealing [TREE…]` saves 1,000 changed files with it and without."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def looking(sample: list[Path]) -> str:
 
 
 def saves(sample: list[Path], pairs: int) -> str:
-    """CPU of saves of 1,000 changed files, with and without looking, one after the other."""
+    """Return the CPU of saves of 1,000 changed files, with and without the search, interleaved."""
     chosen = vars(read)["is_secret"]
     spent: dict[bool, list[float]] = {True: [], False: []}
     folder = Path(tempfile.mkdtemp(prefix="keepfast-bench-"))
@@ -115,7 +115,7 @@ def prepared(root: Path, folder: Path) -> Engine:
 
 
 def mistakes(tree: Path) -> str:
-    """How many files of a tree without secrets would be sealed."""
+    """Return how many files of a tree without secrets would be sealed."""
     sealed = count = 0
     for folder, _, names in os.walk(tree):
         for name in names:

@@ -1,4 +1,4 @@
-"""The start: CPU of an unchanged save beside that of a bare interpreter, which is the least any hook can cost."""
+"""Start-up: CPU of an unchanged save compared with a bare interpreter, which is the minimum for any hook."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def measure_startup(plan: Plan, ground: Ground, say: Callable[[str], None]) -> l
             peer.first()
             if peer.count() != tree.files:
                 raise Failed(f"{peer.name} does not hold the {tree.files} files of `{name}`.")
-            # The second save reads again what was too young to be trusted at the first.
+            # The second save reads files again whose times were too recent to be trusted in the first.
             peer.save()
         actions: dict[str, Callable[[], Usage]] = {tool: peer.save for tool, peer in peers.items()}
         actions["bare python"] = partial(run, BARE, copy, peers[SUBJECT].env)
@@ -56,7 +56,7 @@ def judge(tree: str, files: int, usages: dict[str, list[Usage]]) -> list[dict[st
     for tool, runs in usages.items():
         summary = summarise(runs)
         ratio = summary.cpu.median / bare
-        # The goal is for a small project; the larger one stands beside it.
+        # The goal is for a small project; the larger one is shown for comparison.
         goal = STARTUP_LIMIT if tree == "small" and tool == SUBJECT else None
         word = "" if goal is None else "PASS" if ratio <= goal else "MISS"
         figures = {"tree": tree, "files": files, "tool": tool, "ratio": ratio, "goal": goal, "verdict": word}

@@ -55,7 +55,7 @@ def main() -> None:
 
 @contextmanager
 def a_folder() -> Iterator[Path]:
-    """A folder that goes away with all that runs in it: agents outlive a supervisor that is interrupted."""
+    """A temporary folder; ends all processes that run in it, because agents outlive an interrupted supervisor."""
     with tempfile.TemporaryDirectory(prefix="keepfast-bench-") as folder:
         try:
             yield Path(folder)
@@ -64,7 +64,7 @@ def a_folder() -> Iterator[Path]:
 
 
 def _end_all(folder: bytes) -> None:
-    """Kill whatever is in the folder or was told of it; what a killed shim leaves is found the next time round."""
+    """Kill all processes that run in the folder or have it as an argument; the children of a killed shim in the next round."""
     while found := [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _speaks_of(pid, folder)]:
         for pid in found:
             with suppress(ProcessLookupError):
@@ -133,13 +133,13 @@ def many(base: Path, count: int) -> None:
 
 
 def pairs(count: int, steps: int) -> None:
-    """An agent that works, with an interval of 5 s and 10 checkpoints or more, against the same without supervision."""
+    """Compare an agent supervised with an interval of 5 s and 10 checkpoints or more with the same agent without supervision."""
     empty = _idle().cpu
     print(f"starting and ending a supervisor that has nothing to do: {empty:.1f} s CPU")
     rounds = _rounds(STEP / 2)
     ratios, costs, kept = [], [], []
     for number in range(count):
-        # Each comes first in turn, so that a machine that gets busier or calmer favours none of them.
+        # They alternate in going first, so that a change in load favours none of them.
         timed = {way: _timed(way, steps, rounds) for way in ((False, True) if number % 2 == 0 else (True, False))}
         plain, with_us = timed[False], timed[True]
         ratios.append(with_us.seconds / plain.seconds)
@@ -160,7 +160,7 @@ def pairs(count: int, steps: int) -> None:
 
 
 def steps() -> None:
-    """One run whose supervisor stands still at every other step: pairs so close together that other load hits both alike."""
+    """Measure one run whose supervisor pauses at every other step: adjacent steps see the same other load."""
     with a_folder() as base:
         variables = environment(base, checkpoint_interval=INTERVAL)
         turn: list[dict[str, object]] = []
@@ -282,5 +282,5 @@ def _answer(base: Path, variables: dict[str, str], *words: str) -> Any:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started goes away with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the process that was started ends with us
     main()

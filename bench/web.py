@@ -91,7 +91,7 @@ class Place:
         engine.handle(Event(os.fsencode(self.project), time.time_ns(), trigger=trigger, message=f"step {self.number}"))
 
     def happen(self, count: int) -> None:
-        """So many checkpoints and as many events of tasks."""
+        """Make this many checkpoints and as many task events."""
         engine = self.engine()
         ground = make_runtime(self.settings, str(self.data), os.fsencode(self.home), time.time_ns, self.environment)
         try:
@@ -149,7 +149,7 @@ class Page:
         return 0.0
 
     def processor(self) -> float:
-        """Seconds of CPU that the server has used."""
+        """Return the CPU seconds that the server has used."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -158,7 +158,7 @@ class Page:
 
 
 class Listener:
-    """One browser's stream, and the numbers that it was told."""
+    """One browser's stream, and the event numbers that it received."""
 
     def __init__(self, page: Page, since: int) -> None:
         self.page, self.since = page, since

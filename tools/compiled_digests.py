@@ -1,4 +1,4 @@
-"""Write down what sources the compiled modules are built from: src/keepfast/model/compiled.py, from the C files."""
+"""Write the digests of the C sources to src/keepfast/model/compiled.py."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def make_project(demo: Demo) -> None:
 
 
 def damage(demo: Demo) -> None:
-    """What an agent does on a bad day."""
+    """Damage the project as a misbehaving agent would."""
     cart = demo.project / "src/cart.py"
     cart.write_text(cart.read_text().replace("sum(prices)", "sum(prices) * 1.19  # tax, I think"))
     (demo.project / "src/pay.py").unlink()
@@ -75,7 +75,7 @@ def damage(demo: Demo) -> None:
 
 
 def picture(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every captured path with mode and content, to compare by."""
+    """Return every captured path with mode and content, for comparison."""
     found = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))

@@ -84,7 +84,7 @@ def main() -> int:
         play(demo)
         return 0
     finally:
-        (folder / "go").touch()  # lets go of an agent that outlives us
+        (folder / "go").touch()  # do not wait for an agent that outlives this process
         supervisor.send_signal(signal.SIGTERM)
         supervisor.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
@@ -119,7 +119,7 @@ def play(demo: Demo) -> None:
 
     demo.say("The account is limited for some seconds; the task waits and goes on by itself")
     held = demo.wait(lambda task: task["status"] == "waiting_rate_limit" or len(task["runs"]) == 4)["hold"]
-    if held is not None:  # on a machine that is busy enough, the limit is over before we look
+    if held is not None:  # on a busy machine the limit may end before this check
         print(f"  {held['reason']}: {held['seconds_left']} s left")
         demo.run("task", "list")
     demo.wait(lambda task: task["agent_status"] == "running" and len(task["runs"]) == 4)

@@ -1,4 +1,4 @@
-"""Pictures of every page in every state, for somebody to look at: `python tools/gallery.py FOLDER [NAME …]`.
+"""Screenshots of every page in every state, for visual review: `python tools/gallery.py FOLDER [NAME …]`.
 
 Desktop and phone, light and dark, English and Korean: four looks, in which each pair of those occurs (`--all`: all eight).
 NAMEs take only those pages. Needs Chromium and Playwright. Everything happens in temporary homes.
@@ -62,7 +62,7 @@ SIGNS = {
 
 
 class Shot(NamedTuple):
-    """One page: where it is, and what is done there before the picture."""
+    """One page: its address, and the actions before the screenshot."""
 
     path: str
     first: Callable[[Page], None] = lambda page: None

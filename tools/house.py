@@ -42,7 +42,7 @@ class House(NamedTuple):
     origin: str
 
     def link(self) -> str:
-        """An address that lets one browser in."""
+        """Return a sign-in link for one browser."""
         return keepfast(self.home, "serve", "--link").strip()
 
 
@@ -62,7 +62,7 @@ def opened_at(page: Page) -> str:
 
 @contextmanager
 def house(home: Path) -> Iterator[House]:
-    """The page of this home, while somebody looks at it."""
+    """Serve the page of this home while the context lasts."""
     home.mkdir(parents=True, exist_ok=True)
     server = subprocess.Popen(
         [sys.executable, "-m", "keepfast", "serve", "--no-open", "--port", "0"],
@@ -125,7 +125,7 @@ def task(
 
 
 def end(home: Path, task: str) -> None:
-    """Cancel a task and see its agent off, which outlives a page that is closed before."""
+    """Cancel a task and wait for its agent to end, since it outlives a page that is closed before."""
     keepfast(home, "task", "cancel", task)
     until = time.monotonic() + 60
     while json.loads(keepfast(home, "task", "show", task, "--json"))["status"] != "cancelled":
@@ -135,7 +135,7 @@ def end(home: Path, task: str) -> None:
 
 
 def figures(home: Path, task: str) -> None:
-    """Events with figures, as an agent that tells them would have left."""
+    """Write usage events as an agent that reports them would."""
     from keepfast.runner.scheduler.service import make_runtime
     from keepfast.settings import Settings
 

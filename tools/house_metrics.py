@@ -113,7 +113,7 @@ def bases(trees: dict[Path, ast.Module]) -> dict[str, list[str]]:
 
 
 def chain(name: str, known: dict[str, list[str]], seen: tuple[str, ...] = ()) -> list[str]:
-    """Return the longest line of our own classes from this one upwards; errors are no parts of a class."""
+    """Return the longest inheritance chain of our own classes from this one upwards, without error classes."""
     ways = [chain(base, known, (*seen, name)) for base in known[name] if base in known and base not in seen]
     longest = max(ways, key=len, default=[])
     return [] if longest and "KeepfastError" in longest else [name, *longest]

@@ -13,7 +13,7 @@ SEA, LIGHT = (16, 58, 84), (244, 239, 226)
 
 
 def is_anchor(x: float, y: float) -> bool:
-    """Is this point, on a square from -1 to 1 with y going down, part of the anchor?"""
+    """Return whether this point, on a square from -1 to 1 with y going down, is part of the anchor."""
     ring = 0.09 < math.hypot(x, y + 0.6) < 0.2
     shank = abs(x) < 0.065 and -0.42 < y < 0.68
     stock = abs(x) < 0.34 and abs(y + 0.28) < 0.06

@@ -28,7 +28,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    # Let nobody in
+    # Access control
     Mutant("hooks take no folder from variables", "present/environment.py",
            "folders or default_folders())", "folders or folders_from(dict(environ)))", "tests/hook/test_environment.py"),
     Mutant("names of the kernel are refused", "present/trust.py",
@@ -57,7 +57,7 @@ MUTANTS = (
            "if moved and session.environment.is_agents():", "if False:", "tests/cli/test_markers.py"),
     Mutant("no variable leads Python to another library", "agents/launcher.py",
            "        forget=FORGET,\n", '        forget="",\n', "tests/hook/test_python_variables.py"),
-    # Let nothing leak
+    # No leaks
     Mutant("no cut goes through a secret", "secrets/cuts.py",
            "return text[: min([first + start for start in lost], default=most)]", "return text[:most]",
            "tests/secrets/test_cuts.py"),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant("values of sealed files are in no notes", "app/worker.py",
            "secrets = KnownSecrets(engine.repository(), place[1] if place is not None else \"\")",
            "secrets = KnownSecrets(engine.repository(), \"\")", "tests/hook/test_work_summary.py"),
-    # Never silent, never wedged
+    # Errors are reported; nothing hangs
     Mutant("the reserve is renewed before a save", "store/reserve.py",
            "            _grow(folder, required)\n", "            pass\n", "tests/faults/test_reserve.py"),
     Mutant("a reserve that was used is taken back", "store/reserve.py",
@@ -142,7 +142,7 @@ def main(words: list[str]) -> int:
 
 
 def stale(mutant: Mutant) -> str:
-    """Why the row cannot be tried any more; empty if its line stands in its file once, and its tests are there."""
+    """Return why the row is stale; empty if its line occurs exactly once in its file and its tests exist."""
     path = HERE / "src/keepfast" / mutant.file
     if not path.is_file():
         return "there is no such file"

@@ -12,7 +12,7 @@ SCRIPT = "${CLAUDE_PLUGIN_ROOT}/bin/keepfast"
 
 
 def command(*words: str) -> str:
-    """A plugin's hooks may run on for moments after it was removed: without its script, or with half of it, they do nothing."""
+    """Return the command of a hook. It may run just after the plugin was removed; without the complete script it does nothing."""
     return f'test -r "{SCRIPT}" || exec cat >/dev/null; sh "{SCRIPT}" {" ".join(words)} || test $? -ne 1'
 
 

@@ -1,6 +1,6 @@
 """Pictures of the page for README and docs, taken from the running page: `python tools/screenshots.py`.
 
-`tools/gallery.py` takes every page and state, for somebody to look at.
+`tools/gallery.py` takes every page and state, for visual review.
 Needs Chromium and Playwright. Everything happens in a temporary home.
 """
 

@@ -1,7 +1,7 @@
 """An agent that follows a script: `scripted_agent.py SCRIPT JOURNAL`. For the demonstration, tests and the bench.
 
 The script is `{"turns": [[action, …], …]}`; each start plays the next turn, and the journal (a line per start and end)
-remembers which. What it is told comes on standard input, and is kept beside the journal.
+remembers which. Its input comes on standard input, and is stored beside the journal.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _flood(count: int) -> None:
 
 
 def _fill(path: str) -> None:
-    """Use up the disk, to the last byte, and complain as programs do."""
+    """Fill the disk to the last byte, and report the error as programs do."""
     with open(path, "wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:

@@ -1,9 +1,9 @@
-"""Print what a checkpoint would be called at four moments of each recorded session, and which of these names say nothing.
+"""Print the summary of a checkpoint at four moments of each recorded session, and which of these summaries name no work.
 
 Usage: python tools/summaries.py FOLDER... [--half a|b] [--only-empty] [--most SHARE]
 
 Reads the transcripts of Claude Code and Codex (`.jsonl`, `.jsonl.gz`) and exports of opencode (`.json`, `.json.gz`). The exit code
-is 1 if more than `--most` of the summaries say nothing. The verdict knows nothing of the rules that make summaries.
+is 1 if more than `--most` of the summaries say nothing. The check is independent of the rules that make summaries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LINK = re.compile(r"https?://\S+")
 FOLDERS = re.compile(r"(?<![\w/])[~.]{0,2}/(?:[\w.@+-]+/)+")
 WORD = re.compile(r"[^\W\d_][\w'’]*")
 WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-# Words that name no work: those of every sentence, of nodding, and of the routine around any change.
+# Words that name no work: common words, assent, and the routine around any change.
 EMPTY = frozenset(
     """a an the this that these those it its them they there here i you we he she me my your our us is are was were be been
     being am do does did done doing have has had can could should would will shall may might must to of in on at by for from
@@ -57,7 +57,7 @@ class Moment(NamedTuple):
 
 
 def judge(summary: str) -> str:
-    """Why the summary says nothing; empty if it names some work."""
+    """Return why the summary names no work; empty if it does."""
     text = summary.strip()
     if not text:
         return "empty"
@@ -97,7 +97,7 @@ def moments(path: str) -> Iterator[tuple[float, Conversation]]:
 
 
 def _exported(messages: list[dict[str, Any]]) -> Conversation:
-    """An export of opencode, as far as summaries need it."""
+    """Return the parts of an opencode export that summaries need."""
     conversation = Conversation(client="opencode")
     for message in messages:
         asked = message["info"]["role"] == "user"

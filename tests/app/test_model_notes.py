@@ -108,7 +108,7 @@ def test_a_second_question_is_not_asked_for_the_same_words(started: Ground, endp
     ("reply", "why"),
     [
         (say("I would rather not."), "no notes"),
-        (call(use("notes", current_task=["a", "list"])), "current_task is no text"),
+        (call(use("notes", current_task=["a", "list"])), "current_task is not a string"),
         (call(use("notes", current_task="x" * 1_000_000)), "larger than"),
         (Reply(status=529), "answered 529"),
         (say("late", delay=30), "no answer within 1 s"),

@@ -95,7 +95,7 @@ def test_doctor_is_content_with_a_fresh_home_and_with_a_workspace(box: Box) -> N
     box.call("init")
     assert box.call("doctor").code == 0
     results = checks(box)
-    assert [results[name]["level"] for name in ("store", "ground", "workspace", "git")] == ["fine"] * 4
+    assert [results[name]["level"] for name in ("store", "filesystem", "workspace", "git")] == ["fine"] * 4
 
 
 def test_doctor_finds_a_store_that_others_may_read(saved_box: Box) -> None:

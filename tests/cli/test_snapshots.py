@@ -84,7 +84,7 @@ def forget(box: Box) -> str:
         "keepfast forget -y",
         "keepfast forget v3",
     )
-    return "".join([line + "\n" for line in lines.splitlines() if "the store went from" not in line])
+    return "".join([line + "\n" for line in lines.splitlines() if not line.startswith("Freed ")])
 
 
 def search(box: Box) -> str:

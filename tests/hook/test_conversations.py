@@ -83,7 +83,7 @@ def kept(ground: Ground, row: CheckpointRow) -> bytes:
         conversing = ConversationRestorer(
             engine.repository(), row, os.fsencode(ground.project), os.fsencode(ground.home), {"HOME": str(ground.home)}
         )
-        return Path(conversing.bring_back().path).read_bytes()
+        return Path(conversing.restore().path).read_bytes()
     finally:
         engine.close()
 

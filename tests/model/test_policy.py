@@ -49,7 +49,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
     (SESSION_STARTS, {"reason": "fork"}, {}, {}, Take("session_start")),
     (SESSION_STARTS, {"reason": "clear"}, {}, {}, Take("session_start")),
     (SESSION_STARTS, {"reason": "of a newer client"}, {}, {}, Take("session_start")),
-    (SESSION_STARTS, {"reason": "compact"}, {}, {}, Skip("the compaction had its checkpoint")),
+    (SESSION_STARTS, {"reason": "compact"}, {}, {}, Skip("already saved before the compaction")),
     (PROMPT, {}, {}, {}, Take("prompt")),
     (TURN_ENDED, {}, {}, {}, Take("turn")),
     (TURN_FAILED, {"reason": "rate_limit"}, {}, {}, Take("rate_limit")),
@@ -71,7 +71,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
     (SESSION_ENDS, {"reason": "clear"}, {}, {"hooks__auto_checkpoint_on_clear": False},
      Skip("hooks.auto_checkpoint_on_clear is false")),
     (SESSION_ENDS, {"reason": "other"}, {}, {"hooks__auto_checkpoint_on_clear": False}, Take("session_end")),
-    (TOOL_STARTS, {}, {}, {}, Skip("nothing to save for")),
+    (TOOL_STARTS, {}, {}, {}, Skip("no checkpoint for this event")),
     (TOOL_STARTS, {}, {"is_destructive": True}, {}, Ask("before_command", **AT_ONCE)),
     (TOOL_STARTS, {}, {"is_destructive": True}, {"hooks__before_command": "deadline"}, Take("before_command", **AT_ONCE)),
     (TOOL_STARTS, {}, {"is_destructive": True}, {"hooks__before_command": "off"}, Skip("hooks.before_command is off")),
@@ -79,7 +79,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
     (TOOL_STARTS, {}, {"band": "auto_80"}, {}, Take("auto_80", **AT_ONCE)),
     (TOOL_STARTS, {}, {"band": "auto_90"}, {}, Take("auto_90", **AT_ONCE)),
     (TOOL_STARTS, {}, {"band": "auto_90", "is_destructive": True}, {}, Take("auto_90", **AT_ONCE)),
-    (TOOL_STARTS, {"subagent": "a1"}, {"band": "auto_90"}, {}, Skip("nothing to save for")),
+    (TOOL_STARTS, {"subagent": "a1"}, {"band": "auto_90"}, {}, Skip("no checkpoint for this event")),
     (TOOL_STARTS, {"subagent": "a1"}, {"band": "auto_90", "is_destructive": True}, {}, Ask("before_command", **AT_ONCE)),
     (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_90": NOON - 4 * MINUTE}}, {}, Skip("auto_90 was taken 4 min ago")),
     (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_90": NOON - 5 * MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
@@ -87,8 +87,8 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], Decision]
     (TOOL_STARTS, {}, {"band": "auto_90", "taken_at": {"auto_90": NOON + MINUTE}}, {}, Take("auto_90", **AT_ONCE)),
     (TOOL_STARTS, {}, {"band": "auto_90", "is_destructive": True, "taken_at": {"auto_90": NOON - 1}}, {},
      Ask("before_command", **AT_ONCE)),
-    (TOOL_ENDED, {}, {}, {}, Skip("nothing to save for")),
-    (OTHER, {}, {"band": "auto_90", "is_destructive": True}, {}, Skip("nothing to save for")),
+    (TOOL_ENDED, {}, {}, {}, Skip("no checkpoint for this event")),
+    (OTHER, {}, {"band": "auto_90", "is_destructive": True}, {}, Skip("no checkpoint for this event")),
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def test_part_1_opens_with_what_is_resumed_and_tells_in_order() -> None:
 
     assert first.startswith("Resumed from checkpoint: v5 (saved 2 hours ago)\n")
     headings = [
-        'Of "Exact totals"',
+        'Task: "Exact totals"',
         "## Current Task\nMake the totals exact",
         "## Next Steps\n1. Change part0\n2. Run the tests",
         "## Decisions Made",

@@ -64,12 +64,12 @@ def test_nothing_said_is_nothing_shown() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ([], "no JSON object"),
-        ({}, "says nothing"),
-        ({"current_task": 3}, "current_task is no text"),
-        ({"next_steps": "one"}, "next_steps is no list"),
-        ({"decisions": [{"a": 1}]}, "decisions is no list"),
-        ({"blockers": None}, "blockers is no list"),
+        ([], "not a JSON object"),
+        ({}, "the answer is empty"),
+        ({"current_task": 3}, "current_task is not a string"),
+        ({"next_steps": "one"}, "next_steps is not a list"),
+        ({"decisions": [{"a": 1}]}, "decisions is not a list"),
+        ({"blockers": None}, "blockers is not a list"),
     ],
 )
 def test_an_answer_of_another_form_is_refused(answer: Any, why: str) -> None:

@@ -283,7 +283,7 @@ def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -
         assert light_re.compile(pattern) == re.compile(pattern)
 
 
-def test_without_readied_patterns_of_this_python_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_precompiled_patterns_of_this_python_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(light_re, "THIS_PYTHON", ())
     monkeypatch.setattr(light_re, "_ready", None)
     assert light_re.compile(ASSIGNED.source)  # type: ignore[attr-defined]

@@ -316,7 +316,7 @@ def test_it_becomes_a_new_session_with_paths_of_here(
     outcome = save(saver, transcript)
     home, other = tmp_path / "other home", tmp_path / "other place"
 
-    made = converse(saver, outcome, home, other).bring_back()
+    made = converse(saver, outcome, home, other).restore()
 
     lines = [json.loads(line) for line in Path(made.path).read_text().splitlines()]
     assert made.path == session_folder(str(home), {}, str(other)) + f"/{made.id}.jsonl"
@@ -335,7 +335,7 @@ def test_without_its_key_nothing_is_written(saver: Saver, transcript: Path, tmp_
     saver.close()
 
     with pytest.raises(WrongKey):
-        converse(saver, outcome, tmp_path / "home", root).bring_back()
+        converse(saver, outcome, tmp_path / "home", root).restore()
     assert not (tmp_path / "home").exists()
 
 

@@ -1,4 +1,4 @@
-"""Measure the resume brief on recorded sessions: how much of what the next calls needed would it have held?
+"""Measure the resume brief on recorded sessions: the share of what the next calls needed that it would have contained.
 
 Stops each session at several moments, builds the brief there, and looks in it for what the following calls read and edited.
 No model is called. Other ways to fill the same number of tokens stand in the same table; the README beside this file explains it.

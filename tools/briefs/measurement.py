@@ -28,7 +28,7 @@ CLAIM = 0.9  # of the tokens of catching up, says the source document
 
 @dataclass(slots=True)
 class Report:
-    """What came out: scores by method and project, and what real compactions cost."""
+    """Results: scores by method and project, and what real compactions cost."""
 
     tokens: int
     calls: int
@@ -123,7 +123,7 @@ def measure(
     clock: Callable[[], float],
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Cut every session, build the brief and its rivals, and count."""
+    """Cut every session, build the brief and those of the other methods, and count."""
     report = Report(tokens, calls, refitted=refit)
     weights = _refitted(paths, calls) if refit else {}
     report.weights = weights
@@ -164,7 +164,7 @@ def _measure(report: Report, cut: Cut, weights: dict[str, float] | None, clock: 
     report.longest_part = max([report.longest_part, *[len(part) for part in brief.parts]])
     shown = _exact(brief, cut)
     _count(report, BRIEF, cut, shown, brief.tokens)
-    # The rivals carry the same notes: only what fills the rest differs.
+    # The other methods have the same notes; only the rest differs.
     room = (report.tokens - notes_tokens(brief, notes.characters)) * notes.characters
     for name, choose in BASELINES.items():
         _count(report, name, cut, choose(cut, room), report.tokens)
@@ -177,7 +177,7 @@ def _measure(report: Report, cut: Cut, weights: dict[str, float] | None, clock: 
 
 
 def _exact(brief: briefs.Brief, cut: Cut) -> Shown:
-    """The lines that the brief shows as they are: one with something struck out is of no use to an edit."""
+    """The lines that the brief shows as they are: a redacted line is of no use to an edit."""
     known = {file.path: file.lines for file in cut.files}
     shown: Shown = {}
     for excerpt in brief.excerpts:

@@ -1,4 +1,4 @@
-"""How much of what a session needed next a brief would have held: the measure of `keepfast eval`."""
+"""The share of what a session needed next that a brief would have contained: the measure of `keepfast eval`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def project_of(path: str, folder: str) -> str:
 def cuts(path: str, project: str, every: int = 0, calls: int = CALLS) -> Iterator[Cut]:
     """The moments at which a recorded session is stopped: after 25, 50 and 75 % of its calls and at compactions.
 
-    With `every`, at each so-manieth call instead: for weight_fit.
+    With `every`, at every n-th call instead: for weight_fit.
     """
     with open(path, "rb") as file:
         data = transcript.unpacked(file.read())
@@ -201,7 +201,7 @@ class Score:
         return self.covered / self.reads if self.reads else 0.0
 
 
-# Other ways to fill the same room, in characters.
+# Other ways to fill the same number of characters.
 
 HEADING = 40
 

@@ -17,7 +17,7 @@ ROW = 46
 
 
 def lines(report: Report, paint: Paint) -> list[str]:
-    """The table, and below it what it rests on."""
+    """Return the table, and below it the sizes of its samples."""
     if not report.cuts:
         return ["No session has enough calls with edits to be measured."]
     rows = []

@@ -65,15 +65,15 @@ class Call:
 
     @property
     def refused(self) -> bool:
-        """Whether it was denied and so never ran."""
+        """Return whether it was denied and never ran."""
         return self.failed and REFUSED.match(self.output) is not None
 
 
 @dataclass(slots=True)
 class MessageSize:
-    """Tokens of a message as the client counted them, and the tool output since.
+    """Tokens of a message as the client counted them, and the size of tool outputs since.
 
-    `filled`: of all that was sent with it. `output_characters`: of so many `outputs`.
+    `filled`: tokens of the whole request. `output_characters`: total length of the `outputs`.
     """
 
     message: object = None
@@ -90,12 +90,12 @@ class Turn:
     kind: str  # asked, command, said, thought, call, compacted, summary
     text: str = ""
     at: str = ""
-    number: int = 0  # tool calls begun before or with it
+    number: int = 0  # number of tool calls started up to this turn
     line: int = 0
-    prompt: int = 0  # which prompt it belongs to; a rewind kills prompts with all that followed from them
+    prompt: int = 0  # which prompt it belongs to; a rewind removes a prompt and everything after it
     side: bool = False  # said or done by a subagent
     call: Call | None = None
-    body: str = ""  # of a command: what its skill or its file says, as the client put it into the conversation
+    body: str = ""  # of a command: the text of its skill or file, as the client inserted it into the conversation
 
 
 def clip(text: str, kind: str) -> str:

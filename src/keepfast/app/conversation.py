@@ -46,7 +46,7 @@ class ConversationRestorer:
             one.name: b"".join(load_transcript(self.repository, one)) for one in self.conversation.side_files
         }
 
-    def bring_back(self) -> NewSession:
+    def restore(self) -> NewSession:
         """Write the conversation as a new session of its client; the original session is not changed.
 
         Raises `NotFound` if the checkpoint has none, `WrongKey` if its key is missing.

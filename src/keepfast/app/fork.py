@@ -115,7 +115,7 @@ class Forker:
             return True
         except OSError as error:
             raise Conflict(
-                f"{show(folder)} is in the way: {error.strerror}.", "Give a folder that does not exist."
+                f"{show(folder)} cannot be used: {error.strerror}.", "Give a folder that does not exist."
             ) from None
         if names:
             raise Conflict(f"{show(folder)} is not empty.", "Give a folder that does not exist or is empty.")

@@ -30,7 +30,7 @@ class ForkPatch:
         self.omitted: list[tuple[bytes, str]] = []
 
 
-def bring_home(engine: Engine, parent: WorkspaceRow, folder: bytes) -> ForkPatch:
+def patch_of_fork(engine: Engine, parent: WorkspaceRow, folder: bytes) -> ForkPatch:
     """Compare the fork in `folder` as it is now with the state it began with. Nothing is written.
 
     Raises `Usage` if the folder is no fork of `parent`.

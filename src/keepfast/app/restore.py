@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from keepfast.app.inspect import differ
 from keepfast.app.preview import Missing, Planner, Preview, Scope
+from keepfast.app.restore_errors import CONTINUE_HINT, UNTOUCHED_HINT, ReportingJournal, explain, paths_of, texts
 from keepfast.app.restore_execution import EarlyStaging, Execution
-from keepfast.app.restore_journal import CONTINUE_HINT, UNTOUCHED_HINT, ReportingJournal, explain, paths_of, texts
 from keepfast.app.workspace_lock import Folder
 from keepfast.model.entry import FOLDER, LEFT_OUT
 from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, WrongKey

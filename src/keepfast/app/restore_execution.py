@@ -5,7 +5,7 @@ from __future__ import annotations
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fstat
 from posix import open as open_fd
 
-from keepfast.app.restore_journal import CONTINUE_HINT, UNTOUCHED_HINT, explain, path_of, text
+from keepfast.app.restore_errors import CONTINUE_HINT, UNTOUCHED_HINT, explain, path_of, text
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import DiskFull, Failed, KeepfastError
 from keepfast.model.restore_plan import UNREAD, Plan

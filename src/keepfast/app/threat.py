@@ -107,7 +107,7 @@ def threatened_paths(root: bytes, threat: Threat) -> tuple[bytes, ...]:
     paths: dict[bytes, None] = {b"": None} if threat.everything else {}
     named = [path + b"/" if path in threat.entered else path for path in threat.named]
     for path in named:
-        if _exists(root + b"/" + path.rstrip(b"/")):
+        if exists(root + b"/" + path.rstrip(b"/")):
             paths.update(dict.fromkeys(_real_paths(root, path)))
     for pattern in threat.patterns:
         for match in _matches(pattern, root):
@@ -158,7 +158,7 @@ def save_excluded(
         for mark in sorted(marks):
             path = mark[1:]
             is_named = _overlaps(path, paths)
-            if not (is_named or is_vague) or not _exists(root + b"/" + path):
+            if not (is_named or is_vague) or not exists(root + b"/" + path):
                 continue
             if mark[:1] == LEFT:
                 losses.unsaved.append((path, NO_ROOM))
@@ -332,7 +332,7 @@ def _recreating_command(root: bytes, chooser: Chooser, path: bytes) -> str | Non
     if chooser.is_generated(path):
         return chooser.command_to_rebuild(path)
     if _is_marked(root, chooser, path):
-        if not _exists(root + b"/" + path + b"/pyvenv.cfg"):
+        if not exists(root + b"/" + path + b"/pyvenv.cfg"):
             return ""
         return matching_command(PYTHON_FOLDER, path, chooser.sibling_names(path)) or NOT_RECREATABLE
     return NOT_RECREATABLE
@@ -450,7 +450,8 @@ def _expand_braces(pattern: bytes) -> Iterator[bytes]:
         yield from _expand_braces(start + rest[cut + 1 : following] + rest[at + 1 :])
 
 
-def _exists(path: bytes) -> bool:
+def exists(path: bytes) -> bool:
+    """Return whether there is an entry of any kind at `path`; a dangling link counts."""
     try:
         lstat(path)
     except OSError:

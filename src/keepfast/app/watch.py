@@ -173,7 +173,7 @@ class KernelSource:
         self._news: Generator[set[tuple[Any, str]], None, None] | None = None
         self.folders: set[bytes] = set()
         self._stale = False
-        """May there be a folder that is not watched?"""
+        """Whether there may be a folder that is not watched."""
         self._missed = False
         self._failure: NotificationsUnavailable | None = None
         self._begin(self._captured())

@@ -31,7 +31,7 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
     resumables: list[NewSession] = []
 
     def also() -> dict[str, Any]:
-        resumables.append(restorer.bring_back())
+        resumables.append(restorer.restore())
         return {"conversation": _facts(resumables[0])}
 
     code = restore_flow.restore(session, reference, (), also=also, **how)
@@ -71,7 +71,7 @@ def _dry_run(session: Session, restorer: ConversationRestorer, reference: str, f
 
 
 def _report(session: Session, restorer: ConversationRestorer, launch: bool) -> int:
-    resumable = restorer.bring_back()
+    resumable = restorer.restore()
     if session.json:
         write_json({"conversation": _facts(resumable)})
         return 0

@@ -44,12 +44,12 @@ def forget(
     if references and (policy or keep_size is not None):
         raise Usage("References and policy options cannot be combined.")
     _, workspace = session.workspace()
-    most = _size_limit(session, keep_size)
+    max_bytes = _size_limit(session, keep_size)
     chosen = _by_reference(session, references) if references else _by_policy(session, workspace.id)
     freed = _unneeded(session, workspace.id, chosen)
     staying = _unneeded(session, workspace.id, chosen, with_newest=True) - freed
     if dry_run:
-        _dry_run(session, chosen, bool(references), most, freed, staying)
+        _dry_run(session, chosen, bool(references), max_bytes, freed, staying)
         return 0
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
@@ -67,10 +67,10 @@ def forget(
     if chosen:
         forget_versions(session.repository, workspace.id, versions, reason, folder)
     failures: list[NotCompacted] = []
-    done = _compact_after_forgetting(session, failures) if chosen else None
-    thinned = [] if references or failures else _forget_for_size(session, most, failures)
+    compaction = _compact_after_forgetting(session, failures) if chosen else None
+    thinned = [] if references or failures else _forget_for_size(session, max_bytes, failures)
     failed = failures[0] if failures else None
-    _print_result(session, chosen, thinned, freed, done, most, staying, failed)
+    _print_result(session, chosen, thinned, freed, compaction, max_bytes, staying, failed)
     return _exit_code(session, failed)
 
 
@@ -83,17 +83,20 @@ def compact(session: Session, everything: bool) -> None:
     """Free the space of data that no checkpoint needs, and merge small packs."""
     from keepfast.present.terminal import plural, size
 
-    done = _compact(session, everything, must=True)
-    assert done is not None
+    compaction = _compact(session, everything, must=True)
+    assert compaction is not None
     if session.json:
-        write_json(_compaction(done))
+        write_json(_compaction(compaction))
         return
-    session.say(
-        f"{plural(done.packs_before, 'pack')} of {size(done.bytes_before)} became"
-        f" {plural(done.packs_after, 'pack')} of {size(done.bytes_after)}: "
-        + (f"{size(done.given_back)} freed." if done.given_back else "no space freed.")
-    )
-    _name_left(session, done)
+    if compaction.packs_before == compaction.packs_after and not compaction.given_back:
+        session.say("Nothing to compact.")
+    else:
+        session.say(
+            f"Compacted {plural(compaction.packs_before, 'pack')} ({size(compaction.bytes_before)}) to"
+            f" {plural(compaction.packs_after, 'pack')} ({size(compaction.bytes_after)}): "
+            + (f"freed {size(compaction.given_back)}." if compaction.given_back else "no space freed.")
+        )
+    _name_left(session, compaction)
 
 
 def _by_reference(session: Session, references: tuple[str, ...]) -> list[CheckpointRow]:
@@ -117,11 +120,11 @@ def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], wit
     return bytes_freed_by(session.repository, workspace, [row.version for row in chosen], with_newest)
 
 
-def _forget_for_size(session: Session, most: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
+def _forget_for_size(session: Session, max_bytes: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
     from keepfast.app.tidy import thin
 
     give_back = lambda: _compact_after_forgetting(session, failures) is not None  # noqa: E731
-    return thin(session.repository, session.engine.place.path, most, give_back)
+    return thin(session.repository, session.engine.place.path, max_bytes, give_back)
 
 
 def _compact_after_forgetting(session: Session, failures: list[NotCompacted]) -> Compaction | None:
@@ -149,8 +152,8 @@ def _compact(session: Session, everything: bool = False, must: bool = False) -> 
 
 def _size_limit(session: Session, keep_size: str | None) -> int:
     if keep_size is None:
-        most: int = session.settings["retention.max_size"]
-        return most
+        max_bytes: int = session.settings["retention.max_size"]
+        return max_bytes
     from keepfast.model.setting_values import size
 
     limit = size(keep_size)
@@ -159,12 +162,14 @@ def _size_limit(session: Session, keep_size: str | None) -> int:
     return limit
 
 
-def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: int, freed: int, staying: int) -> None:
+def _dry_run(
+    session: Session, chosen: list[CheckpointRow], named: bool, max_bytes: int, freed: int, staying: int
+) -> None:
     from keepfast.present.json_forms import of_checkpoint
     from keepfast.present.terminal import size
     from keepfast.store.maintenance.space import store_size
 
-    over = 0 if named else max(0, store_size(session.repository) - most)
+    over = 0 if named else max(0, store_size(session.repository) - max_bytes)
     if session.json:
         listed = [of_checkpoint(row) for row in chosen]
         write_json(
@@ -187,7 +192,7 @@ def _dry_run(session: Session, chosen: list[CheckpointRow], named: bool, most: i
             if (row.workspace, row.version) not in chosen_versions
         ]
         also = "the oldest automatic ones would be forgotten too" if more_rows else NOTHING_LEFT
-        session.print(f"The store is {size(over)} over {size(most)}; {also}.")
+        session.print(f"The store is {size(over)} over {size(max_bytes)}; {also}.")
 
 
 def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> None:
@@ -208,8 +213,8 @@ def _print_result(
     chosen: list[CheckpointRow],
     thinned: list[CheckpointRow],
     freed: int,
-    done: Compaction | None,
-    most: int,
+    compaction: Compaction | None,
+    max_bytes: int,
     staying: int,
     failed: NotCompacted | None,
 ) -> None:
@@ -231,7 +236,7 @@ def _print_result(
                 "thinned": [of_checkpoint(row) for row in thinned],
                 "bytes_unneeded": freed,
                 "bytes_staying": staying,
-                "compaction": _compaction(done) if done is not None else None,
+                "compaction": _compaction(compaction) if compaction is not None else None,
                 "not_compacted": not_compacted(failed),
                 "store_bytes": now,
             }
@@ -240,18 +245,26 @@ def _print_result(
     if not chosen and not thinned:
         session.say("Nothing to forget.")
     if chosen:
-        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}; {size(freed)} of contents can be freed.")
+        freeable = f"; {size(freed)} of contents can be freed" if compaction is None else ""
+        session.say(f"Forgot {plural(len(chosen), 'checkpoint')}{freeable}.")
         _name_staying(session, staying)
-    if done is not None:
-        given_back = f"{size(done.given_back)} freed" if done.given_back else "No space freed"
-        session.say(f"{given_back}: the store went from {size(done.bytes_before)} to {size(done.bytes_after)}.")
-        _name_left(session, done)
+    if compaction is not None:
+        session.say(_describe_freed(compaction))
+        _name_left(session, compaction)
     if thinned:
         count = plural(len(thinned), "oldest automatic checkpoint")
         has = f" Its size is {size(now)} now." if now is not None else ""
-        session.say(f"The store was over {size(most)}: forgot the {count} too.{has}")
-    if now is not None and now > most and failed is None and not (chosen and not thinned and done is None):
-        session.warn(f"The store takes {size(now)}, over {size(most)}: {NOTHING_LEFT}.")
+        session.say(f"The store was over {size(max_bytes)}: forgot the {count} too.{has}")
+    if now is not None and now > max_bytes and failed is None and not (chosen and not thinned and compaction is None):
+        session.warn(f"The store takes {size(now)}, over {size(max_bytes)}: {NOTHING_LEFT}.")
+
+
+def _describe_freed(compaction: Compaction) -> str:
+    from keepfast.present.terminal import size
+
+    if not compaction.given_back:
+        return f"No space freed (store {size(compaction.bytes_after)})."
+    return f"Freed {size(compaction.given_back)} (store {size(compaction.bytes_before)} -> {size(compaction.bytes_after)})."
 
 
 def _exit_code(session: Session, failed: NotCompacted | None) -> int:
@@ -277,23 +290,23 @@ def _name_staying(session: Session, staying: int) -> None:
         )
 
 
-def _name_left(session: Session, done: Compaction) -> None:
+def _name_left(session: Session, compaction: Compaction) -> None:
     """Print a remark about unneeded data that stays because most of its packs is needed."""
     from keepfast.present.terminal import size
 
-    if done.bytes_left >= LEFT_BYTES_WORTH_REPORTING:
+    if compaction.bytes_left >= LEFT_BYTES_WORTH_REPORTING:
         session.remark(
-            f"{size(done.bytes_left)} of unneeded data remain in packs that are mostly in use. Run "
+            f"{size(compaction.bytes_left)} of unneeded data remain in packs that are mostly in use. Run "
             "`keepfast compact --everything` to free them."
         )
 
 
-def _compaction(done: Compaction) -> dict[str, int]:
+def _compaction(compaction: Compaction) -> dict[str, int]:
     return {
-        "bytes_before": done.bytes_before,
-        "bytes_after": done.bytes_after,
-        "packs_before": done.packs_before,
-        "packs_after": done.packs_after,
-        "bytes_given_back": done.given_back,
-        "bytes_left": done.bytes_left,
+        "bytes_before": compaction.bytes_before,
+        "bytes_after": compaction.bytes_after,
+        "packs_before": compaction.packs_before,
+        "packs_after": compaction.packs_after,
+        "bytes_given_back": compaction.given_back,
+        "bytes_left": compaction.bytes_left,
     }

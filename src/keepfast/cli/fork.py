@@ -174,7 +174,7 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
 
 
 def _write_changes(session: Session, target: bytes, file: str | None, force: bool) -> None:
-    from keepfast.app.fork_patch import bring_home
+    from keepfast.app.fork_patch import patch_of_fork
     from keepfast.present.json_forms import of_path
     from keepfast.present.terminal import plural
     from keepfast.workspace.marker import show
@@ -182,7 +182,7 @@ def _write_changes(session: Session, target: bytes, file: str | None, force: boo
     _, row = session.workspace()
     with session.progress("Looking") as progress:
         session.engine.progress = progress
-        patch = bring_home(session.engine, row, target)
+        patch = patch_of_fork(session.engine, row, target)
     if file is not None:
         write_patch(os.path.join(os.fsdecode(session.cwd), file), patch, force)
     if session.json:

@@ -55,7 +55,7 @@ def show(session: Session) -> None:
     if not sets:
         session.print("Nothing is sealed yet; the key is created with the first secret file or conversation.")
     for key_set in sets:
-        state = "opens" if key_set.opens else "cannot be decrypted: its key is missing"
+        state = "can be decrypted" if key_set.opens else "cannot be decrypted: its key is missing"
         state += ", used for new contents" if key_set.seals else ""
         session.print(f"set     {key_set.id}  {plural(key_set.contents, 'content')}, {state}")
     if problem:

@@ -346,9 +346,9 @@ def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes,
     from keepfast.workspace.marker import show
 
     for path, why in not_read[:MAX_SHOWN]:
-        session.warn(f"  left {show(path)}: it {why}")
+        session.warn(f"  skipped {show(path)}: it {why}")
     if not_read:
-        session.warn(f"Move the whole folder away, and the same restore brings it back as {what} has it.")
+        session.warn(f"To restore a skipped folder as of {what}, move it away and run the same command again.")
 
 
 def _print_untouched(session: Session, done: Restored) -> None:

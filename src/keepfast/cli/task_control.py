@@ -107,9 +107,9 @@ def retry(session: Session, ref: str, history: bool) -> None:
 
 @click.command("budget")
 @REF
-@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens; 0 is without limit.")
-@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars; 0 is without limit.")
-@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running; 0 is without limit.")
+@click.option("--tokens", type=Whole(0), metavar="N", help="Budget in tokens; 0: no limit.")
+@click.option("--money", type=Number(0), metavar="DOLLARS", help="Budget in dollars; 0: no limit.")
+@click.option("--minutes", type=Number(0), metavar="N", help="Budget in minutes of running; 0: no limit.")
 @common
 def budget(session: Session, ref: str, tokens: int | None, money: float | None, minutes: float | None) -> None:
     """Change the budget of a task."""

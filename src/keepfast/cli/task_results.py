@@ -100,8 +100,8 @@ def _text(patch: ForkPatch) -> bytes:
 
 
 def _patch(session: Session, tasks: Tasks, ref: str) -> ForkPatch:
-    from keepfast.app.fork_patch import bring_home
+    from keepfast.app.fork_patch import patch_of_fork
 
     forked, home = tasks.views.find(ref), tasks.home(ref)
     _, row = session.engine.workspaces.root(os.fsencode(home.workspace))
-    return bring_home(session.engine, row, os.fsencode(forked.workspace))
+    return patch_of_fork(session.engine, row, os.fsencode(forked.workspace))

@@ -50,7 +50,7 @@ class AgentEvent:
         """The client's id of the tool call."""
         self.paths: tuple[str, ...] = ()
         self.writes = False
-        """May this tool change files?"""
+        """Whether this tool may change files."""
         self.reason = ""
         """Source of a start, reason of an end, kind of an error, or who requested a compaction."""
         self.prompt = ""
@@ -66,4 +66,4 @@ class AgentEvent:
         self.slash = ""
         """Prefix of our own commands in this client; empty if it has none."""
         self.can_ask = False
-        """Would a person see our question before this tool runs?"""
+        """Whether a person would see our question before this tool runs."""

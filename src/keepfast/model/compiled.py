@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 
 # Written by `python tools/compiled_digests.py`, for the sources as they are.
 DIGESTS = {
-    "keepfast.workspace._check": "11eda1a822d5cbbd",
-    "keepfast.workspace._marks": "0fec25f362cab002",
-    "keepfast.workspace._place": "db934dd5871b773c",
-    "keepfast.store._unpack": "f93ccba2ab01cf81",
+    "keepfast.workspace._check": "3dccf6a6814f832c",
+    "keepfast.workspace._marks": "f76e83dc011667de",
+    "keepfast.workspace._place": "fc307756796e0ea4",
+    "keepfast.store._unpack": "ae95572e90c4fcaa",
 }
 
 

@@ -62,7 +62,7 @@ class Header:
         self.cwd, self.command = _text(members, "cwd"), _text(members, "command")
         self.git = Git(members["git"]) if isinstance(members.get("git"), dict) else None
         self.git_files = members.get("git_files") is True
-        """Was the whole tree searched for `.git` files?"""
+        """Whether the whole tree was searched for `.git` files."""
         self.agent, self.summary = _text(members, "agent"), _text(members, "summary")
         self.tokens_used, self.token_budget = _number(members, "tokens_used"), _number(members, "token_budget")
         self.active_files, self.key_points = _texts(members, "active_files"), _texts(members, "key_points")

@@ -127,7 +127,7 @@ class Event:
         self.guarded = guarded
         """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
-        """Has the conversation continued since the last checkpoint of its session?"""
+        """Whether the conversation has continued since the last checkpoint of its session."""
 
 
 class Outcome:
@@ -141,4 +141,4 @@ class Outcome:
         self.notices: list[str] = []
         self.checkpoint: Any = None
         self.needs_tidying = False
-        """Is it time for maintenance in the background?"""
+        """Whether background maintenance is due."""

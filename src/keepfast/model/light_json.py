@@ -88,49 +88,49 @@ def load_truncated(text: str, inner: str) -> dict[str, Any]:
     return members
 
 
-def _members(text: str, at: int, members: dict[str, Any], inner: str) -> None:
+def _members(text: str, index: int, members: dict[str, Any], inner: str) -> None:
     while True:
-        at = _past_space(text, at)
-        end = _string_end(text, at)
+        index = _past_space(text, index)
+        end = _string_end(text, index)
         if end < 0:
             return
-        key = text[at + 1 : end]
-        at = _past_space(text, end + 1)
-        if text[at : at + 1] != ":":
+        key = text[index + 1 : end]
+        index = _past_space(text, end + 1)
+        if text[index : index + 1] != ":":
             return
-        at = _past_space(text, at + 1)
-        first = text[at : at + 1]
+        index = _past_space(text, index + 1)
+        first = text[index : index + 1]
         if first == "{" and key == inner:
             members[key] = {}
-            _members(text, at + 1, members[key], "")
+            _members(text, index + 1, members[key], "")
             return  # what follows is large or not needed
         # Detect a cut-off string here: the scanner would import `json` to report it.
-        if first == '"' and _string_end(text, at) < 0:
+        if first == '"' and _string_end(text, index) < 0:
             return
         try:
-            value, at = _scan(text, at)
+            value, index = _scan(text, index)
         except (StopIteration, ValueError, RecursionError, SystemError):
             return
-        if at == len(text) and type(value) in (int, float):
+        if index == len(text) and type(value) in (int, float):
             return  # the rest of the number may be cut off
         members[key] = value
-        at = _past_space(text, at)
-        if text[at : at + 1] != ",":
+        index = _past_space(text, index)
+        if text[index : index + 1] != ",":
             return
-        at += 1
+        index += 1
 
 
-def _past_space(text: str, at: int) -> int:
-    while text[at : at + 1] in _SPACE and at < len(text):
-        at += 1
-    return at
+def _past_space(text: str, index: int) -> int:
+    while text[index : index + 1] in _SPACE and index < len(text):
+        index += 1
+    return index
 
 
-def _string_end(text: str, at: int) -> int:
-    """Return the position of the closing quote of the string that begins at `at`; -1 if there is none."""
-    if text[at : at + 1] != '"':
+def _string_end(text: str, index: int) -> int:
+    """Return the position of the closing quote of the string that begins at `index`; -1 if there is none."""
+    if text[index : index + 1] != '"':
         return -1
-    end = at
+    end = index
     while True:
         end = text.find('"', end + 1)
         if end < 0:

@@ -107,14 +107,14 @@ def decide(event: AgentEvent, state: State, settings: Settings) -> Decision:
     """Return what to do about an event: the first decision for its kind whose trigger was not taken recently."""
     rule = RULES.get(event.kind)
     if rule is None:
-        return Skip("nothing to save for")
+        return Skip("no checkpoint for this event")
     skipped: Skip | None = None
     for candidate in rule(event, state, settings):
         why = candidate.why if isinstance(candidate, Skip) else _rest_reason(candidate.trigger, state)
         if not why:
             return candidate
         skipped = skipped or Skip(why)
-    return skipped or Skip("nothing to save for")
+    return skipped or Skip("no checkpoint for this event")
 
 
 def rest_period(trigger: str) -> int:
@@ -152,7 +152,7 @@ def _tool_starts(event: AgentEvent, state: State, settings: Settings) -> list[De
 
 def _session_starts(event: AgentEvent, state: State, settings: Settings) -> list[Decision]:
     if event.reason == "compact":
-        return [Skip("the compaction had its checkpoint")]
+        return [Skip("already saved before the compaction")]
     return [Take("session_start")]
 
 

@@ -82,7 +82,7 @@ def plan(
             write(Step(WRITE, None, new))  # by far the most frequent case
             continue
         if new is not None and above_then and _any(above_then, FILE + LINK):
-            raise _crafted("a path that goes through a file or a link", new.path)
+            raise _crafted("the path goes through a file or a link", new.path)
         reason = _reason_to_leave(old, new, above_then, above_now)
         if reason:
             result.untouched.append((path, reason))
@@ -91,7 +91,7 @@ def plan(
     result.steps.sort(key=PATH)
     paths = list(map(PATH, result.steps))
     if any(map(eq, paths, islice(paths, 1, None))):
-        raise _crafted("a path twice", next(path for path in paths if paths.count(path) > 1))
+        raise _crafted("duplicate path", next(path for path in paths if paths.count(path) > 1))
     return result
 
 
@@ -200,17 +200,17 @@ def _refuse_crafted_row(entry: Entry) -> None:
     if is_invalid or b"\0" in path or len(max(parts, key=len)) > MAX_NAME or _is_crafted_git(entry):
         _refuse_path(path, parts)
     if entry.kind not in KINDS:
-        raise _crafted("a row with an unknown kind", entry.path)
+        raise _crafted("unknown kind", entry.path)
     if entry.mode & ~0o7777:
-        raise _crafted("an invalid mode", entry.path)
+        raise _crafted("invalid mode", entry.path)
     if entry.kind == LINK and (not entry.content or b"\0" in entry.content):
-        raise _crafted("a link with an invalid target", entry.path)
+        raise _crafted("invalid link target", entry.path)
     if entry.kind == FILE and len(entry.content) != DIGEST_SIZE:
-        raise _crafted("a file with an invalid digest", entry.path)
+        raise _crafted("invalid digest", entry.path)
 
 
 def _is_crafted_git(entry: Entry) -> bool:
-    """Does this row lie in a `.git` folder, or create one?"""
+    """Return whether this row lies in a `.git` folder, or creates one."""
     *above, name = entry.path.split(b"/")
     return GIT in above or (name == GIT and entry.kind not in GIT_POINTER_KINDS)
 
@@ -219,17 +219,17 @@ def _refuse_path(path: bytes, parts: list[bytes]) -> None:
     try:
         checked_path(path)
     except ValueError as error:
-        raise Damaged(f"A checkpoint has an invalid path: {error}.", "Nothing was restored.") from None
+        raise Damaged(f"Invalid path in checkpoint: {error}.", "Nothing was restored.") from None
     for number, part in enumerate(parts):
         if part == GIT or (part in OWN_FOLDERS and not number):
-            raise _crafted(f"a path in {part.decode()}, which is never saved", path)
+            raise _crafted(f"{part.decode()} is never saved", path)
         if len(part) > MAX_NAME:
-            raise _crafted("a name of more than 255 bytes", path)
+            raise _crafted("name of more than 255 bytes", path)
 
 
-def _crafted(what: str, path: bytes) -> Damaged:
+def _crafted(reason: str, path: bytes) -> Damaged:
     path_text = path.decode("utf-8", "backslashreplace")[:200]
-    return Damaged(f"A checkpoint has {what}: {path_text!r}.", "Nothing was restored.")
+    return Damaged(f"Invalid path in checkpoint: {path_text!r} ({reason}).", "Nothing was restored.")
 
 
 def parents(paths: Iterable[bytes]) -> set[bytes]:

@@ -18,7 +18,7 @@ class SaveSchedule:
         self.last = 0.0
         self.saved_at: float | None = None
         self.unsaved = False
-        """Has anything changed since the last save?"""
+        """Whether anything has changed since the last save."""
 
     def changed(self, now: float) -> None:
         if self.first is None:

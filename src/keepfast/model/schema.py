@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 FLAG, TRISTATE, CHOICE = "true or false", "true, false or prompt", "one of"
 NUMBER, SIZE, TIME = "a whole number", "a size such as 100MB", "a time such as 90s, 10min or 2h"
-TEXT, LIST, COMMAND, NUMBERS = "text", "a list of texts", "a command as a list of words", "an object of whole numbers"
+TEXT, LIST, COMMAND, NUMBERS = "text", "a list of strings", "a command as a list of words", "an object of whole numbers"
 PATH, PATHS, URL, HOURS = (
     "an absolute path",
     "a list of absolute paths",
@@ -65,7 +65,8 @@ DAY = 86_400
 TABLE: dict[str, Setting] = {
     "adopt": Setting(
         CHOICE, "any",
-        "Which folders hooks protect automatically at a session's first event: all, git repositories, or none.",
+        "Which folders hooks protect automatically at a session's first event: any folder, git repositories, or "
+        "none, so that only folders where `keepfast init` ran are protected (marked, never).",
         ("any", "git", "marked", "never"),
         from_environment=False,
     ),
@@ -111,7 +112,7 @@ TABLE: dict[str, Setting] = {
     "hooks.before_command": Setting(
         CHOICE, "ask",
         "Before a destructive command: save the files it names, and ask the user if that fails (ask); save "
-        "only; or neither.",
+        "only (deadline); or do nothing (off).",
         ("ask", "deadline", "off"), ("off", "deadline", "ask"),
     ),
     "hooks.before_command_unasked": Setting(

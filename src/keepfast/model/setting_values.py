@@ -43,11 +43,11 @@ MAX_TEXT, MAX_ITEMS, MAX_DIGITS = 4096, 1000, 18
 def checked(key: str, value: object, origin: str, typed: bool = False) -> Any:
     """Return the value converted to its type. Raises `Usage` that names key, value and what is allowed.
 
-    `typed`: it comes from a format with numbers and booleans (TOML, JSON), so a text is not accepted for them.
+    `typed`: it comes from a format with numbers and booleans (TOML, JSON), so a string is not accepted for them.
     """
     setting = TABLE[key]
     if typed and isinstance(value, str) and setting.kind in PLAIN and value != "prompt":
-        raise Usage(f"{key} = {_short(value)} ({origin}) is a text.", f"Give {setting.kind}, without quotes.")
+        raise Usage(f"{key} = {_short(value)} ({origin}) is a string.", f"Give {setting.kind}, without quotes.")
     result = _CONVERT[setting.kind](value)
     if setting.kind == CHOICE:
         if result not in (setting.allowed or ()):

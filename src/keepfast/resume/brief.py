@@ -202,7 +202,7 @@ def _head(number: int) -> str:
 
 def _work(notes: Notes, facts: Facts, redact_text: Callable[[str], str], most: int = TITLE) -> str:
     """Return the line that names the work. It stands inside the fence, because the name may be anybody's words."""
-    return f'Of "{clean(redact_text(facts.title(notes)))[:most]}"\n'
+    return f'Task: "{clean(redact_text(facts.title(notes)))[:most]}"\n'
 
 
 def _assemble(

@@ -19,7 +19,7 @@ SCHEMA: dict[str, Any] = {
         "current_task": {"type": "string", "description": "What is being worked on now, in one sentence."},
         "next_steps": {"type": "array", "items": {"type": "string"}, "description": "What remains to do, in order."},
         "decisions": {"type": "array", "items": {"type": "string"}, "description": "Decisions made, with reasons."},
-        "blockers": {"type": "array", "items": {"type": "string"}, "description": "What stands in the way now."},
+        "blockers": {"type": "array", "items": {"type": "string"}, "description": "What blocks the work now."},
     },
     "required": ["current_task", *LISTS],
     "additionalProperties": False,
@@ -28,7 +28,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """What a model read in a conversation, as of one prompt of it."""
+    """What a model extracted from a conversation up to one of its prompts."""
 
     current_task: str = ""
     next_steps: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Extract:
 
     @classmethod
     def from_json(cls, value: object) -> Extract | None:
-        """Read back what was kept; None if it is not of our form."""
+        """Return a stored extract; None if it does not match the schema."""
         if not isinstance(value, dict):
             return None
         try:
@@ -53,30 +53,30 @@ class Extract:
 
 
 def checked(answer: object, *, by: str = "", prompt: str = "") -> Extract:
-    """The answer as a value: texts of one line without hidden characters, and no more of them than we asked for.
+    """Return the answer as an `Extract`: single lines without hidden characters, at most as many as requested.
 
-    Raises `ValueError` with what is wrong where it is not of the form of `SCHEMA`; keys that we do not know are passed over.
+    Raises `ValueError` with a reason if the answer does not match `SCHEMA`; unknown keys are ignored.
     """
     if not isinstance(answer, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("the answer is not a JSON object")
     task = answer.get("current_task", "")
     if not isinstance(task, str):
-        raise ValueError("current_task is no text")
+        raise ValueError("current_task is not a string")
     lists: dict[str, tuple[str, ...]] = {}
     for name in LISTS:
         items = answer.get(name, [])
         if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise ValueError(f"{name} is no list of texts")
+            raise ValueError(f"{name} is not a list of strings")
         lists[name] = tuple([line for line in map(_line, items[: MAX_ITEMS * 2]) if line][:MAX_ITEMS])
     if not task.strip() and not any(lists.values()):
-        raise ValueError("it says nothing")
+        raise ValueError("the answer is empty")
     return Extract(_line(task), **lists, by=_line(by), prompt=prompt[:64])
 
 
 def join(notes: Notes, extract: Extract | None) -> Notes:
-    """The notes with what a model read: after what the agent itself stated, before what our rules inferred.
+    """Return the notes with the extract: after what the agent stated, before what the rules inferred.
 
-    Once there is a newer prompt, only decisions hold: task, steps and blockers are those of the prompt before.
+    If there is a newer prompt, only decisions are used: task, steps and blockers belong to the earlier prompt.
     """
     if extract is None:
         return notes
@@ -95,7 +95,7 @@ def join(notes: Notes, extract: Extract | None) -> Notes:
 
 
 def mark(prompts: list[str]) -> str:
-    """Return a digest of the last prompt, by which a later look sees whether it is still the same."""
+    """Return a digest of the last prompt, to detect later whether it is still the last one."""
     return sha256(prompts[-1].encode("utf-8", "replace")).hexdigest()[:16] if prompts else ""
 
 

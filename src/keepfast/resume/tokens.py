@@ -65,10 +65,10 @@ def _is_random(run: str) -> bool:
 
 
 def calibrate(measured: Sequence[tuple[int, int]]) -> float:
-    """Characters per token of the session's own model, from (characters, tokens) of its tool outputs.
+    """Return the characters per token of the session's model, from (characters, tokens) of its tool outputs.
 
-    Reminders and thoughts ride along with an output and make it look dearer than it is, so the upper quartile is
-    taken; never more than the general figure, and that figure where too little was measured.
+    Token counts of an output include reminders and thoughts, so the upper quartile of the ratios is taken. The result
+    is at most the general figure, and is that figure if there are too few measurements.
     """
     if len(measured) < ENOUGH:
         return CHARACTERS

@@ -38,14 +38,14 @@ MEAN, MAX_DIGITS = 4.5, 4
 
 
 def is_name(run: str) -> bool:
-    """Is a long run of letters an identifier made of words, such as the name of a test?"""
+    """Return whether a long run of letters is an identifier made of words, such as the name of a test."""
     words = WORD.findall(run)
     digits = sum(map(str.isdigit, run))
     return run.isidentifier() and digits <= MAX_DIGITS and sum(map(len, words)) >= MEAN * len(words)
 
 
 def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
-    """Is `value` a type, a variable or a call in code, and not a secret?
+    """Return whether `value` is a type, a variable or a call in code, and not a secret.
 
     `name` is the label before it, `sign` what stands between, `after` the character that follows. Only identifiers
     made of words count, and only such as code would have there: a passphrase is made of words as well.
@@ -74,7 +74,7 @@ def is_declaration(name: str, sign: str, value: str, after: str) -> bool:
 
 
 def _are_spelled_out(words: list[str]) -> bool:
-    """Is there at least one word of three letters, and none of a single letter?"""
+    """Return whether there is at least one word of three letters, and none of a single letter."""
     return bool(words) and min(map(len, words)) >= 2 and max(map(len, words)) >= MIN_WORD_LENGTH
 
 
@@ -101,7 +101,7 @@ def is_annotation(name: str, sign: str, value: str, line: str, after: str) -> bo
 
 
 def _matches_label(name: str, type_: str) -> bool:
-    """Does the name of the type repeat the label, and end as types end?"""
+    """Return whether the name of the type repeats the label, and ends as types end."""
     words = [word.lower() for word in WORD.findall(type_)]
     stems = [word.lower().removesuffix("s") for word in WORD.findall(name) if len(word) >= MIN_WORD_LENGTH]
     named = any(word.startswith(stem) for word in words for stem in stems)

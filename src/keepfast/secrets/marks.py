@@ -140,7 +140,7 @@ if TYPE_CHECKING:
 
 
 def is_secret_by_name(path: bytes) -> bool:
-    """Is the file secret by its name (a key file at least until its content was checked)?"""
+    """Return whether the file is secret by its name (a key file at least until its content was checked)."""
     return bool(kind_by_name(path) & (SECRET | KEY))
 
 
@@ -183,7 +183,7 @@ def _kind_of_backup(path: bytes, name: bytes, original: bytes, otherwise: int) -
 
 
 def _is_in_secret_folder(path: bytes) -> bool:
-    """Is the file in a folder such as `.ssh`, or in a subfolder of one?"""
+    """Return whether the file is in a folder such as `.ssh`, or in a subfolder of one."""
     folder = path.rpartition(b"/")[0]
     return (b"/." in folder or folder[:1] == b".") and not FOLDERS.isdisjoint(folder.split(b"/")[-2:])
 

@@ -54,7 +54,7 @@ those of ten 87 in a hundred, and five in a thousand identifiers."""
 
 
 def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
-    """Is `value` the next word of a sentence, and not a secret?
+    """Return whether `value` is the next word of a sentence, and not a secret.
 
     `name` is the label, `before` the line up to it, `sign` what stands between, with its blanks, `after` the rest of the
     line. Code and settings (`secret=…`, `client_secret: …`) are not prose.
@@ -75,17 +75,17 @@ def is_prose(name: str, before: str, sign: str, value: str, after: str) -> bool:
 
 
 def _stands_alone(name: str, before: str) -> bool:
-    """Is the label a whole word, and not the end of a name or the key of a JSON object?"""
+    """Return whether the label is a whole word, and not the end of a name or the key of a JSON object."""
     return name.isalpha() and not (before[-1:].isalnum() or before[-1:] in ("_", "-", '"', "'"))
 
 
 def is_public(value: str) -> bool:
-    """Is it a well-known technical name, such as `HS256` or `OAuth2`?"""
+    """Return whether it is a well-known technical name, such as `HS256` or `OAuth2`."""
     return PUBLIC.fullmatch(value) is not None
 
 
 def is_random(value: str) -> bool:
-    """Is it letters of both cases in random order, as a password generator makes them, and not an identifier?
+    """Return whether it is letters of both cases in random order, as a password generator makes them, and not an identifier.
 
     Disorder counts pairs of letters that do not occur in English (twice), changes of case, and words of one letter.
     """
@@ -108,7 +108,7 @@ def is_random(value: str) -> bool:
 
 
 def _is_spoken(value: str) -> bool:
-    """Is it one or two natural words?"""
+    """Return whether it is one or two natural words."""
     if NAMES.fullmatch(value) is None:
         return False
     words = WORD.findall(value)
@@ -116,7 +116,7 @@ def _is_spoken(value: str) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """Do the letters follow one another as in English words?"""
+    """Return whether the letters follow one another as in English words."""
     consonants = 0
     for letter in word:
         consonants = 0 if letter in VOWELS else consonants + 1

@@ -150,7 +150,7 @@ def _spans_in_original(spans: list[Span], places: Callable[[], list[int]]) -> li
 
 
 def holds_key(text: str) -> bool:
-    """Is there a key of a known kind, a private key, or a URL with a password? Stops at the first.
+    """Return whether there is a key of a known kind, a private key, or a URL with a password. Stops at the first.
 
     Where `find` searches whole views, this searches their changed words: what is elsewhere was seen in the text itself.
     """
@@ -171,7 +171,7 @@ def holds_key(text: str) -> bool:
 
 
 def _holds_key_in(text: str, words: list[str]) -> bool:
-    """Is there a key, or base64 of one, among the words, or in the text one of the kinds that have blanks in them?"""
+    """Return whether one of the words is a key or base64 of one, or the text contains a kind of key that has blanks in it."""
     if next(_keys_of(_kinds_with_blanks(text), text), None):
         return True
     long = " ".join(["", *dict.fromkeys(words)])
@@ -194,7 +194,7 @@ def _split_at_signs(joined: str) -> list[str]:
 
 
 def holds_labelled_value(text: str) -> bool:
-    """Is there a secret that only the label beside it reveals, also inside base64? Stops at the first."""
+    """Return whether there is a secret that only the label beside it reveals, also inside base64. Stops at the first."""
     text = colourless(_without_nul(text))
     if next(_labelled_values(text, strict=True), None) or next(_base64_secrets(text), None):
         return True
@@ -278,21 +278,21 @@ def _assigned_values(text: str, places: list[int] | None, strict: bool = False) 
 
 
 def _is_harmless_bare(match: Match[str], value: str, after: str) -> bool:
-    """Is a value without quotes part of code or of a sentence?"""
+    """Return whether a value without quotes is part of code or of a sentence."""
     if is_declaration(match["name"], _sign_with_blanks(match), value, after):
         return True
     return _is_alternative(match, value) or _is_next_word(match, value) or _is_prose(match, value)
 
 
 def _is_harmless_quoted(match: Match[str], value: str, after: str) -> bool:
-    """Is a value in quotes a type or code?"""
+    """Return whether a value in quotes is a type or code."""
     if is_annotation(match["name"], _sign_with_blanks(match), value, _line_before(match), after):
         return True
     return match["quote"] == "`" and _is_quoted_code(match["name"], value)
 
 
 def _is_strange(value: str) -> bool:
-    """Does the value look like no name: digits, mixed characters or great length?"""
+    """Return whether the value does not look like a name: it has digits, mixed characters or great length."""
     if "=" in value.rstrip("=") or not any(letter.isdigit() for letter in value):
         return False
     return (_count_character_kinds(value) >= 3 or len(value) >= 16) and _entropy(value) >= 3
@@ -393,7 +393,7 @@ def _sign_with_blanks(match: Match[str]) -> str:
 
 
 def _is_alternative(match: Match[str], value: str) -> bool:
-    """Is the value one of three or more alternatives, as in `kind: api_key | env_variable | service`?
+    """Return whether the value is one of three or more alternatives, as in `kind: api_key | env_variable | service`.
 
     The cells of a table differ from that: its rows begin with a bar, or have only two cells.
     """
@@ -404,7 +404,7 @@ def _is_alternative(match: Match[str], value: str) -> bool:
 
 
 def _is_next_word(match: Match[str], value: str) -> bool:
-    """Is the value the next word of a sentence or title, as in `Secrets Redaction for log writes`, or a path in a command?
+    """Return whether the value is the next word of a sentence or title (`Secrets Redaction for log writes`) or a path in a command.
 
     Never after the name of an option.
     """
@@ -419,7 +419,7 @@ def _is_prose(match: Match[str], value: str) -> bool:
 
 
 def _is_quoted_code(name: str, value: str) -> bool:
-    """Is a value in backticks a command after a verb (`make test` passes), or the tags of a field in Go?"""
+    """Return whether a value in backticks is a command after a verb (`make test` passes), or the tags of a field in Go."""
     return (name.lower() in VERBS and " " in value.strip()) or TAGS.fullmatch(value) is not None
 
 
@@ -454,13 +454,13 @@ def _is_value(value: str, after_blank: bool, is_quoted: bool, strict: bool, name
 
 
 def _is_unlike_speech(value: str, strict: bool) -> bool:
-    """Could the value not be a word of a sentence, such as `the token expired`?"""
+    """Return whether the value cannot be a word of a sentence, such as `the token expired`."""
     is_name = value.startswith("-") or (strict and (_is_words(value) or value.endswith("=") or "://" in value))
     return not is_name and _entropy(value) >= 3 and len(value) >= 8 and _count_character_kinds(value) >= 2
 
 
 def _looks_random(value: str, name: str) -> bool:
-    """Does the value look random: no path, no repetition of its label, no code and no words?"""
+    """Return whether the value looks random: no path, no repetition of its label, no code and no words."""
     if "/" in value and not any(letter.isdigit() for letter in value):
         return False
     if value.lower().replace("_", "").replace("-", "") in name.lower().replace("_", "").replace("-", ""):
@@ -475,13 +475,13 @@ def _looks_random(value: str, name: str) -> bool:
 
 
 def _is_argument(value: str) -> bool:
-    """Is the value an argument in code, as in `parse_all=True`?"""
+    """Return whether the value is an argument in code, as in `parse_all=True`."""
     name, _, argument = value.partition("=")
     return name.isidentifier() and argument in ("True", "False", "None")
 
 
 def _is_words(value: str) -> bool:
-    """Is the value made of words, such as `session-token-secret`, `user.password` or `getToken`, and not of random letters?"""
+    """Return whether the value is made of words, such as `session-token-secret` or `getToken`, and not of random letters."""
     return WORDS.fullmatch(value) is not None and not is_random(value)
 
 

@@ -70,7 +70,7 @@ def _well_known_places(folded: str) -> set[int]:
 
 
 def _is_expected(folded: str, at: int) -> bool:
-    """Does this character repeat the previous one, follow it in the alphabet or on a keyboard, or repeat an earlier group?"""
+    """Return whether this character repeats the previous one or an earlier group, or follows in the alphabet or on a keyboard."""
     if at and folded[at] == folded[at - 1]:
         return True
     plain = folded.translate(SHIFTED)
@@ -83,7 +83,7 @@ def _is_expected(folded: str, at: int) -> bool:
 
 
 def _alternates(five: str) -> bool:
-    """Do the five characters alternate between two rows, as in `1q2w3`?"""
+    """Return whether the five characters alternate between two rows, as in `1q2w3`."""
     return all(any(part in row or part in row[::-1] for row in ROWS) for part in (five[::2], five[1::2]))
 
 

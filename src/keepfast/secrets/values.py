@@ -125,7 +125,7 @@ def _cells(text: str) -> Iterator[str]:
 
 
 def _is_specific(name: str, value: str) -> bool:
-    """Is the value specific to this file, and not a word, number, path or URL that other texts have, too?"""
+    """Return whether the value is specific to this file, and not a word, number, path or URL that other texts have, too."""
     if LOCATED.fullmatch(value) or WORD_PATH.fullmatch(value) or PLACEHOLDER.match(value) or is_public(value):
         return False
     if NAMED.search(name):

@@ -43,7 +43,7 @@ class Settings:
         self.unknown: list[str] = []
         """Those of the warnings that are about unknown settings."""
         self.broken = False
-        """Does the user's file contain something invalid?"""
+        """Whether the user's file contains something invalid."""
         self.considered: dict[str, list[tuple[str, Any, str]]] = {}
         """key → (origin, value, why it was not accepted, or ""), in the order in which they were read."""
 
@@ -174,7 +174,7 @@ def load(
     The user's stores decide which folder is a project: `stores` is the user's data folder if `data` is not given, and
     `store` the store given by a flag.
 
-    Raises `Usage` or `Failed`, except in a hook and if `lenient`: there an error is a warning, and the last good values
+    Raises `Usage` or `Failed`, except in a hook and if `lenient`: there an error is a warning, and the last valid values
     apply, which are kept in the data folder. With the defaults, a hook would continue in another store. The project's file
     never raises. Of an `agent`'s environment only values that tighten are accepted.
     """
@@ -201,7 +201,7 @@ def load(
 
 
 def _with_last_good(settings: Settings, text: bytes | None, path: str, data: str) -> Settings:
-    """Remember good settings. Of a broken file, apply the readable values on top of the last good ones."""
+    """Remember valid settings. Of a broken file, apply the readable values on top of the last valid ones."""
     from keepfast.settings.last_good import place, recall, remember
 
     copy = place(data, path)

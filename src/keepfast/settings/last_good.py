@@ -1,4 +1,4 @@
-"""The last good settings: a copy of the user's file, which hooks use while the file itself is broken."""
+"""The last valid settings: a copy of the user's file, which hooks use while the file itself is broken."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def recall(copy: str) -> bytes | None:
 
 
 def remember(copy: str, text: bytes) -> None:
-    """Store the text if it differs. Failing is harmless: then an older text is the last good one."""
+    """Store the text if it differs. Failing is harmless: then an older text counts as the last valid one."""
     if recall(copy) == text:
         return
     temporary = f"{copy}.{getpid()}"

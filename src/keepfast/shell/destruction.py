@@ -67,15 +67,15 @@ class Threat:
         )
         """Paths below the root among the arguments of programs that may or may not destroy them."""
         self.is_certain = builder.is_threatened
-        """Does it destroy something even if all `mentioned` paths survive?"""
+        """Whether it destroys something even if all `mentioned` paths survive."""
         self.patterns: tuple[bytes, ...] = _encoded(builder.patterns)
         """Absolute glob patterns, with the slash at their end if they have one."""
         self.entered: frozenset[bytes] = frozenset(_encoded(builder.entered))
         """Those of `named` that mean a folder's contents, even if the path is a link to the folder."""
         self.everything = builder.everything
-        """Does it destroy the root, or a folder that contains it?"""
+        """Whether it destroys the root, or a folder that contains it."""
         self.is_vague = builder.is_vague
-        """May it destroy something that neither `named` nor `patterns` covers?"""
+        """Whether it may destroy something that neither `named` nor `patterns` covers."""
         self.is_boundless = builder.is_boundless
         """If it is vague: may that be any file, rather than only those that git tracks?"""
         self.git_folders: tuple[bytes, ...] = _encoded(builder.git_folders)

@@ -440,7 +440,7 @@ class Script:
 
 
 def _deletes_one_kind_of_file(expression: list[Word]) -> bool:
-    """Does `find … -delete` delete only files with an ending that no file of git's own has (`-name '*.pyc'`)?
+    """Return whether `find … -delete` deletes only files with an ending that no file of git's own has (`-name '*.pyc'`).
 
     Only a plain sequence of tests is understood; a test behind `-delete` restricts nothing.
     """

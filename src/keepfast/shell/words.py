@@ -31,9 +31,9 @@ class Word:
         self.text, self.known_length = text, len(text) if known_length < 0 else known_length
         self.is_sure = known_length < 0
         self.is_pattern = is_pattern
-        """Is the first unknown part a pattern? It stays in its folder, while a variable may hold anything."""
+        """Whether the first unknown part is a pattern. A pattern stays in its folder, while a variable may hold anything."""
         self.is_glob = False
-        """Are patterns its only unknown parts, so that `text` as a whole can be matched against paths?"""
+        """Whether patterns are its only unknown parts, so that `text` as a whole can be matched against paths."""
         self.is_quoted = is_quoted
         self.commands: list[str] = []
         """Commands whose output becomes part of this word: `$(…)`, back quotes, `<(…)`."""

@@ -59,7 +59,7 @@ class Keys:
         self._loaded_signature: object = None
         self._are_copies_synced = False
         self.made_new_key = False
-        """Was a new key made although the store has contents that no key here opens?"""
+        """Whether a new key was made although the store has contents that no key here opens."""
 
     def key_in_use(self) -> str:
         """Return the path of the key file for new contents; empty if there is none yet."""

@@ -57,7 +57,7 @@ class Chain:
             self.ends.append(self.size)
             self.heads.append(after)
         self.rest = data[at:]
-        """What follows the last good line: nothing, an incomplete write, or damage."""
+        """What follows the last valid line: nothing, an incomplete write, or damage."""
 
     def is_torn(self) -> bool:
         """Return whether the rest is an incomplete write: less than one line."""

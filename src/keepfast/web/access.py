@@ -280,7 +280,9 @@ class Gate:
     def count_wrong_guess(self, scope: Scope) -> None:
         """Count a wrong ticket or password of this peer. Raises `Refusal` after too many."""
         if not self.may_guess(scope):
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tickets; wait a minute.", {"retry-after": "60"})
+            raise Refusal(
+                HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong sign-in codes; wait a minute.", {"retry-after": "60"}
+            )
         self.wrong.setdefault(peer_of(scope), []).append(self.clock())
 
 

@@ -122,7 +122,7 @@ class Site:
         async def answer(request: Request) -> Response:
             visitor = request.scope["keepfast.visitor"]
             if visitor is None:
-                return self._html(request, "hello.html", {}, HTTPStatus.UNAUTHORIZED)
+                return self._html(request, "sign_in.html", {}, HTTPStatus.UNAUTHORIZED)
             target = request.url.path
             # Read before the page is rendered: the stream then delivers what happened meanwhile.
             last = self.database.last_sequence()
@@ -242,9 +242,9 @@ class Site:
             except Refusal as refusal:
                 return _failure(refusal.status, refusal.text, "refused", headers=refusal.headers)
             self.database.audit(None, "POST", "/session", "refused")
-            text = "The ticket is invalid, expired or already used."
+            text = "The sign-in code is invalid, expired or already used."
             if plain:
-                return self._html(request, "hello.html", {"wrong": text}, HTTPStatus.UNAUTHORIZED)
+                return self._html(request, "sign_in.html", {"wrong": text}, HTTPStatus.UNAUTHORIZED)
             return _failure(HTTPStatus.UNAUTHORIZED, text, "unauthorized", "Run `keepfast serve --link` for a new one.")
         visitor = self.database.visitor(session)
         assert visitor is not None
@@ -311,7 +311,7 @@ class Site:
     def _error_page(self, request: Request, error: KeepfastError) -> Response:
         status = _status(error)
         values = {"text": str(error), "hint": error.hint, "status": status, "damaged": isinstance(error, Damaged)}
-        return self._html(request, "wrong.html", {**values, "back": _back(request)}, status)
+        return self._html(request, "error.html", {**values, "back": _back(request)}, status)
 
     def _words(self, request: Request) -> Words:
         return Words(chosen(request.cookies.get(LANGUAGE, ""), request.headers.get("accept-language", "")))
@@ -322,14 +322,14 @@ class Site:
         if "location" in refusal.headers:
             answer = Response(b"", refusal.status)
         elif refusal.text == WHERE_THE_PAGE_IS and not scope["path"].startswith(("/api/", "/session")):
-            answer = self._html(request, "outside.html", {}, refusal.status)
+            answer = self._html(request, "unknown_host.html", {}, refusal.status)
         elif scope["path"].startswith(("/api/", "/session")) or refusal.status == HTTPStatus.MISDIRECTED_REQUEST:
             answer = _failure(refusal.status, refusal.text, "refused")
         elif refusal.status == HTTPStatus.UNAUTHORIZED:
-            answer = self._html(request, "hello.html", {}, refusal.status)
+            answer = self._html(request, "sign_in.html", {}, refusal.status)
         else:
             answer = self._html(
-                request, "wrong.html", {"text": refusal.text, "hint": "", "status": refusal.status}, refusal.status
+                request, "error.html", {"text": refusal.text, "hint": "", "status": refusal.status}, refusal.status
             )
         answer.headers.update(refusal.headers)
         return answer
@@ -339,7 +339,7 @@ class Site:
         text = "Page not found." if status == HTTPStatus.NOT_FOUND else "Method not allowed."
         if request.url.path.startswith("/api/"):
             return _failure(status, text, "not_found" if status == HTTPStatus.NOT_FOUND else "usage")
-        return self._html(request, "wrong.html", {"text": text, "hint": "", "status": status}, status)
+        return self._html(request, "error.html", {"text": text, "hint": "", "status": status}, status)
 
     async def _internal_error(self, request: Request, error: Exception) -> Response:
         short = shortage(error)
@@ -349,7 +349,7 @@ class Site:
         if request.url.path.startswith("/api/"):
             return _failure(HTTPStatus.INTERNAL_SERVER_ERROR, text, "failed")
         values = {"text": text, "hint": "", "status": 500}
-        return self._html(request, "wrong.html", values, HTTPStatus.INTERNAL_SERVER_ERROR)
+        return self._html(request, "error.html", values, HTTPStatus.INTERNAL_SERVER_ERROR)
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]

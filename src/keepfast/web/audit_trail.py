@@ -13,10 +13,10 @@ ACTIONS = {
     "finish": "finish a restore", "label": "pin or name", "fork": "fork", "forget": "forget", "act": "control a task",
     "budget": "set limits", "secret": "provide a secret", "back": "go back to a checkpoint", "new": "new task",
 }  # fmt: skip
-"""Actions by the last part of a page's address. API requests are shown with method and path."""
+"""Names of actions, by the last part of the path. API requests are shown as method and path."""
 
 
-class Deed(NamedTuple):
+class AuditEntry(NamedTuple):
     """A row of the audit trail with its action and subject in words."""
 
     at: str
@@ -25,13 +25,13 @@ class Deed(NamedTuple):
     action: str
     target: str
     outcome: str
-    deed: str
+    action_name: str
     subject: str
 
 
-def describe(row: AuditRow, names: Mapping[str, str]) -> Deed:
-    """Return a row in words. `names`: of workspaces and tasks, by id."""
-    return Deed(rfc3339(row.at), *row[1:], *_words(row, names))
+def describe(row: AuditRow, names: Mapping[str, str]) -> AuditEntry:
+    """Return a row with its action in words. `names`: names of workspaces and tasks, by id."""
+    return AuditEntry(rfc3339(row.at), *row[1:], *_words(row, names))
 
 
 def _words(row: AuditRow, names: Mapping[str, str]) -> tuple[str, str]:
@@ -41,7 +41,7 @@ def _words(row: AuditRow, names: Mapping[str, str]) -> tuple[str, str]:
     parts = row.target.strip("/").split("/")
     if parts[0] == "api":
         return f"{row.action} {row.target}", ""
-    deed = "answer" if parts[0] == "p" else ACTIONS.get(parts[-1], f"{row.action} {row.target}")
+    action_name = "answer" if parts[0] == "p" else ACTIONS.get(parts[-1], f"{row.action} {row.target}")
     subject_names = [names[part] for part in parts[1:2] if part in names]
     version = [parts[3]] if parts[0] == "w" and len(parts) > 4 and parts[2] == "v" else []
-    return deed, " ".join(subject_names + version)
+    return action_name, " ".join(subject_names + version)

@@ -22,10 +22,10 @@ TAKE_SECONDS = 30
 MAX_STRANGERS, MAX_NEWCOMERS, MAX_SIGNED_IN = 100, 400, 300
 """Limits on connections without a session, the same including new ones, and connections with a session.
 
-Together well below the 1,024 files that a process may have open. Strangers never displace visitors.
+Together well below the 1,024 files that a process may have open. Connections without a session never displace those with one.
 """
 SETTLE_SECONDS = 0.5
-"""A connection is a stranger's until its first request has arrived: it is not closed for others before that."""
+"""Seconds for a new connection to send its first request; before that it is not closed to make room for others."""
 
 
 class Connection(H11Protocol):

@@ -77,7 +77,7 @@ def checkpoint(request: PageRequest) -> Page:
 def peek(request: PageRequest) -> Page:
     """Return the summary of a checkpoint that the timeline's slider shows."""
     return Page(
-        "peek.html",
+        "checkpoint_summary.html",
         {
             "here": {"id": request.workspace},
             "checkpoint": request.backend.checkpoint(request.workspace, request.parts["reference"]),

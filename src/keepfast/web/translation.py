@@ -43,14 +43,13 @@ ENGLISH = {
     "found": "run found again",
     "overtaken": "superseded",
     "rebuilt": "rebuilt from its documents",
-    "check ground": "file system",
+    "check filesystem": "file system",
     "check space": "free space",
     "check bytecode": "hooks",
     "check analysis": "analysis",
     "check sqlite": "database",
     "check python": "Python",
     "check claude": "Claude Code",
-    "cap": "limit",
     "money": "cost",
 }
 """English texts for names of settings, states, events and checks."""

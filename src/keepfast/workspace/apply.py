@@ -93,7 +93,7 @@ class Apply:
         self.folders.close()
         try:
             self.stager.ahead.wait()
-            self._rescued(self.staging.close(self.is_saved, self.is_saved_link))
+            self._report_set_aside(self.staging.close(self.is_saved, self.is_saved_link))
         except OSError:
             pass  # the next restore sweeps it
 
@@ -113,7 +113,7 @@ class Apply:
             if self._begun is None:
                 self.staging.open()
             refuse_folded(plan, self.root, self.staging.fd, self.system)
-            self._rescued(self.staging.sweep_old(self.is_saved, self.is_saved_link))
+            self._report_set_aside(self.staging.sweep_old(self.is_saved, self.is_saved_link))
             self._run(self._without_shared_mode_changes(plan.steps))
         finally:
             self.clean_up()
@@ -205,8 +205,8 @@ class Apply:
         except OSError:
             return False
 
-    def _rescued(self, places: list[bytes]) -> None:
-        self.done.aside += [(b"what a restore that was cut off had taken away", place) for place in places]
+    def _report_set_aside(self, places: list[bytes]) -> None:
+        self.done.aside += [(b"left over from an interrupted restore", place) for place in places]
 
 
 def _changes_type(step: Step) -> bool:

@@ -64,9 +64,9 @@ class Capture:
         self.markers = frozenset([name.encode("utf-8", "surrogateescape") for name in exclude_marked])
         self.ignored = ignored
         self.reads_rules = ignored != "all" or bool(exclude_ignored)
-        """Do ignore files have any effect?"""
+        """Whether ignore files have any effect."""
         self.leaves_large = ignored == "small"
-        """Are ignored folders with many files left out?"""
+        """Whether ignored folders with many files are excluded."""
         self.ignored_file_size = ignored_file_size
         self.ignored_folder_files = ignored_folder_files
         self.max_file_size = max_file_size

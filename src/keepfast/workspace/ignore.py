@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     Piece = bytes | tuple[bytes, ...]  # Bytes that stand together: these, or one out of each set.
     Segment = tuple[Piece, ...]  # Pieces with a `*` between them; speaks of one name.
-    Run = tuple[Segment, ...]  # Segments that stand together, with a `/` between them.
-    Pattern = tuple[Run, ...]  # Runs with a `**` between them; speaks of a path.
+    Run = tuple[Segment, ...]  # Consecutive segments, with a `/` between them.
+    Pattern = tuple[Run, ...]  # Runs with a `**` between them; matches a path.
 
-    # Rank, for folders only, place in the table, keys there, pattern. The rank is twice the number of the line, plus
-    # one if the rule ignores: the greatest wins, and tells the answer.
+    # Rank, folders only, column of the table, keys there, pattern. The rank is twice the line number, plus one if the
+    # rule ignores: of all matching rules the highest rank decides.
     Rule = tuple[int, bool, int, list[bytes], Pattern]
 
     Wanted = TypeVar("Wanted", bound=Sized)
@@ -46,7 +46,7 @@ CLASSES = {
 }
 
 NAME, PATH, START, END, GLOB = range(5)
-# `[Dd]ebug` stands in the table as two names, and so does all that has no more spellings, none of them longer.
+# `[Dd]ebug` is two names in the table, and so on for patterns with at most this many spellings of at most this length.
 MAX_SPELLINGS = 32
 MAX_SPELLED_LENGTH = 64
 

@@ -38,17 +38,17 @@ def in_base64(content: bytes, starts: list[int]) -> bytes:
     return b"\n".join(texts)
 
 
-def _gathered(text: str, at: int) -> tuple[str, int]:
+def _gathered(text: str, offset: int) -> tuple[str, int]:
     """Return the base64 letters from here on, without line ends, and the position after them."""
     parts = []
-    while run := RUN.match(text, at):
+    while run := RUN.match(text, offset):
         parts.append(run[0])
-        at = run.end()
-        wrap = WRAP.match(text, at)
+        offset = run.end()
+        wrap = WRAP.match(text, offset)
         if wrap is None:
             break
-        at = wrap.end()
-    return "".join(parts), at
+        offset = wrap.end()
+    return "".join(parts), offset
 
 
 def _decoded(letters: str) -> bytes:
@@ -62,14 +62,14 @@ def in_pickle(content: bytes) -> bytes:
     texts = [line[1:] for line in lines if line[:1] == b"V"]
     left = MAX_READS_OF_SIZE * len(content)
     for code, width in TEXT_CODES:
-        at = content.find(code)
-        while at >= 0 and left > 0:
-            start = at + 1 + width
-            end = start + int.from_bytes(content[at + 1 : start], "little")
+        offset = content.find(code)
+        while offset >= 0 and left > 0:
+            start = offset + 1 + width
+            end = start + int.from_bytes(content[offset + 1 : start], "little")
             if end <= len(content):
                 texts.append(content[start:end])
                 left -= end - start
-            at = content.find(code, at + 1)
+            offset = content.find(code, offset + 1)
     return b"\n".join(texts)
 
 
@@ -97,36 +97,36 @@ def _values(content: bytes) -> Iterator[bytes]:
             continue
         cells = head + (12 if kind == INDEX else 8)
         for number in range(_number(content, head + 3, 2)):
-            at = page + _number(content, cells + 2 * number, 2) + (4 if kind == INDEX else 0)
-            _, at = _varint(content, at)
+            offset = page + _number(content, cells + 2 * number, 2) + (4 if kind == INDEX else 0)
+            _, offset = _varint(content, offset)
             if kind == TABLE_LEAF:
-                _, at = _varint(content, at)
+                _, offset = _varint(content, offset)
             yield b""  # so that a row without values counts, too
-            yield from _columns(content, at, page + size)
+            yield from _columns(content, offset, page + size)
 
 
-def _columns(content: bytes, at: int, last: int) -> Iterator[bytes]:
+def _columns(content: bytes, offset: int, last: int) -> Iterator[bytes]:
     """Yield the values of a row that lie in its page; numbers and the like give nothing."""
-    size, head = _varint(content, at)
-    end = value = at + size
-    at = head
-    while at < end:
-        kind, at = _varint(content, at)
+    size, head = _varint(content, offset)
+    end = value = offset + size
+    offset = head
+    while offset < end:
+        kind, offset = _varint(content, offset)
         size = NUMBERS[kind] if kind < len(NUMBERS) else (kind - 12) // 2
         yield content[value : min(value + size, last)] if kind >= len(NUMBERS) else b""
         value += size
 
 
-def _varint(content: bytes, at: int) -> tuple[int, int]:
+def _varint(content: bytes, offset: int) -> tuple[int, int]:
     """Return a number of up to nine bytes, and the position after it."""
     number = 0
-    for place in range(at, at + 8):
+    for place in range(offset, offset + 8):
         byte = content[place]
         number = number << 7 | byte & 127
         if byte < 128:
             return number, place + 1
-    return number << 8 | content[at + 8], at + 9
+    return number << 8 | content[offset + 8], offset + 9
 
 
-def _number(content: bytes, at: int, size: int) -> int:
-    return int.from_bytes(content[at : at + size], "big")
+def _number(content: bytes, offset: int, size: int) -> int:
+    return int.from_bytes(content[offset : offset + size], "big")

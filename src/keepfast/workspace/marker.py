@@ -137,7 +137,7 @@ def refuse(root: bytes, home: bytes | None) -> None:
 
 
 def is_refused(root: bytes, home: bytes | None) -> bool:
-    """Would `refuse` raise?"""
+    """Return whether `refuse` would raise."""
     try:
         refuse(root, home)
     except Refused:

@@ -81,19 +81,23 @@ def _is_text(run: bytes) -> bool:
 
 def _signs(content: bytes) -> Iterator[int]:
     for mark, kind in _likely(content):
-        for at in _each(content, mark):
-            if _is_mark(content, at, len(mark), kind):
-                yield at
-    for at in _each(content, b"://"):
-        if at and (content[at - 1 : at].isalnum() or content[at - 1 : at] == b"\\") and _has_password(content, at + 3):
-            yield at - 1
-    for at in _each(content, rb":\/\/"):
-        if _has_password(content, at + 5):
-            yield at
+        for offset in _each(content, mark):
+            if _is_mark(content, offset, len(mark), kind):
+                yield offset
+    for offset in _each(content, b"://"):
+        if (
+            offset
+            and (content[offset - 1 : offset].isalnum() or content[offset - 1 : offset] == b"\\")
+            and _has_password(content, offset + 3)
+        ):
+            yield offset - 1
+    for offset in _each(content, rb":\/\/"):
+        if _has_password(content, offset + 5):
+            yield offset
     for mark in CODED_ADDRESSES:
-        for at in _each(content, mark):
-            if _has_password(content, at + len(mark), coded=True):
-                yield at
+        for offset in _each(content, mark):
+            if _has_password(content, offset + len(mark), coded=True):
+                yield offset
 
 
 def _likely(content: bytes) -> list[tuple[bytes, int]]:
@@ -132,23 +136,23 @@ def _to_find() -> Iterator[tuple[bytes, int]]:
 
 
 def _each(content: bytes, mark: bytes) -> Iterator[int]:
-    at = content.find(mark)
-    while at >= 0:
-        yield at
-        at = content.find(mark, at + 1)
+    offset = content.find(mark)
+    while offset >= 0:
+        yield offset
+        offset = content.find(mark, offset + 1)
 
 
-def _is_mark(content: bytes, at: int, size: int, kind: int) -> bool:
-    if kind & AT_WORD_START and not _begins_word(content, at):
+def _is_mark(content: bytes, offset: int, size: int, kind: int) -> bool:
+    if kind & AT_WORD_START and not _begins_word(content, offset):
         return False
-    if size < HEAD and content[at + size : at + HEAD] not in LETTERS:
+    if size < HEAD and content[offset + size : offset + HEAD] not in LETTERS:
         return False
-    return not kind & SIGN_BEFORE_KEY or _continues_key(content, at + size)
+    return not kind & SIGN_BEFORE_KEY or _continues_key(content, offset + size)
 
 
-def _begins_word(content: bytes, at: int) -> bool:
+def _begins_word(content: bytes, offset: int) -> bool:
     """Return whether a word begins here. Behind an escape, which ends in a letter, too."""
-    before = content[max(at - 6, 0) : at]
+    before = content[max(offset - 6, 0) : offset]
     last = before[-1:]
     if not (last.isalnum() and last.isascii()):
         return True
@@ -156,23 +160,27 @@ def _begins_word(content: bytes, at: int) -> bool:
         return True
     if len(before) > 3 and before[-4:-2] == b"\\x":
         return True
-    return content[max(at - 1 - MAX_COLOUR_LENGTH, 0) : at - 1].rstrip(b"0123456789;?").endswith(b"[")
+    return content[max(offset - 1 - MAX_COLOUR_LENGTH, 0) : offset - 1].rstrip(b"0123456789;?").endswith(b"[")
 
 
-def _continues_key(content: bytes, at: int) -> bool:
-    """Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them."""
+def _continues_key(content: bytes, offset: int) -> bool:
+    """Return whether the rest of a key may follow here. It may contain line ends, and its signs may be escaped by a backslash."""
     letters = 0
     while letters < REST_LENGTH:
-        if at >= len(content):
+        if offset >= len(content):
             return False
-        if content[at] in REST:
+        if content[offset] in REST:
             letters += 1
-            at += 1
-        elif content[at] == 92 and content[at + 1 : at + 2] in LETTERS and not content[at + 1 : at + 2].isalnum():
-            at += 1
+            offset += 1
+        elif (
+            content[offset] == 92
+            and content[offset + 1 : offset + 2] in LETTERS
+            and not content[offset + 1 : offset + 2].isalnum()
+        ):
+            offset += 1
         else:
-            at = _next_line(content, at, len(content)) if _is_blank(content[at]) else 0
-            if not at:
+            offset = _next_line(content, offset, len(content)) if _is_blank(content[offset]) else 0
+            if not offset:
                 return False
     return True
 
@@ -181,25 +189,25 @@ def _is_blank(byte: int) -> bool:
     return byte <= 32 or byte in b"\"'\\"
 
 
-def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
+def _has_password(content: bytes, offset: int, coded: bool = False) -> bool:
     """Return whether this address begins with `user:password@`. Slashes and colons may be escaped, or percent-encoded (`coded`)."""
-    end = min(at + MAX_PASSWORD_SPAN, len(content))
+    end = min(offset + MAX_PASSWORD_SPAN, len(content))
     colon = False
-    if not coded and content.find(b"@", at, end) < 0:
+    if not coded and content.find(b"@", offset, end) < 0:
         return False
-    while at < end:
-        byte = content[at]
-        if byte == 92 and content[at + 1 : at + 2] in (b"/", b":"):
-            at += 1
+    while offset < end:
+        byte = content[offset]
+        if byte == 92 and content[offset + 1 : offset + 2] in (b"/", b":"):
+            offset += 1
             continue
         if coded and byte == 37:
-            escape = content[at + 1 : min(at + 3, end)].lower()
+            escape = content[offset + 1 : min(offset + 3, end)].lower()
             if escape == b"40":
                 return colon
             colon |= escape == b"3a"
         if _is_blank(byte):
-            at = _next_line(content, at, end)
-            if not at:
+            offset = _next_line(content, offset, end)
+            if not offset:
                 return False
             continue
         if byte in b"<>" or (byte == 47 and not colon):
@@ -207,34 +215,34 @@ def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
         if byte == 64:
             return colon
         colon |= byte == 58
-        at += 1
+        offset += 1
     return False
 
 
-def _next_line(content: bytes, at: int, end: int) -> int:
+def _next_line(content: bytes, offset: int, end: int) -> int:
     """Return the position after a line end and the wrapping of texts and strings around it; 0 if the line does not end here.
 
     Behind a colour, too: it may change within a key, as `grep` does.
     """
-    if content[at] == 27:
-        return _after_colour(content, at, end)
+    if content[offset] == 27:
+        return _after_colour(content, offset, end)
     ended = False
-    for place in range(at, min(at + MAX_LINE_BREAK, end)):
+    for place in range(offset, min(offset + MAX_LINE_BREAK, end)):
         byte = content[place]
         if byte == 10 or (byte == 110 and content[place - 1] == 92):
             ended = True
         elif byte not in b"\\\"'+.\r \t" and not (ended and byte in b">|#*"):
             return place if ended else 0
-    return min(at + MAX_LINE_BREAK, end) if ended else 0
+    return min(offset + MAX_LINE_BREAK, end) if ended else 0
 
 
-def _after_colour(content: bytes, at: int, end: int) -> int:
+def _after_colour(content: bytes, offset: int, end: int) -> int:
     """Return the position after a colour code of a terminal; 0 if there is none here."""
-    end = min(end, at + MAX_COLOUR_LENGTH + 3)
-    if content[at + 1 : at + 2] != b"[":
+    end = min(end, offset + MAX_COLOUR_LENGTH + 3)
+    if content[offset + 1 : offset + 2] != b"[":
         return 0
-    at += 2
-    while at < end and content[at] in b"0123456789;?":
-        at += 1
-    last = content[at : at + 1] if at < end else b""
-    return at + 1 if last.isalnum() and last.isascii() else 0
+    offset += 2
+    while offset < end and content[offset] in b"0123456789;?":
+        offset += 1
+    last = content[offset : offset + 1] if offset < end else b""
+    return offset + 1 if last.isalnum() and last.isascii() else 0

@@ -134,7 +134,7 @@ class _Reader:
         self.owner = owner.st_uid, owner.st_gid
         self.user = geteuid()
         self.storing = False
-        """Is the store being written right now? Then an error is not about the file."""
+        """Whether the store is being written right now; then an error does not concern the file."""
         self._sealed_groups: set[int] = set()
         """Hard link groups with a sealed file."""
         self._path: bytes | None = None

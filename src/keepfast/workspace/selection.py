@@ -109,7 +109,7 @@ class Chooser:
         return OVERSIZE if kind == S_IFREG and seen.st_size > capture.max_file_size else None
 
     def rules_matter(self, seen: stat_result) -> bool:
-        """Would this file be left out if a rule ignores it?"""
+        """Return whether this file would be excluded if a rule ignores it."""
         mode = self.capture.ignored
         return mode == "none" or (mode == "small" and seen.st_size > self.capture.ignored_file_size)
 
@@ -154,7 +154,7 @@ class Chooser:
             close(fd)
 
     def is_large(self, path: bytes) -> bool:
-        """Does this ignored folder have more files than `capture.ignored_folder_files`? Excluded folders do not count."""
+        """Return whether this ignored folder has more files than `capture.ignored_folder_files`. Excluded folders do not count."""
         limit = self.capture.ignored_folder_files
         total, todo = 0, [path]
         while todo:
@@ -181,7 +181,7 @@ class Chooser:
         return False
 
     def is_marked(self, path: bytes, names: Collection[bytes]) -> bool:
-        """Does the folder contain a marker file of generated folders, such as CACHEDIR.TAG?"""
+        """Return whether the folder contains a marker file of generated folders, such as CACHEDIR.TAG."""
         for name in self.capture.markers.intersection(names):
             if name != b"CACHEDIR.TAG" or self._starts(path + b"/" + name, CACHE_TAG):
                 return True

@@ -120,33 +120,33 @@ class Cache:
 
     def columns(self) -> list[list[int]]:
         """ctime, size, inode of files; mtime, ctime, inode, number of files of folders."""
-        view, result, at = memoryview(self.raw), [], self.start
+        view, result, offset = memoryview(self.raw), [], self.start
         for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
-            result.append(view[at : at + 8 * length].cast(code).tolist())  # type: ignore[call-overload]
-            at += 8 * length
+            result.append(view[offset : offset + 8 * length].cast(code).tolist())  # type: ignore[call-overload]
+            offset += 8 * length
         return result
 
     def views(self) -> list[Column]:
         """Return the same columns without unpacking them."""
-        view, at = memoryview(self.raw), self.start
+        view, offset = memoryview(self.raw), self.start
         result: list[Column] = []
         for code, length in zip(CODES, (self.files,) * 3 + (self.folders,) * 4, strict=True):
-            result.append(view[at : at + 8 * length].cast(code))  # type: ignore[call-overload]
-            at += 8 * length
+            result.append(view[offset : offset + 8 * length].cast(code))  # type: ignore[call-overload]
+            offset += 8 * length
         return result
 
     def counts(self) -> list[int]:
         """Return the number of files directly in each folder."""
-        at = self.texts()
-        return memoryview(self.raw)[at - 8 * self.folders : at].cast("q").tolist()
+        offset = self.texts()
+        return memoryview(self.raw)[offset - 8 * self.folders : offset].cast("q").tolist()
 
     def names(self) -> list[bytes]:
         return bytes(self.text()).split(b"\0")[:-1]
 
     def text(self) -> memoryview:
         """Return all names, each followed by NUL."""
-        at = self.texts()
-        return memoryview(self.raw)[at : at + self.name_bytes]
+        offset = self.texts()
+        return memoryview(self.raw)[offset : offset + self.name_bytes]
 
     def offsets(self, numbers: list[int], accelerated: bool = True) -> list[int]:
         """Return the offsets of these files' names in that text. Numbers are sorted; the one after the last file gives the end."""
@@ -154,20 +154,20 @@ class Cache:
             from _struct import pack
 
             return _offsets(self.raw, pack(f"={len(numbers)}I", *numbers))
-        names, result, at, last = self.names(), [], 0, 0
+        names, result, offset, last = self.names(), [], 0, 0
         for number in numbers:
-            at += sum(map(len, names[last:number])) + number - last
+            offset += sum(map(len, names[last:number])) + number - last
             last = number
-            result.append(at)
+            result.append(offset)
         return result
 
     def paths(self) -> list[bytes]:
-        at = self.texts() + self.name_bytes
-        return self.raw[at : at + self.folder_bytes].split(b"\0")[:-1]
+        offset = self.texts() + self.name_bytes
+        return self.raw[offset : offset + self.folder_bytes].split(b"\0")[:-1]
 
     def marks(self) -> list[bytes]:
-        at = self.texts() + self.name_bytes + self.folder_bytes
-        return self.raw[at : at + self.mark_bytes].split(b"\0")[:-1]
+        offset = self.texts() + self.name_bytes + self.folder_bytes
+        return self.raw[offset : offset + self.mark_bytes].split(b"\0")[:-1]
 
 
 def _sound(raw: bytes, start: int, end: int, texts: int) -> bool:
@@ -245,21 +245,21 @@ def _apply_renewals(cache: Cache, raw: bytes) -> None:
         3 * cache.files + cache.folders,
     )
     unknown, above = set(saved), {path.rpartition(b"/")[0] for path in saved}
-    at = 0
+    offset = 0
     for number, folder in enumerate(cache.paths()):
-        end = at + counts[number]
+        end = offset + counts[number]
         if folder in saved:
             unknown.discard(folder)
             place = cache.start + 8 * (folder_ctimes + number)
             columns[place : place + 8] = never
         if folder in above:
-            for file in range(at, end):
+            for file in range(offset, end):
                 path = folder + b"/" + names[file] if folder else names[file]
                 if path in saved:
                     unknown.discard(path)
                     place = cache.start + 8 * file
                     columns[place : place + 8] = never
-        at = end
+        offset = end
     cache.raw = bytes(columns)
     if unknown:
         # The cache would not notice the removal of a path that it does not have: only a full scan does.
@@ -268,14 +268,14 @@ def _apply_renewals(cache: Cache, raw: bytes) -> None:
 
 def _renewals_in(raw: bytes) -> list[tuple[bytes, list[bytes]]]:
     """Return identity and paths of each renewal, up to the first damaged one."""
-    renewals, at = [], 0
-    while len(raw) - at >= RENEWAL:
-        check, size, length = [int.from_bytes(raw[at + part : at + part + 4], "little") for part in (0, 4, 8)]
-        body = raw[at + 4 : at + RENEWAL + size]
+    renewals, offset = [], 0
+    while len(raw) - offset >= RENEWAL:
+        check, size, length = [int.from_bytes(raw[offset + part : offset + part + 4], "little") for part in (0, 4, 8)]
+        body = raw[offset + 4 : offset + RENEWAL + size]
         if len(body) != 8 + size or crc32(body) != check or length > size:
             break
         renewals.append((body[8 : 8 + length], body[8 + length :].split(b"\0")[:-1]))
-        at += RENEWAL + size
+        offset += RENEWAL + size
     return renewals
 
 

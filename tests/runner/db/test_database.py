@@ -224,7 +224,7 @@ def test_a_run_of_a_host_that_is_gone_waits_for_a_person(shared: Any) -> None:
     Supervisor(second.runtime, Threads(second.runtime)).reconcile()
 
     assert first.state(task) == ("active", "host_lost")
-    assert "whose supervisor is gone" in first.runtime.tables.task(task.id).reason
+    assert "whose supervisor has stopped" in first.runtime.tables.task(task.id).reason
     assert first.outcomes(task) == ["host_lost"]
     assert second.tasks.views.describe(second.runtime.tables.task(task.id))["actions"].count("resume") == 1
 

@@ -105,10 +105,10 @@ def test_a_budget_of_tokens_is_told_at_half_and_ends_the_run(place: Place) -> No
     task = client(place, turn, [spoken(DONE["say"]), result()], budget={"tokens": 1000})
 
     place.supervise(until=lambda: place.events(task).count("budget_told") == 1)
-    assert "50% of your budget of tokens" in nudge_of(place, task.id).read_text()
+    assert "50% of the token budget" in nudge_of(place, task.id).read_text()
     Path(marks[0]).touch()
     place.supervise(until=lambda: place.events(task).count("budget_told") == 2)
-    assert "75% of your budget of tokens" in nudge_of(place, task.id).read_text()
+    assert "75% of the token budget" in nudge_of(place, task.id).read_text()
     Path(marks[1]).touch()
     place.supervise()
 

@@ -89,7 +89,7 @@ def write_session(conversation: ConversationRestorer | None) -> tuple[str, int]:
     """Write a conversation as a new session of the client; return its id and its number of messages."""
     if conversation is None:
         return "", 0
-    return conversation.bring_back().id, count_messages(conversation.lines)
+    return conversation.restore().id, count_messages(conversation.lines)
 
 
 def count_messages(lines: Iterable[bytes]) -> int:

@@ -64,11 +64,11 @@ def check(row: Mapping[str, Any], base: str, where: str = "") -> TaskSpec:
     brief = _text(row.get("brief", ""), where + "brief")
     phases = _phases(row.get("phases"), kind, where)
     if not brief and not any(phase["prompt"] for phase in phases):
-        raise Usage(f"{where}a task needs a `brief` that says what to do.")
+        raise Usage(f"{where}a task needs a `brief`.", "Describe the work in `brief`.")
     workspace = _text(row.get("workspace", "."), where + "workspace")
     workspace = os.path.realpath(os.path.join(base, workspace))
     if not os.path.isdir(workspace):
-        raise Usage(f"{where}there is no folder {workspace}.", "Create it first, or give another `workspace`.")
+        raise Usage(f"{where}folder {workspace} does not exist.", "Create it, or give another `workspace`.")
     title = _text(row.get("title", ""), where + "title") or head(brief or phases[0]["prompt"])
     return TaskSpec(
         name=_text(row.get("name", ""), where + "name"),

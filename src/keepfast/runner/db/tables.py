@@ -201,7 +201,7 @@ class Tables:
         """Return the task of a run. Raises `Overtaken` if the task continued without the run."""
         task = self.task(run.task)
         if task.epoch != run.epoch:
-            raise Overtaken(f"Run {run.id} was overtaken.")
+            raise Overtaken(f"Run {run.id} was superseded by a newer run.")
         return task
 
     def move(

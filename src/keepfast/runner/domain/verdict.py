@@ -97,15 +97,15 @@ class _Case(NamedTuple):
         return (*self.needs, *self.questions)
 
 
-def _cancelled(case: _Case) -> Verdict | None:
+def _judge_cancelled(case: _Case) -> Verdict | None:
     return Verdict(CANCELLED, "cancelled by a person") if case.seen.stop_reason == "cancel" else None
 
 
-def _never_started(case: _Case) -> Verdict | None:
+def _judge_never_started(case: _Case) -> Verdict | None:
     return Verdict(FAILED, case.seen.never_started) if case.seen.never_started else None
 
 
-def _fatal(case: _Case) -> Verdict | None:
+def _judge_fatal(case: _Case) -> Verdict | None:
     """Return the verdict on an agent that reported an error after which it cannot continue; None otherwise."""
     for error in case.errors[:1]:
         if error.fields["type"] == "fatal" or error.fields["recovery"] == "checkpoint_and_fail":
@@ -113,7 +113,7 @@ def _fatal(case: _Case) -> Verdict | None:
     return None
 
 
-def _refused(case: _Case) -> Verdict | None:
+def _judge_refused(case: _Case) -> Verdict | None:
     """Return the verdict if the client failed in a way that a retry does not fix; None otherwise."""
     if case.seen.error not in FATAL_ERRORS:
         return None
@@ -121,35 +121,35 @@ def _refused(case: _Case) -> Verdict | None:
     return Verdict(FAILED, FATAL_ERRORS[case.seen.error] + client_text)
 
 
-def _full(case: _Case) -> Verdict | None:
+def _judge_full(case: _Case) -> Verdict | None:
     too_long = case.seen.error == "prompt_too_long"
     return Verdict(FULL, "the conversation no longer fits the model") if too_long else None
 
 
-def _limited(case: _Case) -> Verdict | None:
+def _judge_limited(case: _Case) -> Verdict | None:
     limit = case.seen.limit
     return Verdict(LIMITED, limit.raw, (*case.errors, *case.asks)) if limit is not None else None
 
 
-def _wanted(case: _Case) -> Verdict | None:
+def _judge_stopped(case: _Case) -> Verdict | None:
     stop_reason = case.seen.stop_reason
     if stop_reason == "pause":
         return Verdict(PAUSED, "paused by a person", case.asks)
     return Verdict(_ENDED_FOR[stop_reason], stop_reason, case.asks) if stop_reason in _ENDED_FOR else None
 
 
-def _recoverable(case: _Case) -> Verdict | None:
+def _judge_recoverable(case: _Case) -> Verdict | None:
     errors = case.errors
     return Verdict(RETRY, errors[0].fields["message"], (*errors, *case.asks)) if errors else None
 
 
-def _crashed(case: _Case) -> Verdict | None:
+def _judge_crashed(case: _Case) -> Verdict | None:
     seen = case.seen
     crashed = seen.failed or (seen.exit_code != 0 and seen.stop_reason != LINGERING)
-    return Verdict(CRASHED, _ended(seen), case.asks) if crashed else None
+    return Verdict(CRASHED, _describe_end(seen), case.asks) if crashed else None
 
 
-def _completed(case: _Case) -> Verdict | None:
+def _judge_completed(case: _Case) -> Verdict | None:
     for block in case.named.get("CUSTOM_TASK_COMPLETE", ())[:1]:
         return Verdict(COMPLETE, block.fields.get("summary", ""), (block,))
     for block in case.named.get("PHASE_COMPLETE", ()):
@@ -159,26 +159,26 @@ def _completed(case: _Case) -> Verdict | None:
     return None
 
 
-def _needs(case: _Case) -> Verdict | None:
+def _judge_needs(case: _Case) -> Verdict | None:
     names = ", ".join([block.fields["name"] for block in case.needs])
     return Verdict(NEEDS, f"needs {names}", case.asks) if case.needs else None
 
 
-def _asked(case: _Case) -> Verdict | None:
+def _judge_asked(case: _Case) -> Verdict | None:
     questions = case.questions
     return Verdict(ASKED, questions[0].fields["question"], questions) if questions else None
 
 
-def _denied(case: _Case) -> Verdict | None:
+def _judge_denied(case: _Case) -> Verdict | None:
     tools = ", ".join(sorted(set(case.seen.denials)))
     return Verdict(DENIED, f"was not allowed to use {tools}") if tools else None
 
 
-def _unclear(case: _Case) -> Verdict | None:
+def _judge_unclear(case: _Case) -> Verdict | None:
     return Verdict(IDLE, case.malformed[0].why) if case.malformed else None
 
 
-def _exited(case: _Case) -> Verdict | None:
+def _judge_exited(case: _Case) -> Verdict | None:
     """Return the verdict on a command without the protocol, which completes its phase by exiting; None otherwise."""
     seen = case.seen
     if not seen.completes_on_exit:
@@ -189,8 +189,9 @@ def _exited(case: _Case) -> Verdict | None:
 _ENDED_FOR = {"budget": BUDGET, "stuck": RETRY}
 _NOT_DONE = Verdict(IDLE, "the agent ended its turn without saying that it is done")
 _RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
-    _cancelled, _never_started, _fatal, _refused, _full, _limited, _wanted, _recoverable, _crashed, _completed, _needs,
-    _asked, _denied, _unclear, _exited,
+    _judge_cancelled, _judge_never_started, _judge_fatal, _judge_refused, _judge_full, _judge_limited, _judge_stopped,
+    _judge_recoverable, _judge_crashed, _judge_completed, _judge_needs, _judge_asked, _judge_denied, _judge_unclear,
+    _judge_exited,
 )  # fmt: skip
 """The first rule that returns a verdict decides."""
 
@@ -201,7 +202,7 @@ def has_final_block(blocks: Iterable[Block | Malformed], phase: int) -> bool:
     return any(block.name != "PHASE_COMPLETE" or int(block.fields["phase"]) == phase for block in spoken)
 
 
-def _ended(seen: Observations) -> str:
+def _describe_end(seen: Observations) -> str:
     if seen.error_text:
         return seen.error_text
     if seen.exit_code is None:

@@ -215,7 +215,9 @@ class _Observer:
         return self.output.is_over and has_final_block(self.output.words(), self.run.phase)
 
     def _nudge(self, mark: float, what: str) -> None:
-        self._tell_agent(f"You have used {mark:.0%} of your budget of {what}. Finish what matters most.")
+        self._tell_agent(
+            f"You have used {mark:.0%} of the {what.removesuffix('s')} budget. Finish the most important work first."
+        )
         with self.runtime.tables.write() as tables:
             tables.check_epoch(self.run)
             tables.change(self.task.id, self.runtime.now(), budget_mark=mark)

@@ -185,14 +185,14 @@ class Settlement:
     def _move(self, tables: Tables, action: str, **columns: Any) -> None:
         tables.move(self.task.id, action, self.now, trigger=self.judged.kind, run=self.run.id, **columns)
 
-    def _cancelled(self, tables: Tables) -> None:
+    def _settle_cancelled(self, tables: Tables) -> None:
         self._move(tables, "cancel", why=self.judged.reason)
 
-    def _failed(self, tables: Tables) -> None:
+    def _settle_failed(self, tables: Tables) -> None:
         self._move(tables, "fail", why=self.judged.reason)
         tables.notify(self.task.id, self.now, "failed", f"{self.task.title} failed: {self.judged.reason}")
 
-    def _paused(self, tables: Tables) -> None:
+    def _settle_paused(self, tables: Tables) -> None:
         self._move(tables, "hold", hold=USER_PAUSE, why=self.judged.reason, human=1)
 
     def _keep_paused(self, tables: Tables) -> None:
@@ -204,13 +204,13 @@ class Settlement:
                 self.task.id, "hold", self.now, trigger="pause", run=self.run.id, hold=USER_PAUSE, why=why, human=1
             )
 
-    def _over_budget(self, tables: Tables) -> None:
+    def _settle_over_budget(self, tables: Tables) -> None:
         if self.judged.malformed:
             tables.change(self.task.id, self.now, next_prompt=prompts.aside("\n\n".join(self._corrections())))
         self._move(tables, "hold", hold=BUDGET, why="The budget is used up.", human=1)
         tables.notify(self.task.id, self.now, "budget", f"{self.task.title}: the budget is used up.")
 
-    def _limited(self, tables: Tables) -> None:
+    def _settle_limited(self, tables: Tables) -> None:
         limit = self.output.limit
         assert limit is not None
         account = self.run.account + (f":{limit.model}" if limit.model else "")
@@ -301,7 +301,7 @@ class Settlement:
         holds = [hold for hold in tables.holds() if hold.account == account and hold.task != self.task.id]
         return [hold.due_at for hold in holds if hold.due_at]
 
-    def _crashed(self, tables: Tables) -> None:
+    def _settle_crashed(self, tables: Tables) -> None:
         task = self.task
         if self.rebooted:
             return  # the machine went down, not the agent: the task starts again with the next free slot
@@ -320,22 +320,22 @@ class Settlement:
             tables.notify(task.id, self.now, "error", f"{task.title}: {why}")
             return
         if is_used_up(task):
-            self._over_budget(tables)
+            self._settle_over_budget(tables)
         else:
             self._back_off(tables, BACKOFF, attempts, self.judged.reason)
         errors = [block for block in self.judged.blocks if block.name == "ERROR"]
         if errors and errors[0].fields["recovery"] == "notify_user":
             tables.notify(task.id, self.now, "error", f"{task.title}: {errors[0].fields['message']}")
 
-    def _full(self, tables: Tables) -> None:
+    def _settle_full(self, tables: Tables) -> None:
         """Continue in a fresh session, with a brief of the conversation that no longer fits the model."""
         if self.task.agent.get("resume_with", self.runtime.options.resume_with) == "history":
-            self._failed(tables)
+            self._settle_failed(tables)
             return
         tables.change(self.task.id, self.now, session="")
-        self._crashed(tables)
+        self._settle_crashed(tables)
 
-    def _asked(self, tables: Tables) -> None:
+    def _settle_asked(self, tables: Tables) -> None:
         if hold_for_open_prompts(tables, self.task.id, self.now, self.judged.kind, self.run.id):
             tables.change(self.task.id, self.now, idle=0)
             if self.judged.malformed:
@@ -345,12 +345,12 @@ class Settlement:
         names = [block.fields["name"] for block in self.judged.blocks if block.name == "DEPENDENCY_REQUEST"]
         self._count_idle_turn(tables, [f"{name} is already in your environment." for name in names])
 
-    def _denied(self, tables: Tables) -> None:
+    def _settle_denied(self, tables: Tables) -> None:
         why = f"The agent {self.judged.reason}."
         self._move(tables, "hold", hold=APPROVAL, why=why, human=1)
         tables.notify(self.task.id, self.now, "denied", f"{self.task.title}: {why}")
 
-    def _idle(self, tables: Tables) -> None:
+    def _settle_idle(self, tables: Tables) -> None:
         corrections = self._corrections()
         if not corrections:
             corrections = [
@@ -379,7 +379,7 @@ class Settlement:
         self._move(tables, "hold", hold=STALLED, why=why, human=1, idle=0)
         tables.notify(self.task.id, self.now, "stuck", f"{self.task.title}: {why}")
 
-    def _complete(self, tables: Tables) -> None:
+    def _settle_complete(self, tables: Tables) -> None:
         self._finish(tables, why=self.judged.reason)
 
     def _finish(self, tables: Tables, **columns: Any) -> None:
@@ -387,7 +387,7 @@ class Settlement:
         if self.final is not None:
             finals.notify_done(tables, self.task, self.now)
 
-    def _phase(self, tables: Tables) -> None:
+    def _settle_phase(self, tables: Tables) -> None:
         task = self.task
         phase, last = task.phases[task.phase - 1], task.phase >= len(task.phases)
         most = self.runtime.options.max_attempts
@@ -440,9 +440,11 @@ def _in_a_row(tables: Tables, task: str, outcome: str) -> int:
 
 
 _WRITERS = {
-    verdict.CANCELLED: Settlement._cancelled, verdict.FAILED: Settlement._failed, verdict.LIMITED: Settlement._limited,
-    verdict.PAUSED: Settlement._paused, verdict.RETRY: Settlement._crashed, verdict.PHASE: Settlement._phase,
-    verdict.COMPLETE: Settlement._complete, verdict.ASKED: Settlement._asked, verdict.NEEDS: Settlement._asked,
-    verdict.IDLE: Settlement._idle, verdict.CRASHED: Settlement._crashed, verdict.BUDGET: Settlement._over_budget,
-    verdict.DENIED: Settlement._denied, verdict.FULL: Settlement._full,
+    verdict.CANCELLED: Settlement._settle_cancelled, verdict.FAILED: Settlement._settle_failed,
+    verdict.LIMITED: Settlement._settle_limited, verdict.PAUSED: Settlement._settle_paused,
+    verdict.RETRY: Settlement._settle_crashed, verdict.PHASE: Settlement._settle_phase,
+    verdict.COMPLETE: Settlement._settle_complete, verdict.ASKED: Settlement._settle_asked,
+    verdict.NEEDS: Settlement._settle_asked, verdict.IDLE: Settlement._settle_idle,
+    verdict.CRASHED: Settlement._settle_crashed, verdict.BUDGET: Settlement._settle_over_budget,
+    verdict.DENIED: Settlement._settle_denied, verdict.FULL: Settlement._settle_full,
 }  # fmt: skip

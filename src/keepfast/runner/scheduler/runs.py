@@ -64,7 +64,7 @@ def spawn(runtime: Runtime, id: str) -> None:
         _report_not_started(run, why)
         return
     launch = how.launch(task, run, runtime.variables, secrets, runtime.folders)
-    # Hooks that people installed stand down only if they have this run's token and belong to the client that this run guards.
+    # Hooks that people installed are suspended only if they have this run's token and belong to the client that this run guards.
     run_files = {"prompt": run.prompt, "token": run.token, "client": how.client}
     for name, text in {**launch.files, **run_files}.items():
         _write(f"{run.folder}/{name}", text)

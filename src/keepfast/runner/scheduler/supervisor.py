@@ -178,8 +178,8 @@ class Supervisor:
         )
 
     def _lose(self, run: Run) -> None:
-        """End a run of a host whose supervisor is gone: its agent may still live there, so a person decides."""
-        why = f"It ran on {run.host}, whose supervisor is gone. Resume it here when the agent there has ended."
+        """End a run of a host whose supervisor has stopped: its agent may still run there, so a person decides."""
+        why = f"It ran on {run.host}, whose supervisor has stopped. Resume it here when the agent there has ended."
         with self.tables.write() as tables:
             now, task = self.runtime.now(), tables.task(run.task)
             if tables.run(run.id).state == ENDED:

@@ -1,5 +1,5 @@
-/* BLAKE3's compression of several pieces side by side, one in each lane of a vector. Included once for each kind of processor,
-   with LANES (how many), KIND (what the names end with) and FOR (what the compiler may use). */
+/* BLAKE3's compression of several pieces in parallel, one in each lane of a vector. Included once for each instruction set,
+   with LANES (number of lanes), KIND (suffix of the names) and FOR (target attribute). */
 #define NAMED_(name, kind) name##kind
 #define NAMED(name, kind) NAMED_(name, kind)
 #define Words NAMED(Words, KIND)
@@ -43,7 +43,7 @@ FOR static void NAMED(compress, KIND)(const Piece *pieces, int count)
 #if LANES == 16 && !defined(__clang__)
             memcpy(&text.words[lane], from, BLOCK);
         }
-        /* Rows become columns: halves of pairs change places, then quarters, and so on. */
+        /* Transpose: swap halves of pairs, then quarters, and so on. */
 #pragma GCC unroll 4
         for (int wide = LANES / 2; wide; wide /= 2)
 #pragma GCC unroll 16

@@ -1,5 +1,5 @@
-/* A whole frame of a pack by one call: read, unpacked, and every wanted content in it checked against its digest, without Python. The
-   same as reading.py does by itself, which is asked again wherever this is not sure. Zstandard is that of Python's own module. */
+/* Reads a whole frame of a pack in one call, decompresses it, and checks every wanted content against its digest, without Python. The
+   same as bulk_read.py, which does it again if this fails. Zstandard comes from the compiled module that Python uses. */
 #define _FILE_OFFSET_BITS 64
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -16,18 +16,18 @@
 #define BLOCK 64
 #define CHUNK 1024
 #define MOST_LANES 16
-#define ZSTD 2 /* the first byte of such a frame */
+#define ZSTD 2 /* the first byte of a Zstandard frame */
 #define IDLE 4
 enum { CHUNK_START = 1, CHUNK_END = 2, PARENT = 4, ROOT = 8 };
 
 static const uint32_t START_VALUES[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-/* Some blocks, one after another, that become eight words; of the last block only `rest` bytes are there. */
+/* Consecutive blocks that are compressed to eight words; the last block has `rest` bytes. */
 typedef struct {
     const uint8_t *at;
     uint64_t counter;
-    uint32_t blocks, rest, first, last; /* what is to be said of the first block, and of the last */
+    uint32_t blocks, rest, first, last; /* flags of the first block, and of the last */
     uint32_t *result;
 } Piece;
 
@@ -67,7 +67,7 @@ static void choose_lanes(int most)
 #endif
 }
 
-/* Pieces that wait until there is one for every lane. */
+/* Pieces that wait until every lane has one. */
 typedef struct {
     Piece pieces[MOST_LANES];
     int count;
@@ -90,11 +90,11 @@ static void add(Waiting *waiting, Piece piece)
 typedef struct {
     Py_ssize_t offset, length;
     const uint8_t *key;
-    uint32_t *values; /* eight words for each of its chunks, then for each pair of them, and so on up to its digest */
+    uint32_t *values; /* eight words for each chunk, then for each pair of chunks, and so on up to the digest */
     size_t left;
 } Wanted;
 
-/* Have all contents the digests that they should? -1 if there is no memory to find out. */
+/* Return whether all contents match their digests; -1 if memory runs out. */
 static int are_right(const uint8_t *frame, Wanted *wanted, Py_ssize_t count)
 {
     size_t chunks = 0, deepest = 0;
@@ -107,7 +107,7 @@ static int are_right(const uint8_t *frame, Wanted *wanted, Py_ssize_t count)
     uint32_t *values = malloc(32 * (chunks ? chunks : 1)), *next = values;
     if (!values)
         return -1;
-    Waiting whole = {.count = 0}, rests = {.count = 0}; /* those of one length go together */
+    Waiting whole = {.count = 0}, rests = {.count = 0}; /* chunks of the same length are compressed together */
     for (Py_ssize_t i = 0; i < count; i++) {
         wanted[i].values = next;
         for (size_t number = 0; number < wanted[i].left; number++, next += 8) {
@@ -131,7 +131,7 @@ static int are_right(const uint8_t *frame, Wanted *wanted, Py_ssize_t count)
             }
         finish(&whole);
         for (Py_ssize_t i = 0; i < count; i++) {
-            if (wanted[i].left > 1 && wanted[i].left % 2) /* the last one has no other beside it, and waits for the next round */
+            if (wanted[i].left > 1 && wanted[i].left % 2) /* an odd last node has no partner, and moves up to the next level */
                 memcpy(wanted[i].values + 8 * (wanted[i].left / 2), wanted[i].values + 8 * (wanted[i].left - 1), 32);
             wanted[i].left = (wanted[i].left + 1) / 2;
         }
@@ -164,14 +164,14 @@ static PyObject *use(PyObject *self, PyObject *arguments)
     decompress = (size_t (*)(void *, void *, size_t, const void *, size_t))dlsym(library, "ZSTD_decompressDCtx");
     size_of = (unsigned long long (*)(const void *, size_t))dlsym(library, "ZSTD_getFrameContentSize");
 #ifdef __GLIBC__
-    /* Frames come and go by the megabyte: freed memory is kept for the next one, 16 MB at most. */
+    /* Frames are megabytes large: keep up to 16 MB of freed memory for the next one. */
     mallopt(M_MMAP_THRESHOLD, 8 << 20);
     mallopt(M_TRIM_THRESHOLD, 16 << 20);
 #endif
     return PyBool_FromLong(create && let_go && decompress && size_of);
 }
 
-/* What is wanted of the frame, from a list of (number, place); NULL with an exception set. */
+/* Return the wanted contents of the frame, from a list of (number, place); NULL with an exception set. */
 static Wanted *wanted_of(PyObject *list, PyObject *keys, Py_ssize_t count)
 {
     Wanted *wanted = calloc((size_t)(count ? count : 1), sizeof(Wanted));
@@ -191,7 +191,7 @@ static Wanted *wanted_of(PyObject *list, PyObject *keys, Py_ssize_t count)
                 wanted[i].key = (const uint8_t *)key;
         }
         if (!PyErr_Occurred() && (size != 32 || wanted[i].offset < 0 || wanted[i].length < 0))
-            PyErr_SetString(PyExc_ValueError, "a place or a digest is none");
+            PyErr_SetString(PyExc_ValueError, "invalid place or digest");
         if (PyErr_Occurred()) {
             free(wanted);
             return NULL;
@@ -211,7 +211,7 @@ static PyObject *parts_of(PyObject *list, const Wanted *wanted, Py_ssize_t count
     return parts;
 }
 
-/* Read a frame as it is stored; 0 if not all of it is there. */
+/* Read a frame as stored; 0 if the file ends before it. */
 static int read_all(int fd, char *stored, Py_ssize_t size, long long offset)
 {
     while (size > 0) {
@@ -227,10 +227,10 @@ static int read_all(int fd, char *stored, Py_ssize_t size, long long offset)
     return 1;
 }
 
-/* Unpack what was read, and check it; a new object, or NULL where all is not well, perhaps with an exception set. */
+/* Decompress a frame and check its contents. Returns a new object; NULL if anything is wrong, with or without an exception set. */
 static PyObject *unpacked(const char *stored, size_t size, unsigned long long most, Wanted *wanted, Py_ssize_t count)
 {
-    unsigned long long full = size_of(stored + 1, size - 1); /* the two largest numbers: it does not say, and it is none */
+    unsigned long long full = size_of(stored + 1, size - 1); /* the two largest values mean: size unknown, and not a frame */
     int right = stored[0] == ZSTD && full <= most && full <= PY_SSIZE_T_MAX;
     for (Py_ssize_t i = 0; i < count && right; i++)
         right = (unsigned long long)wanted[i].offset <= full
@@ -302,7 +302,7 @@ static PyObject *check(PyObject *self, PyObject *arguments)
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++)
         if (wanted[i].offset > size || wanted[i].length > size - wanted[i].offset)
-            PyErr_SetString(PyExc_ValueError, "a content lies outside of what was given");
+            PyErr_SetString(PyExc_ValueError, "content out of range");
     if (!PyErr_Occurred()) {
         choose_lanes(most);
         right = are_right((const uint8_t *)data, wanted, count);
@@ -313,11 +313,11 @@ static PyObject *check(PyObject *self, PyObject *arguments)
 }
 
 static PyMethodDef methods[] = {
-    {"use", use, METH_VARARGS, "use(path): take Zstandard from this compiled module; whether it has what is needed"},
+    {"use", use, METH_VARARGS, "use(path): use Zstandard from this compiled module; returns whether it has the functions needed"},
     {"unpack", unpack, METH_VARARGS,
-     "unpack(file, offset, stored, most, [(number, place)], keys) -> (frame, [(number, offset, length)]); None if all is not well"},
+     "unpack(file, offset, stored, most, [(number, place)], keys) -> (frame, [(number, offset, length)]); None if anything is wrong"},
     {"check", check, METH_VARARGS,
-     "check(frame, [(number, place)], keys, lanes) -> whether all digests are right, by so many lanes at most"},
+     "check(frame, [(number, place)], keys, lanes) -> whether all digests match; uses at most this many lanes"},
     {0}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_unpack", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};
 
@@ -325,7 +325,7 @@ PyMODINIT_FUNC PyInit__unpack(void)
 {
     const uint16_t one = 1;
     if (!*(const uint8_t *)&one) {
-        PyErr_SetString(PyExc_ImportError, "words are read as they lie in memory, lowest byte first");
+        PyErr_SetString(PyExc_ImportError, "this module needs a little-endian machine");
         return NULL;
     }
     choose_lanes(MOST_LANES);

@@ -36,7 +36,7 @@ LOST = "lost"
 
 
 class LogState:
-    """How one log was read: its size, up to where it is good, and the digest of its last good line."""
+    """How one log was read: its size, up to where it is valid, and the digest of its last valid line."""
 
     def __init__(self, size: int, good: int, head: bytes) -> None:
         self.size, self.good, self.head = size, good, head

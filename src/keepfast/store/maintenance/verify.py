@@ -235,10 +235,10 @@ class _LogsAtMoment:
         return sorted(self.sizes)
 
     def append(self, log: str, lines: bytes) -> None:
-        raise TypeError("the past cannot be changed")
+        raise TypeError("this log is read-only")
 
     def truncate(self, log: str, size: int) -> None:
-        raise TypeError("the past cannot be changed")
+        raise TypeError("this log is read-only")
 
     def remove(self, log: str) -> None:
-        raise TypeError("the past cannot be changed")
+        raise TypeError("this log is read-only")

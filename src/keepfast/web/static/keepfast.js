@@ -1,14 +1,14 @@
-// Follows the stream of events, fetches the parts of a page that changed, and swaps them in. Everything works without it but that.
+// Follows the event stream, and fetches and replaces the parts of a page that changed. The pages work without it, but do not update.
 const body = document.body;
 let last = Number(body.dataset.last);
-// Where the pages of this session live: the half of it that is no cookie.
+// Path prefix of this session's pages: the part of the session's secret that is not in the cookie.
 const folder = body.dataset.folder;
 
 const language = document.documentElement.lang;
 const DAY = 86400;
 const KEPT_FOLDER = "keepfast.folder";
 
-// The clock of a timeline, as it stands on the wall of whoever looks.
+// Show the times of a timeline in the browser's time zone.
 function localClock(root) {
   for (const mark of root.querySelectorAll("text[data-time]")) {
     const step = Number(mark.dataset.step);
@@ -42,7 +42,7 @@ async function fragment(address) {
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
-// One fetch at a time: two under way could end in the wrong order and leave the older state on the page.
+// One fetch at a time: concurrent ones could finish in the wrong order and leave the older state on the page.
 const concerned = new Set();
 let fetching = false;
 const pause = (milliseconds) => new Promise((go) => setTimeout(go, milliseconds));
@@ -69,14 +69,14 @@ async function refresh(workspace) {
   fetching = false;
 }
 
-// How to find again, in newer contents, what somebody has gone to by the keyboard.
+// Return a selector that finds the focused element again after its part was replaced.
 function place(element) {
   const marks = (one, names) => names.filter((name) => one.hasAttribute(name)).map((name) => `[${name}="${CSS.escape(one.getAttribute(name))}"]`).join("");
   const form = element.closest("form");
   return `${form ? `form${marks(form, ["action"])} ` : ""}${element.localName}${marks(element, ["id", "name", "value", "href"])}`;
 }
 
-// Nothing is swapped from under a hand: a part in which somebody types or presses is left for later, and returned.
+// Replace the parts. A part with a focused text field or a pressed element is not replaced; such parts are returned.
 function swap(page, parts) {
   const left = [];
   for (const part of parts) {
@@ -123,7 +123,7 @@ function follow() {
   const stream = new EventSource(`${folder}/api/stream?since=${last}`);
   stream.onmessage = (message) => happened(JSON.parse(message.data));
   stream.onopen = () => {
-    // What changed while nobody told us is fetched once, whatever it was.
+    // Events were missed while the stream was down: fetch every part once.
     if (!lost.hidden) for (const part of document.querySelectorAll("[data-follow]")) refresh(part.dataset.follow);
     lost.hidden = true;
     body.dataset.connected = "yes";
@@ -151,12 +151,12 @@ function scrubbing(scrub) {
       try {
         const page = await fragment(`${folder}/w/${scrub.dataset.workspace}/v/v${version}/peek`);
         if (mine === turn) { peek.replaceChildren(...page.body.childNodes); localTimes(peek); }
-      } catch { /* the next movement asks again */ }
+      } catch { /* the next input event fetches again */ }
     }, 80);
   });
 }
 
-// How long a hold still lasts, counted down where somebody looks at it.
+// Count down the remaining time of holds.
 function countdowns() {
   for (const mark of document.querySelectorAll("[data-until]")) {
     const left = Math.round((new Date(mark.dataset.until) - Date.now()) / 1000);
@@ -177,7 +177,7 @@ function themes() {
   });
 }
 
-// A ticket comes behind the # of the address, where no server and no log sees it; it is exchanged once and wiped.
+// The sign-in code follows the # of the address, so that it is never sent in a URL or logged. It is used once and removed from the address.
 async function enter() {
   const ticket = location.hash.slice(1);
   if (ticket) history.replaceState(null, "", location.pathname + location.search);
@@ -195,7 +195,7 @@ async function enter() {
   return false;
 }
 
-// The same page in the folder of a session.
+// Open the same page below the session's path prefix.
 function lead(home) {
   localStorage.setItem(KEPT_FOLDER, home);
   location.replace(home + (location.pathname.slice(folder.length) || "/") + location.search);

@@ -1,4 +1,4 @@
-// Notifications: when something new waits for a person, the browser says so, and leads to exactly that. Asked for by a button, never by itself.
+// Browser notifications for new prompts, with a link to each. Permission is requested only when a button is pressed.
 const button = document.getElementById("notify");
 const can = "Notification" in window && "serviceWorker" in navigator && window.isSecureContext;
 const KEPT = "keepfast.told";
@@ -13,10 +13,10 @@ function label() {
   button.setAttribute("aria-label", button.title);
 }
 
-// A phone shows notifications only through a worker; it does nothing else.
+// Phones show notifications only through a service worker.
 const worker = () => navigator.serviceWorker.register("/static/worker.js", { scope: "/static/" });
 
-// A notification can be shown once the worker runs.
+// Resolves when the worker is active; before that it cannot show notifications.
 const active = (registration) => new Promise((go) => {
   const coming = registration.installing || registration.waiting;
   if (registration.active || !coming) return go();
@@ -36,7 +36,7 @@ async function look(first) {
   const told = known();
   const fresh = found.filter((one) => !told.has(keyOf(one)));
   localStorage.setItem(KEPT, JSON.stringify(found.map(keyOf)));
-  // What was waiting when the page was opened is on the page.
+  // Prompts that were pending when the page was opened are on the page.
   if (first || Notification.permission !== "granted") return;
   const registration = await worker();
   await active(registration);
@@ -48,7 +48,7 @@ async function look(first) {
 
 if (can && button) {
   label();
-  // Somebody touched a notification while this page was open. Only our own worker can say so, and only an address of ours counts.
+  // A notification was clicked while this page was open. Only our worker sends this message; only same-origin addresses are accepted.
   navigator.serviceWorker.addEventListener("message", ({ data }) => {
     const address = new URL(data.goto, location.origin);
     if (address.origin === location.origin) location.assign(address);

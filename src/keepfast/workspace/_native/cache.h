@@ -1,4 +1,4 @@
-/* The stat cache as its accelerators read it; cache.py describes the bytes. */
+/* The stat cache as the C code reads it; stat_cache.py describes the bytes. */
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,12 +9,12 @@ typedef struct {
     const char *names, *paths; /* each followed by NUL */
 } Layout;
 
-/* The texts end in NUL and hold exactly as many strings as the header says; without that no pointer may walk them. */
+/* Return whether the text ends in NUL and holds as many strings as the header says; otherwise a reader could run past its end. */
 static int sound(const char *text, int64_t bytes, int64_t strings)
 {
     int64_t i = 0;
     if (bytes < 0 || (bytes && text[bytes - 1])) return 0;
-    for (; bytes - i >= 128; i += 128) { /* in blocks, which compilers make parallel */
+    for (; bytes - i >= 128; i += 128) { /* in blocks, which compilers vectorise */
         uint8_t ends = 0;
         for (int k = 0; k < 128; k++) ends += !text[i + k];
         strings -= ends;
@@ -24,7 +24,7 @@ static int sound(const char *text, int64_t bytes, int64_t strings)
     return strings == 0;
 }
 
-/* Find the parts of a cache; false if its numbers do not fit one another. */
+/* Find the parts of a cache; false if its numbers are inconsistent. */
 static int lay_out(const char *raw, int64_t length, Layout *l)
 {
     int64_t head[6], total = 0;
@@ -32,7 +32,7 @@ static int lay_out(const char *raw, int64_t length, Layout *l)
     if (length < 64) return 0;
     memcpy(head, raw + 16, sizeof head);
     memcpy(&padded, raw + 12, 4);
-    /* No number may be larger than the whole: sums of them cannot overflow then. */
+    /* No number may be larger than the total size, so that sums cannot overflow. */
     for (int i = 0; i < 5; i++)
         if (head[i] < 0 || head[i] > length) return 0;
     l->files = head[0];

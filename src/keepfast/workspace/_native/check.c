@@ -1,5 +1,5 @@
-/* The check of all known files and folders against the stat cache: the same answer as plain_check.check,
-   without a Python object per file. The layout it reads is described in cache.py. */
+/* Checks all known files and folders against the stat cache: the same result as plain_check.check,
+   without a Python object per file. stat_cache.py describes the layout. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64 /* otherwise 32-bit systems cannot stat a large file */
 #define PY_SSIZE_T_CLEAN
@@ -20,7 +20,7 @@
 #endif
 #define FEW 16
 #define LONGEST 1024
-/* Opening and closing a folder costs as much as walking to about so many files through it. */
+/* Opening and closing a folder costs about as much as resolving its path for this many files. */
 #define MOST_THREADS 8
 
 typedef struct {
@@ -32,7 +32,7 @@ typedef struct {
     size_t n_files, n_folders;
 } Part;
 
-/* The stat of a folder, and a descriptor of it where it pays to have one; false if there is no such folder any more. */
+/* Get the stat of a folder, and open it if it has enough files; false if the folder no longer exists. */
 static int visit(const Part *p, const char *folder, int64_t files, int *fd, struct stat *s)
 {
     if (*folder && files < FEW && strlen(folder) < LONGEST)
@@ -70,7 +70,7 @@ static void *run(void *argument)
                 place = path;
                 from = p->root;
             }
-            /* Where the folder has gone, nobody has looked at them. */
+            /* If the folder no longer exists, its files count as changed. */
             if (!there || fstatat(from, place, &s, AT_SYMLINK_NOFOLLOW) || ns(CTIME(s)) != k->ctime[file]
                 || (int64_t)s.st_size != k->size[file] || (int64_t)s.st_ino != k->inode[file])
                 p->files[p->n_files++] = (uint32_t)file;
@@ -109,7 +109,7 @@ static PyObject *check(PyObject *self, PyObject *arguments)
     const char *name = l.names, *folder = l.paths;
     int64_t file = 0, at = 0;
     for (int t = 0; t < threads; t++) {
-        /* Parts of about equal work, where a folder counts as much as two files. */
+        /* Split the work into about equal parts; a folder counts as two files. */
         int64_t goal = (files + 2 * folders) * (t + 1) / threads;
         Part *p = &parts[t];
         *p = (Part){root, &l, name, folder, file, at, at, out + file, out + files + at, 0, 0};
@@ -143,7 +143,7 @@ done:
     return result;
 }
 
-/* Wait for the lock on an open file, as fcntl.flock does: that module costs as much to load as checking 200 files. */
+/* Wait for the lock on an open file, as fcntl.flock does: importing fcntl costs as much as checking 200 files. */
 static PyObject *lock(PyObject *self, PyObject *argument)
 {
     int fd = PyObject_AsFileDescriptor(argument), failed;
@@ -158,7 +158,7 @@ static PyObject *lock(PyObject *self, PyObject *argument)
     return failed ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
-/* _crc.c, _list.c, _pieces.c */
+/* crc.c, list.c, pieces.c */
 PyObject *crc32_of(PyObject *self, PyObject *argument);
 PyObject *list_changed(PyObject *self, PyObject *arguments);
 PyObject *join_pieces(PyObject *self, PyObject *arguments);
@@ -166,9 +166,9 @@ PyObject *offsets(PyObject *self, PyObject *arguments);
 
 static PyMethodDef methods[] = {
     {"check", check, METH_VARARGS, "check(raw, root, threads) -> (files, folders)"},
-    {"list_changed", list_changed, METH_VARARGS, "list_changed(raw, root, threads, files, folders, apart) -> what lies in each"},
+    {"list_changed", list_changed, METH_VARARGS, "list_changed(raw, root, threads, files, folders, apart) -> the entries of each folder"},
     {"join_pieces", join_pieces, METH_VARARGS, "join_pieces(raw, columns, text, pieces) -> (columns, text)"},
-    {"offsets", offsets, METH_VARARGS, "offsets(raw, files) -> where their names begin"},
+    {"offsets", offsets, METH_VARARGS, "offsets(raw, files) -> offsets of their names"},
     {"crc32", crc32_of, METH_O, "crc32(bytes) -> number"},
     {"lock", lock, METH_O, "lock(fd)"},
     {NULL, NULL, 0, NULL},

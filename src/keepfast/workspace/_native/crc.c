@@ -1,4 +1,4 @@
-/* CRC-32 as zlib has it: loading zlib costs as much as checking 300 files. */
+/* CRC-32, the same as zlib.crc32: importing zlib costs as much as checking 300 files. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -34,14 +34,14 @@ static uint32_t by_table(uint32_t c, const unsigned char *at, const unsigned cha
 }
 
 #ifdef FOLDS
-/* What 128 bits leave, so many bits further on: each half times a power of x, modulo the polynomial, all bits reversed. */
+/* Fold 128 bits forward: each half is multiplied by a power of x, modulo the polynomial, in reflected bit order. */
 __attribute__((target("pclmul"))) static __m128i further(__m128i bits, __m128i powers, __m128i next)
 {
     __m128i low = _mm_clmulepi64_si128(bits, powers, 0x00), high = _mm_clmulepi64_si128(bits, powers, 0x11);
     return _mm_xor_si128(next, _mm_xor_si128(low, high));
 }
 
-/* Whole blocks of 64 bytes, shrunk to 16 that leave the same remainder; there must be one at least. */
+/* Fold whole 64-byte blocks, at least one, to 16 bytes with the same remainder. */
 __attribute__((target("pclmul"))) static const unsigned char *fold(uint32_t c, const unsigned char *at,
                                                                   const unsigned char *end, unsigned char *rest)
 {

@@ -1,5 +1,5 @@
-/* Listing the folders that changed, several at a time: the same that listing.py does for one after another, and no Python
-   object is made of a name that is as it was. None for a folder with which anything is odd: it is listed in Python then. */
+/* Lists changed folders in parallel: the same result as directory.py, which lists one after another, without a Python object
+   for each unchanged name. The result is None for a folder that could not be listed without errors; Python then lists it. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 #define PY_SSIZE_T_CLEAN
@@ -20,30 +20,30 @@
 #define MOST_THREADS 8
 #define UNKNOWN UINT32_MAX
 enum { OTHER, FOLDER, HIDDEN, KNOWN };
-/* HIDDEN: there, and no more is to be seen of it. KNOWN: of a name that is told apart the number alone, be it there or not. */
+/* HIDDEN: the entry exists, but its stat failed. KNOWN: only the number of a name that is always reported, whether it exists or not. */
 
 typedef struct {
     int kind;
-    uint32_t number; /* if it is known */
+    uint32_t number; /* in the cache; UNKNOWN if it is not there */
     struct stat seen;
 } Found;
 
 typedef struct {
-    const char *path, *name; /* its own, and that of its first file */
-    uint32_t first, count;   /* its files */
+    const char *path, *name; /* the folder's path, and the name of its first file */
+    uint32_t first, count;   /* its files in the cache */
     int well;
     struct stat seen;
-    char *found; /* what is not as it was: one Found and its name after another */
+    char *found; /* new and changed entries: each a Found followed by its name */
     size_t length, room;
-    uint32_t *runs; /* what is: first number and the one behind the last, again and again */
+    uint32_t *runs; /* unchanged files: pairs of first number and the one after the last */
     size_t n_runs;
 } Folder;
 
 typedef struct {
     int root;
-    const uint32_t *changed; /* files, rising */
+    const uint32_t *changed; /* files, in ascending order */
     size_t n_changed;
-    const char *apart; /* names that are always told */
+    const char *apart; /* names that are always reported, as are all that begin with a dot */
     size_t apart_bytes;
     Folder *folders;
     size_t n_folders, next;
@@ -64,7 +64,7 @@ static int is_apart(const Work *w, const char *name)
     return 0;
 }
 
-/* The first of the changed files that is not before this one. */
+/* Return the index of the first changed file with this number or a higher one. */
 static size_t lower(const Work *w, uint32_t file)
 {
     size_t low = 0, high = w->n_changed;
@@ -92,7 +92,7 @@ static int add(Folder *f, const Found *one, const char *name)
     return 1;
 }
 
-/* Look at what has that name; false if it has gone meanwhile. */
+/* Stat the entry; false if it no longer exists. */
 static int look(int fd, const struct dirent *entry, Found *one)
 {
     one->kind = entry->d_type == DT_DIR ? FOLDER : OTHER;
@@ -105,7 +105,7 @@ static int look(int fd, const struct dirent *entry, Found *one)
     return 1;
 }
 
-/* Known names by their hash. `names` has room for each; `table` for twice as many numbers, each one more than it is. */
+/* Build a hash table of the known names. `names` has room for each; `table` for twice as many numbers, stored plus one (0: empty). */
 static void learn(const Folder *f, const char **names, uint32_t *table, uint32_t mask)
 {
     const char *name = f->name;
@@ -124,7 +124,7 @@ static uint32_t find(const char *name, const char **names, const uint32_t *table
     return UNKNOWN;
 }
 
-/* Read the names of an open folder. `kept` tells of each known file whether it may be as it was, and then whether it is: 1, 2. */
+/* Read the names of an open folder. `kept`, for each known file: 0 changed, 1 unchanged if it exists, 2 exists and is unchanged. */
 static int read_names(const Work *w, Folder *f, DIR *stream, const char **names, const uint32_t *table, uint32_t mask,
                       unsigned char *kept)
 {
@@ -163,7 +163,7 @@ static int list_one(const Work *w, Folder *f)
     if (strlen(f->path) >= LONG) return 0;
     const char *path = *f->path ? f->path : ".";
     int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, fd = openat(w->root, path, flags | O_NOATIME);
-    if (fd < 0 && errno == EPERM) fd = openat(w->root, path, flags); /* only its owner may ask for that */
+    if (fd < 0 && errno == EPERM) fd = openat(w->root, path, flags); /* only the owner may use O_NOATIME */
     if (fd < 0) return 0;
     DIR *stream = fstat(fd, &f->seen) ? NULL : fdopendir(fd);
     if (!stream) {
@@ -199,7 +199,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Where each of these folders is in the cache; false if the numbers are none of folders, or do not rise. */
+/* Find these folders in the cache; false if a number is not a folder's, or the numbers are not ascending. */
 static int locate(const Layout *l, const uint32_t *wanted, size_t n, Folder *out)
 {
     const char *name = l->names, *path = l->paths;
@@ -228,7 +228,7 @@ static void list_all(Work *w, int threads)
     while (started) pthread_join(ids[--started], NULL);
 }
 
-/* Add (name, is a folder, what is seen of a file) to the entries, and the number of a known one to those. */
+/* Append (name, is a folder, stat of a file) to the entries, and store the number of a known file in `known`. */
 static int tell_one(const Found *one, const char *text, PyObject *entries, PyObject *known)
 {
     PyObject *name = PyBytes_FromString(text), *seen = NULL, *row = NULL, *number = NULL;
@@ -249,7 +249,7 @@ static int tell_one(const Found *one, const char *text, PyObject *entries, PyObj
     return well;
 }
 
-/* What is seen of the folder, its entries, numbers of known ones, runs */
+/* Return (stat of the folder, entries, numbers of known files, runs). */
 static PyObject *tell(const Folder *f)
 {
     PyObject *entries = PyList_New(0), *known = PyDict_New(), *runs = PyList_New((Py_ssize_t)f->n_runs);
@@ -305,7 +305,7 @@ PyObject *list_changed(PyObject *self, PyObject *arguments)
     if (!w.folders)
         PyErr_NoMemory();
     else if (!make_seen())
-        ; /* it says why */
+        ; /* an exception is set */
     else if (!lay_out(raw.buf, raw.len, &l) || (uintptr_t)files.buf % 4 || (uintptr_t)folders.buf % 4
              || (apart.len && w.apart[apart.len - 1]) || !rises(w.changed, w.n_changed)
              || !locate(&l, folders.buf, w.n_folders, w.folders))

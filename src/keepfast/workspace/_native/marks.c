@@ -1,4 +1,4 @@
-/* Which of many marks does a content have in it? One pass over every other byte for each kind; the same answers as in plain_marks.py. */
+/* Searches a content for many marks: one pass over every other byte for each kind; the same results as plain_marks.py. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -26,30 +26,30 @@
 
 enum { SIGN = 1, WORD = 2, ADDRESS = 4, CHANCE = 8, PART = 15, CODED = 16, BOUND = 32 };
 
-/* A mark of four bytes or more (or of three, with any letter that may follow) has its first three bytes, or the three behind the first, at an even place. Looking at
-   even places one by one, without jumping, lets the processor work on several of them at once. Signs [0] are looked for as
-   they are written, words [1] in any case: letters of either case fall together, and so do some other bytes; that only costs
-   a comparison. */
-static uint8_t known[2][1 << BITS >> 3];      /* a bit by three bytes: do they begin a mark, or come behind its first byte? */
-static uint8_t fine[2][1 << FINE_BITS >> 3];  /* a bit by four bytes: do they begin a mark? */
-static uint16_t first[1 << BITS];             /* by the first three bytes of a mark: the first one of that chain, plus one */
+/* In a mark of four bytes or more (or of three and any following letter), either the first three bytes or bytes two to four begin
+   at an even offset. Testing every even offset, without skips, lets the processor work on several at once. Signs [0] are matched
+   exactly, words [1] without regard to case: upper and lower case letters share a slot, and so do some other bytes, which
+   only costs a comparison. */
+static uint8_t known[2][1 << BITS >> 3];      /* by three bytes: 1 if they are the first three of a mark, or its bytes two to four */
+static uint8_t fine[2][1 << FINE_BITS >> 3];  /* by four bytes: 1 if a mark begins with them */
+static uint16_t first[1 << BITS];             /* by the first three bytes of a mark: number of the first mark of that chain, plus one */
 static uint16_t next_mark[MOST];
 static uint8_t length[MOST], kind[MOST], bound[MOST];
 static uint8_t mark[MOST][LONGEST];
 static int count;
-static uint8_t in_rest[256]; /* bytes that the rest of a key may have */
+static uint8_t in_rest[256]; /* bytes that may occur in the rest of a key */
 static int rest_length;
-static uint8_t sixths[256]; /* what letters of base64 stand for */
+static uint8_t sixths[256]; /* values of base64 characters */
 
-/* Newer processors look up 64 bytes at once in a table of 128. Each byte of such a table has a bit for each of eight groups of
-   marks: may this be the first, second, third or fourth byte of one of them? */
+/* AVX-512 VBMI looks up 64 bytes at once in a table of 128. Each byte of such a table has one bit for each of eight groups of
+   marks: 1 if it may be the first, second, third or fourth byte of one of them. */
 #define GROUPS 16
 static uint8_t wide[2][GROUPS / 8][BEGIN][128];
 static int is_wide;
 
 static const uint64_t FOLD = 0x2020202020202020u;
 
-/* By three bytes, the first one lowest. Of two such threes, 32 bits apart, at once: what is above them does no harm. */
+/* Return the table index of three bytes, lowest first; of two such triples, 32 bits apart, at once. Higher bits are ignored. */
 static uint64_t places_of(uint64_t bytes) { return (bytes ^ bytes >> 6) & 0x0003ffff0003ffffu; }
 
 static unsigned place_of(uint32_t bytes) { return (unsigned)places_of(bytes); }
@@ -59,7 +59,7 @@ static uint32_t four(const uint8_t *p)
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Eight bytes at once, the first one lowest, on any processor. */
+/* Load eight bytes as little endian on any processor. */
 static uint64_t eight(const uint8_t *p)
 {
     uint64_t bytes;
@@ -97,7 +97,7 @@ static void note(int which, uint32_t bytes)
     put_in(fine[which], fine_place(bytes));
 }
 
-/* False, with an error set, if it does not fit. */
+/* Return false, with an exception set, if the mark does not fit. */
 static int add(const uint8_t *bytes, Py_ssize_t size, int as)
 {
     int part = as & PART;
@@ -120,21 +120,21 @@ static int add(const uint8_t *bytes, Py_ssize_t size, int as)
         note(part == WORD, part == WORD ? begin | (uint32_t)FOLD : begin);
     }
     if (part == ADDRESS)
-        note(0, begin & ~0x20u); /* its first letter may be a capital */
+        note(0, begin & ~0x20u); /* its first letter may be upper case */
     unsigned place = place_of(begin | (uint32_t)FOLD);
     next_mark[count] = first[place];
     first[place] = (uint16_t)++count;
     return 1;
 }
 
-/* What of a mark shows in base64 at each of the three places where it can begin there, if that is enough to go by. */
+/* Add the base64 forms of a mark, one for each of its three possible alignments, if they are long enough to search for. */
 static int add_forms(const uint8_t *bytes, Py_ssize_t size)
 {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (int shift = 0; shift < 3; shift++) {
         uint8_t form[LONGEST * 4 / 3 + 8];
         Py_ssize_t bits = 8 * (shift + size), letters = bits / 6;
-        /* The first letters hold bits of what comes before; the last one, if it holds bits of what comes after, is left out. */
+        /* The first characters also encode bits of the preceding bytes; the last one is omitted if it also encodes following bytes. */
         Py_ssize_t from = shift ? shift + 1 : 0;
         for (Py_ssize_t at = from; at < letters; at++) {
             unsigned letter = 0;
@@ -145,7 +145,7 @@ static int add_forms(const uint8_t *bytes, Py_ssize_t size)
             form[at - from] = (uint8_t)alphabet[letter];
         }
         int enough = letters - from >= LEAST_FORM;
-        /* Few letters count where they begin what is coded, or where a key could follow. */
+        /* A short form counts only at the beginning of the encoded text, or where a key could follow. */
         int few = shift ? CHANCE : CHANCE | BOUND;
         if ((enough || letters - from == BEGIN) && !add(form, letters - from, enough ? SIGN : few))
             return 0;
@@ -155,7 +155,7 @@ static int add_forms(const uint8_t *bytes, Py_ssize_t size)
 
 static int by_letters(const void *one, const void *other)
 {
-    static const int order[BEGIN] = {0, 2, 1, 3}; /* brings those together that have most in common */
+    static const int order[BEGIN] = {0, 2, 1, 3}; /* sorts marks with a common beginning next to each other */
     const uint8_t *a = mark[*(const uint16_t *)one], *b = mark[*(const uint16_t *)other];
     for (int i = 0; i < BEGIN; i++)
         if (a[order[i]] != b[order[i]])
@@ -177,7 +177,7 @@ static void put(int which, int group, int number)
             wide[which][group >> 3][BEGIN - 1][c] |= bit;
 }
 
-/* Marks that begin alike share a group; addresses, which begin with any letter, have one of their own. */
+/* Marks with a common beginning share a group; addresses, which begin with any letter, have their own. */
 static void group_marks(void)
 {
     uint16_t order[MOST];
@@ -233,7 +233,7 @@ static PyObject *load(PyObject *self, PyObject *arguments)
 
 static int is_blank(uint8_t c) { return c <= ' ' || c == '"' || c == '\'' || c == '\\'; }
 
-/* Behind what colours a terminal, as it is sent; NULL if there is nothing of that kind here. */
+/* Return the end of the terminal colour sequence that begins here; NULL if there is none. */
 static const uint8_t *behind_colour(const uint8_t *p, const uint8_t *end)
 {
     if (end - p < 3 || p[1] != '[')
@@ -245,8 +245,8 @@ static const uint8_t *behind_colour(const uint8_t *p, const uint8_t *end)
     return p < end && is_letter(*p) ? p + 1 : NULL;
 }
 
-/* Behind a line's end, with what is around it where texts and strings are wrapped; NULL if the line does not end here.
-   Behind a colour, too: it may change within a key, as `grep` does. */
+/* Return the beginning of the next line, after the characters that wrapped texts and string literals have around a line end; NULL
+   if the line does not end here. Also skips a colour sequence, since `grep` may colour a part of a key. */
 static const uint8_t *next_line(const uint8_t *p, const uint8_t *end)
 {
     int ended = 0;
@@ -265,7 +265,7 @@ static const uint8_t *next_line(const uint8_t *p, const uint8_t *end)
     return ended ? p : NULL;
 }
 
-/* Is there `user:password@` at the beginning of this address? Slashes and colons may be escaped; `coded`:
+/* Return whether this address begins with `user:password@`. Slashes and colons may be escaped; `coded`:
    percent-encoded. */
 static int has_password(const uint8_t *p, const uint8_t *end, int coded)
 {
@@ -297,7 +297,7 @@ static int has_password(const uint8_t *p, const uint8_t *end, int coded)
     return 0;
 }
 
-/* Could what is here be the rest of a key? Lines may end in it, and its signs may have a backslash before them. */
+/* Return whether the rest of a key may follow here. It may contain line ends, and its signs may be escaped by a backslash. */
 static int goes_on(const uint8_t *p, const uint8_t *end)
 {
     for (int letters = 0; letters < rest_length;) {
@@ -314,10 +314,10 @@ static int goes_on(const uint8_t *p, const uint8_t *end)
     return 1;
 }
 
-/* In a pickle a text's length stands before it, in one byte that may be a letter, behind this one. */
+/* Opcode of a short string in a pickle; the next byte is its length, which may look like a letter. */
 #define COUNTED 0x8c
 
-/* Does a word begin here? Behind an escape, which ends in a letter, and behind such a length, too. */
+/* Return whether a word begins here. An escape sequence that ends in a letter, or a pickle length, may precede it. */
 static int is_apart(const uint8_t *p, const uint8_t *start)
 {
     Py_ssize_t before = p - start;
@@ -326,7 +326,7 @@ static int is_apart(const uint8_t *p, const uint8_t *start)
     if ((before > 1 && (p[-2] == '\\' || p[-2] == COUNTED)) || (before > 2 && p[-3] == '%')
         || (before > 5 && p[-6] == '\\' && p[-5] == 'u') || (before > 3 && p[-4] == '\\' && p[-3] == 'x'))
         return 1;
-    /* What colours a terminal: a bracket, numbers, a letter. */
+    /* A terminal colour sequence: a bracket, digits, a letter. */
     const uint8_t *least = before > LONGEST_COLOUR + 1 ? p - 1 - LONGEST_COLOUR : start;
     for (p -= 2; p >= least; p--)
         if (!((*p >= '0' && *p <= '9') || *p == ';' || *p == '?'))
@@ -352,10 +352,10 @@ static int matches(int number, const uint8_t *p, const uint8_t *start, const uin
 typedef struct {
     const uint8_t *start, *end;
     int found, wanted;
-    PyObject *places;               /* where they are, if somebody wants to know */
+    PyObject *places;               /* offsets of the matches, if the caller wants them */
 } Search;
 
-/* -1, with an error set: no memory for what was found. */
+/* Return -1, with an exception set, if memory for the matches runs out. */
 static int at(Search *s, const uint8_t *p)
 {
     int here = 0;
@@ -377,7 +377,7 @@ static int at(Search *s, const uint8_t *p)
     return 0;
 }
 
-/* Marks of one kind; -1 as above. */
+/* Find marks of one kind; returns -1 as above. */
 static int search(Search *s, int which)
 {
     const uint8_t *start = s->start, *table = fine[which], *three = known[which];
@@ -389,7 +389,7 @@ static int search(Search *s, int which)
         uint64_t here = places_of(bytes), there = places_of(further);
         if ((is_set(three, (uint32_t)here) | is_set(three, here >> 32) | is_set(three, (uint32_t)there)
              | is_set(three, there >> 32)) & 1) {
-            /* Which of the eight places from the byte before on? Asked of all at once: guessing costs more. */
+            /* Find which of the eight offsets, from the byte before on, match. All are tested, since branches would cost more. */
             further = eight(p + 3) | fold;
             unsigned places = begins(table, bytes) << 1 | begins(table, bytes >> 8) << 2
                               | begins(table, bytes >> 16) << 3 | begins(table, bytes >> 24) << 4
@@ -493,7 +493,7 @@ static PyObject *places(PyObject *self, PyObject *arguments)
     return s.places;
 }
 
-/* What a letter of base64, of either alphabet, stands for; others: 255. */
+/* Return the value of a character of either base64 alphabet; 255 for all others. */
 static uint8_t sixth(uint8_t c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -511,7 +511,7 @@ static int is_strange(unsigned c)
     return (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c > '~';
 }
 
-/* Do the first letters here stand for a text? */
+/* Return whether the first characters decode to text. */
 static int is_text(const uint8_t *p)
 {
     int strange = 0;
@@ -533,7 +533,7 @@ static PyObject *coded(PyObject *self, PyObject *content)
         return NULL;
     PyObject *found = PyList_New(0);
     const uint8_t *start = (const uint8_t *)data, *end = start + size, *from = start;
-    /* A run that begins at `from` or behind it is too short if one of its first letters is none: most bytes are never looked at. */
+    /* A run is too short if one of its first characters is not base64; testing those first skips most bytes. */
     while (found && end - from >= LEAST_CODED) {
         Py_ssize_t at = LEAST_CODED - 1;
         while (at >= 0 && sixths[from[at]] < 64)
@@ -545,7 +545,7 @@ static PyObject *coded(PyObject *self, PyObject *content)
         const uint8_t *last = from + LEAST_CODED;
         while (last < end && sixths[*last] < 64)
             last++;
-        /* The end of a line that is written as an escape is none of it. */
+        /* An escaped line end does not belong to the run. */
         if (from > start && from[-1] == '\\' && (*from == 'n' || *from == 'r'))
             from++;
         if (last - from >= LEAST_CODED && is_text(from)) {
@@ -560,10 +560,10 @@ static PyObject *coded(PyObject *self, PyObject *content)
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_VARARGS, "load(marks, rest, length, wide): take over packed marks; `scan` looks for them. True: by 64 bytes at once."},
-    {"scan", scan, METH_VARARGS, "scan(content, kinds): of the kinds asked for: 1 if a sign is in it, 2 if a word is, 3 if both."},
-    {"places", places, METH_VARARGS, "places(content, kinds): where marks of these kinds begin, in order."},
-    {"coded", coded, METH_O, "coded(content): where base64 begins that stands for a text, in order."},
+    {"load", load, METH_VARARGS, "load(marks, rest, length, wide): set the packed marks that `scan` searches for. Returns whether it tests 64 bytes at once."},
+    {"scan", scan, METH_VARARGS, "scan(content, kinds): of these kinds: 1 if it contains a sign, 2 if it contains a word, 3 if both."},
+    {"places", places, METH_VARARGS, "places(content, kinds): ascending offsets of marks of these kinds."},
+    {"coded", coded, METH_O, "coded(content): ascending offsets of base64 that decodes to text."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_marks", BUILT_FROM, -1, methods, NULL, NULL, NULL, NULL};

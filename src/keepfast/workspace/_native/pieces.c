@@ -1,4 +1,4 @@
-/* The next stat cache, put together of pieces of the last one and of what is new: the same that pieces.py does in Python. */
+/* Assembles the next stat cache from pieces of the last one and new entries: the same result as stat_cache_pieces.py. */
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -6,17 +6,17 @@
 #include "cache.h"
 
 typedef struct {
-    uint32_t start, end, of_old; /* the first file, the one behind the last, and whether they are of the last cache */
+    uint32_t start, end, of_old; /* the first file, the one after the last, and whether they come from the last cache */
 } Piece;
 
 typedef struct {
     const int64_t *columns[3];
     const char *text;
     uint32_t files;
-    uint32_t *offsets; /* of each name in the text, and of its end */
+    uint32_t *offsets; /* of each name in the text, and of the text's end */
 } Source;
 
-/* Find out where the names begin; false without memory, or if the text holds another number of them. */
+/* Find the offsets of the names; false if memory runs out, or if the text has a different number of names. */
 static int index_names(Source *s, int64_t bytes)
 {
     if (bytes > UINT32_MAX || !sound(s->text, bytes, s->files)) return 0;
@@ -28,7 +28,7 @@ static int index_names(Source *s, int64_t bytes)
     return 1;
 }
 
-/* Count files and bytes of names of all pieces; false if one is not in its source. */
+/* Count the files and name bytes of all pieces; false if a piece lies outside its source. */
 static int measure(const Piece *pieces, size_t n, const Source *sources, uint64_t *files, uint64_t *bytes)
 {
     for (size_t i = 0; i < n; i++) {
@@ -92,7 +92,7 @@ PyObject *join_pieces(PyObject *self, PyObject *arguments)
     return result;
 }
 
-/* Where the names of these files begin in the text of all; the number behind the last one is that of its end. */
+/* Return the offsets of these files' names in the text of all names; the number after the last file gives the text's end. */
 PyObject *offsets(PyObject *self, PyObject *arguments)
 {
     Py_buffer raw, numbers;

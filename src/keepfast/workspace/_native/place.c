@@ -1,5 +1,5 @@
-/* Many files at once, as a restore writes them, and the calls that Python does not have: the same as preparing.py,
-   placing.py and system.py do in Python, without a Python object per system call. Linux only; elsewhere it is not built. */
+/* Writes the many files of a restore at once, and wraps system calls missing in Python: the same results as staged_files.py,
+   placement.py and system_calls.py, without a Python object per system call. Built on Linux only. */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
 #define PY_SSIZE_T_CLEAN
@@ -20,7 +20,7 @@
 #define LONGEST 4095
 
 typedef struct {
-    const char *name, *text; /* text: a file's content, or the path that it goes to */
+    const char *name, *text; /* text: the file's content, or its destination path */
     Py_ssize_t size;
     unsigned mode;
     int timed;
@@ -33,7 +33,7 @@ static int item_of(PyObject *tuple, Py_ssize_t least, Py_ssize_t most, Item *ite
     char *name, *text;
     Py_ssize_t length = tuple && PyTuple_Check(tuple) ? PyTuple_Size(tuple) : -1;
     if (length < least || length > most) {
-        PyErr_SetString(PyExc_TypeError, "a tuple of another length is wanted");
+        PyErr_SetString(PyExc_TypeError, "wrong tuple length");
         return -1;
     }
     if (PyBytes_AsStringAndSize(PyTuple_GetItem(tuple, 0), &name, NULL)
@@ -45,7 +45,7 @@ static int item_of(PyObject *tuple, Py_ssize_t least, Py_ssize_t most, Item *ite
     if (length > 4) {
         Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GetItem(tuple, 3)), size = PyLong_AsSsize_t(PyTuple_GetItem(tuple, 4));
         if (!PyErr_Occurred() && (offset < 0 || size < 0 || offset > item->size || size > item->size - offset))
-            PyErr_SetString(PyExc_ValueError, "a content lies outside of what was given");
+            PyErr_SetString(PyExc_ValueError, "content out of range");
         item->text += offset;
         item->size = size;
     }
@@ -58,7 +58,7 @@ static int item_of(PyObject *tuple, Py_ssize_t least, Py_ssize_t most, Item *ite
 static Item *items_of(PyObject *list, Py_ssize_t *count, Py_ssize_t least, Py_ssize_t most)
 {
     if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "a list of tuples is wanted");
+        PyErr_SetString(PyExc_TypeError, "expected a list of tuples");
         return NULL;
     }
     *count = PyList_Size(list);
@@ -75,7 +75,7 @@ static Item *items_of(PyObject *list, Py_ssize_t *count, Py_ssize_t least, Py_ss
     return items;
 }
 
-/* The same as `open_below` where there is no openat2: part by part, none of which may be a link. */
+/* `open_below` for kernels without openat2: opens one path component at a time, and refuses links. */
 static int walk_below(int root, char *path)
 {
     int at = root;
@@ -101,8 +101,8 @@ static int open_below(int root, const char *path)
     return (int)syscall(OPENAT2, root, path, &how, sizeof how);
 }
 
-/* The folder that was opened last: files come folder by folder. `sure` is the mode that a file made there has got as it was
-   asked for; the next one gets it too, because the folder is ours. */
+/* The folder that was opened last: files come folder by folder. `sure` is a mode that a new file in it is known to get as
+   requested, so the next file gets it too: nobody else writes to the folder. */
 typedef struct {
     int top, fd;
     unsigned sure;
@@ -119,7 +119,7 @@ static void let_go(Opened *opened)
     opened->sure = UNSURE;
 }
 
-/* The descriptor of the folder that holds `path`, and its last part; -1 with errno set. */
+/* Return a descriptor of the folder that contains `path`, and set `last` to the last component; -1 with errno set. */
 static int folder_of(Opened *opened, const char *path, const char **last)
 {
     const char *slash = strrchr(path, '/');
@@ -163,7 +163,7 @@ static int write_one(Opened *opened, const Item *item)
         } else if (errno != EINTR)
             error = errno;
     }
-    /* Whoever creates a file does not always get the mode that was asked for, and writing takes some bits away. */
+    /* A new file may not get the requested mode (umask, default ACL), and writing clears some bits. */
     struct stat seen;
     if (!error && (folder == opened->top || item->mode != opened->sure)) {
         if (fstat(fd, &seen) || ((seen.st_mode & 07777) != item->mode && fchmod(fd, item->mode)))
@@ -212,7 +212,7 @@ static PyObject *failure(int error, const char *name)
     return NULL;
 }
 
-/* Do one thing for every item of a list, without Python; OSError names the first that failed. */
+/* Call a function for every item of a list, without the interpreter's lock; OSError names the first item that failed. */
 static PyObject *each(PyObject *arguments, Py_ssize_t least, Py_ssize_t most, int (*act)(Opened *, const Item *))
 {
     Opened opened = {-1, -1, UNSURE, ""};
@@ -258,7 +258,7 @@ static int place_one(int staging, int root, const Item *item)
             return ENAMETOOLONG;
         memcpy(folder, item->text, (size_t)(last - item->text));
         folder[last - item->text] = 0;
-        /* Opened anew for every file: a folder may be moved away, or be a link by now. */
+        /* The folder is opened again for every file, since it may have been moved or replaced by a link. */
         parent = open_below(root, folder);
         if (parent < 0)
             return errno;
@@ -344,7 +344,7 @@ static PyObject *sync_all(PyObject *self, PyObject *arguments)
 static PyMethodDef methods[] = {
     {"stage", stage, METH_VARARGS, "stage(folder, [(path, bytes, mode, offset, length[, mtime_ns])]): new files below; no part may be a link"},
     {"make", make, METH_VARARGS, "make(folder, [(path, b\"\", mode)]): new folders below; no part may be a link"},
-    {"place", place, METH_VARARGS, "place(staging, root, [(name, path)]) -> numbers of those that could not be put there"},
+    {"place", place, METH_VARARGS, "place(staging, root, [(name, path)]) -> numbers of the files that could not be placed"},
     {"rename", rename_with, METH_VARARGS, "rename(from_folder, old, to_folder, new, flags)"},
     {"open_folder", open_folder, METH_VARARGS, "open_folder(root, path) -> descriptor; no part may be a link"},
     {"syncfs", sync_all, METH_VARARGS, "syncfs(descriptor)"},

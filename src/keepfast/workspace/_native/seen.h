@@ -1,7 +1,7 @@
-/* What a scan asks of a file: fewer values than `stat_result` has, and those cost a third. Include Python.h first. */
+/* The stat values that a scan uses: fewer than `stat_result` has, for a third of the time. Include Python.h first. */
 #include "stat.h"
 
-#define LATEST 9000000000 /* seconds; what lies beyond does not fit into a document, and read.py knows what to do */
+#define LATEST 9000000000 /* seconds; reader.py clamps times outside this range, since a document cannot hold them */
 
 static inline int fits(struct timespec t) { return t.tv_sec > -LATEST && t.tv_sec < LATEST; }
 
@@ -12,7 +12,7 @@ static PyStructSequence_Field seen_fields[] = {
 };
 static PyStructSequence_Desc seen_description = {"keepfast.workspace.seen", NULL, seen_fields, 8};
 
-/* Nanoseconds, also of times that do not fit into 64 bits of them. */
+/* Return a time in nanoseconds, also if that needs more than 64 bits. */
 static PyObject *exact(struct timespec t)
 {
     if (fits(t))
@@ -39,7 +39,7 @@ static PyObject *as_seen(const struct stat *s)
     };
     int well = 1;
     for (int i = 0; i < 8; i++) {
-        PyStructSequence_SetItem(seen, i, values[i]); /* takes it over, and an empty place is let go */
+        PyStructSequence_SetItem(seen, i, values[i]); /* takes over the reference; NULL leaves the item empty */
         well = well && values[i];
     }
     if (!well)

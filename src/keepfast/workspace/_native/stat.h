@@ -1,4 +1,4 @@
-/* Times of files as all accelerators know them. */
+/* File times, as all C modules read them. */
 #pragma once
 #include <stdint.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #define MTIME(s) (s).st_mtim
 #endif
 
-/* Unsigned, because somebody may have set a time that does not fit: it wraps, as it does in cache.py. */
+/* Unsigned, because a file may have a time that does not fit: it wraps, as in stat_cache.py. */
 static inline int64_t ns(struct timespec t)
 {
     return (int64_t)((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
