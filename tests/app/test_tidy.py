@@ -206,3 +206,25 @@ def test_notes_of_versions_that_commands_relied_on_go_after_a_day(tmp_path: Path
     rescues.sweep(folder)
 
     assert rescues.read(folder) == {2: DAY + 6, 3: DAY + 5}
+
+
+def test_tool_calls_of_the_newest_two_sessions_stay_and_older_ones_are_thinned_to_turns(
+    make_saver: Callable[..., Saver],
+) -> None:
+    saver = make_saver()
+    for session in ("one", "two", "three"):
+        for trigger in ("tool", "between", "tool", "turn"):
+            (saver.root / "file").write_text(f"{session} {trigger} {os.urandom(4).hex()}")
+            saver.save(trigger, session="" if trigger == "between" else session)
+    engine = saver.engine()
+    try:
+        rows = engine.repository().ledger.find(Query(workspace=saver.workspace))
+        how: dict[str, Any] = {"now": rows[0].created_at, "keep_last": 10, "hourly_hours": 24, "daily_days": 30}
+
+        assert plan(rows, **how) == [1, 2, 3]
+        assert [rows[len(rows) - version].trigger for version in plan(rows, **how, light_sessions=1)] == (
+            ["tool", "between", "tool"] * 2
+        )
+        assert oldest_automatic(rows, 1) == [1, 2, 3, 5, 6, 7, 9, 10, 11]
+    finally:
+        engine.close()

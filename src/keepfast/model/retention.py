@@ -1,9 +1,12 @@
 """The retention policy: which automatic checkpoints to forget.
 
 Those before a destructive command stay for a day, so do the newest of each session; of the rest one per hour, then one per day.
+Those of single tool calls stay while their session is one of the newest two.
 """
 
 from __future__ import annotations
+
+from keepfast.model.event import BETWEEN, TOOL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +30,14 @@ if TYPE_CHECKING:
         def task(self) -> str: ...
 
 
+LIGHT = frozenset((TOOL, BETWEEN))
+"""Triggers of checkpoints around single tool calls."""
 KEPT = frozenset(("manual", "phase_complete", "final", "before_restore"))
 """Triggers whose checkpoints are never dropped by count or age."""
 RESCUE = "before_command"
 """Trigger of checkpoints before destructive commands: often the only copy of what the command removed."""
+SESSIONS_WITH_TOOL_CALLS = 2
+"""Of so many sessions, the newest, every tool call's checkpoint stays."""
 HOUR = 3_600_000_000_000
 DAY = 24 * HOUR
 
@@ -48,6 +55,7 @@ def plan(
     daily_days: int,
     rescued: Mapping[int, int] | None = None,
     rescued_for: int = DAY,
+    light_sessions: int = SESSIONS_WITH_TOOL_CALLS,
 ) -> list[int]:
     """Return the versions to forget, oldest first.
 
@@ -62,6 +70,7 @@ def plan(
         return []
     present = min(now, ordered[0].created_at)
     forget: list[int] = []
+    first_light = _first_light_version(ordered, light_sessions)
     in_session: dict[str, int] = {}
     hours: set[int] = set()
     days: set[int] = set()
@@ -70,6 +79,10 @@ def plan(
             continue
         age = max(0, present - row.created_at)
         if _is_rescue(row, present, rescued or {}, rescued_for):
+            continue
+        if row.trigger in LIGHT and position:
+            if row.version < first_light:
+                forget.append(row.version)
             continue
         owner = f"task {row.task}" if row.task else f"session {row.session}"
         rank = in_session[owner] = in_session.get(owner, 0) + 1
@@ -88,6 +101,17 @@ def plan(
     return forget
 
 
+def _first_light_version(ordered: Sequence[Row], most: int) -> int:
+    """Return the version from which on checkpoints of tool calls stay; `ordered` has the newest first."""
+    if not most:
+        return ordered[0].version
+    sessions: dict[str, int] = {}
+    for row in ordered:
+        if row.trigger == TOOL and (row.session in sessions or len(sessions) < most):
+            sessions[row.session] = row.version
+    return min(sessions.values(), default=0)
+
+
 def _is_rescue(row: Row, present: int, rescued: Mapping[int, int], rescued_for: int) -> bool:
     since = rescued.get(row.version, 0)
     if row.trigger == RESCUE:
@@ -97,4 +121,4 @@ def _is_rescue(row: Row, present: int, rescued: Mapping[int, int], rescued_for: 
 
 def oldest_automatic(rows: Sequence[Row], keep_last: int) -> list[int]:
     """Return the versions that a size limit may remove, oldest first: automatic ones except each session's newest few."""
-    return plan(rows, now=0, keep_last=keep_last, hourly_hours=0, daily_days=0, rescued_for=0)
+    return plan(rows, now=0, keep_last=keep_last, hourly_hours=0, daily_days=0, rescued_for=0, light_sessions=0)
