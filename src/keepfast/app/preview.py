@@ -6,10 +6,10 @@ from posix import O_NONBLOCK, O_RDONLY, close, fstat, listdir, lstat, read
 from posix import open as open_fd
 from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
+from keepfast.app.coverage import covered_paths
 from keepfast.app.inspect import differ, disk_now, lies_below, pairs_between
 from keepfast.fsutil.descriptors import open_below
 from keepfast.model.artefacts import evidence_folder, evidence_of, is_always_excluded, rebuild_command
-from keepfast.model.document import header
 from keepfast.model.entry import (
     BY_NAME,
     EXCLUDED,
@@ -299,14 +299,8 @@ class Planner:
         return True
 
     def about(self, target: CheckpointRow) -> list[bytes]:
-        """Return the paths of a version that was made from a tree with too many files; empty for a version of everything."""
-        if target.created_by != "auto":
-            return []  # only saves before an agent's command are partial
-        try:
-            partial = header(self.repository.contents.load(target.document)).partial
-        except Damaged:
-            return []
-        return [path.encode("utf-8", "surrogateescape") for path in partial if path]
+        """Return the paths that the version is limited to; empty for a version of everything."""
+        return covered_paths(self.repository, target)
 
     def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         pairs = list(self._between(old, new, scope.paths, scope.made_folders))

@@ -109,7 +109,10 @@ class Restorer:
             workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, reversal, bases)
             with self.execution.begin(preview, target, mtimes, disk) as staging:
                 before = self._save_first(
-                    preview.plan, preview.only(at_once), f"before restoring v{named or target.version}"
+                    preview.plan,
+                    preview.only(at_once),
+                    f"before restoring v{named or target.version}",
+                    rest_unchanged=not preview.scope.paths,
                 )
                 if before.workspace == workspace:
                     return _with_unreadable(self._run(journal, target, before, preview, *choices, staging), unreadable)
@@ -256,8 +259,13 @@ class Restorer:
             raise WrongKey(f"The key of a sealed file to restore is missing: {show(min(unreadable))}.", KEY_HINT)
         return preview.without(unreadable, CLOSED_REASON) if unreadable else preview, unreadable
 
-    def _save_first(self, plan: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
-        """Take the safety checkpoint, with everything that the plan touches, even files that the rules exclude."""
+    def _save_first(
+        self, plan: Plan, only: tuple[bytes, ...], message: str, rest_unchanged: bool = False
+    ) -> CheckpointRow:
+        """Take the safety checkpoint, with everything that the plan touches, even files that the rules exclude.
+
+        `rest_unchanged`: a preview just found everything but `only` as in the newest version.
+        """
         event = Event(
             self.root,
             self.engine.clock(),
@@ -266,6 +274,7 @@ class Restorer:
             created_by="system",
             force=frozenset(step.path for step in plan.steps),
             only=only,
+            rest_unchanged=rest_unchanged,
         )
         checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
         if checkpoint is None:  # the folder's marker was deleted or became unreadable

@@ -59,6 +59,7 @@ class Event:
         "only",
         "partial",
         "pinned",
+        "rest_unchanged",
         "session",
         "summary",
         "tags",
@@ -100,6 +101,7 @@ class Event:
         named: tuple[bytes, ...] = (),
         until: int = 0,
         partial: tuple[bytes, ...] = (),
+        rest_unchanged: bool = False,
         guarded: bool = False,
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
@@ -107,7 +109,8 @@ class Event:
         self.force, self.only, self.keep, self.command = force, only, keep, command
         # `force`: files to capture whatever their size and the ignore rules, because a restore is about to touch them.
         # `keep`: the same for everything left out at and below these paths, because `command` is about to destroy it.
-        # `only`: scan nothing but these paths; everything else counts as unchanged.
+        # `only`: scan these paths, even ignored ones. Everything else counts as unchanged if the folder is at the newest
+        # version; else the whole tree is scanned, too.
         self.agent, self.transcript, self.summary, self.notes = agent, transcript, summary, notes
         self.tokens_used, self.token_budget = tokens_used, token_budget
         self.active_files, self.key_points = active_files, key_points
@@ -116,6 +119,8 @@ class Event:
         self.named, self.until, self.partial = named, until, partial
         # `named`: paths that existed before `command`. `until`: when the command runs, saved or not.
         # `partial`: the tree has too many files, so the version covers only these paths.
+        self.rest_unchanged = rest_unchanged
+        """Was everything but `only` just found to be as in the newest version?"""
         self.guarded = guarded
         """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
