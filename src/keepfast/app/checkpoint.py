@@ -143,12 +143,6 @@ class Engine:
         kind = ours.kind if ours is not None else KeepfastError.kind
         note_unsaved(self.place.folder(workspace), self.clock(), kind, without_secrets(text))
 
-    def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]) -> Any:
-        """Make a version from the newest one with other contents for some files. The disk is not read."""
-        from keepfast.app.checkpoint_save import compose
-
-        return compose(self, event, root, workspace, contents)
-
     # Looking
 
     def look(

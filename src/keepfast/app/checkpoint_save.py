@@ -59,6 +59,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     late = _mark_if_late(event, engine.clock())
     if event.named and not event.only and scans.whole is not None:
         mark_vanished(folder, scans.whole, rows, event.named, saving)
+    chosen = _store_chosen(event, folder, rows, saving)
     changed, old = saving.changes(rows, scans.seen())
     del rows
     row = saving.row
@@ -92,7 +93,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
         folder.renew(checkpoint.document, tuple({*event.only, *[entry.path for entry in changed]}))
     step("save:remembered")
     outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
-    outcome.checkpoint = checkpoint
+    outcome.checkpoint, outcome.chosen = checkpoint, chosen
     outcome.needs_tidying = _is_untidy(engine)
     outcome.notices = notices
     return outcome
@@ -151,6 +152,23 @@ def _include(event: Event, folder: Folder, scan: Scan, saving: CheckpointWriter)
         include_files(folder, scan, event.force, saving)
     if event.keep:
         include_excluded(folder, scan, event.keep, free_room(folder.engine.place.path))
+
+
+def _store_chosen(
+    event: Event, folder: Folder, rows: dict[bytes, Entry], saving: CheckpointWriter
+) -> dict[bytes, Entry]:
+    """Store the contents that the event brings; return the rows of their files with them. A file that is gone has none."""
+    if not event.chosen:
+        return {}
+    from keepfast.app.checkpoint_header import with_content
+    from keepfast.model.entry import FILE
+
+    present = {**saving.repository.current(folder.workspace, list(event.chosen)), **rows}
+    return {
+        path: with_content(row, saving, data)
+        for path, data in sorted(event.chosen.items())
+        if (row := present.get(path)) is not None and row.kind == FILE
+    }
 
 
 def _fill_in_words(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
@@ -259,28 +277,6 @@ def _is_untidy(engine: Engine) -> bool:
     from keepfast.store.maintenance.space import is_over_cap
 
     return is_over_cap(engine.place.path, size, most)
-
-
-def compose(
-    engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]
-) -> Any:
-    """Make a version from the newest one with other contents for some files. The disk is not read."""
-    from keepfast.app.checkpoint_header import header_of, with_content
-    from keepfast.store.save import ReplacedRows
-
-    with Folder(engine, root, workspace):
-        saving = engine.repository().begin(workspace)
-        try:
-            old = ReplacedRows()
-            for path, row in engine.repository().current(workspace, list(contents)).items():
-                old.add(path, row)
-            changed = [with_content(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
-            now = event.at
-            header = header_of(event, root, root, now, now, None, [], engine.settings)
-            return saving.finish(header, changed, old)
-        except BaseException:
-            saving.abort()
-            raise
 
 
 def look(

@@ -44,6 +44,7 @@ class Event:
         "adopt",
         "agent",
         "at",
+        "chosen",
         "command",
         "created_by",
         "cwd",
@@ -102,6 +103,7 @@ class Event:
         until: int = 0,
         partial: tuple[bytes, ...] = (),
         rest_unchanged: bool = False,
+        chosen: dict[bytes, bytes] | None = None,
         guarded: bool = False,
     ) -> None:
         self.cwd, self.at, self.trigger, self.message, self.name, self.tags = cwd, at, trigger, message, name, tags
@@ -121,6 +123,8 @@ class Event:
         # `partial`: the tree has too many files, so the version covers only these paths.
         self.rest_unchanged = rest_unchanged
         """Was everything but `only` just found to be as in the newest version?"""
+        self.chosen = chosen or {}
+        """New contents of files, stored with the checkpoint but not part of it: a restore of hunks is about to write them."""
         self.guarded = guarded
         """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
@@ -130,12 +134,25 @@ class Event:
 class Outcome:
     """The result of an event. `version` is 0 if no checkpoint was made."""
 
-    __slots__ = ("checkpoint", "counts", "id", "message", "needs_tidying", "notices", "root", "status", "version")
+    __slots__ = (
+        "checkpoint",
+        "chosen",
+        "counts",
+        "id",
+        "message",
+        "needs_tidying",
+        "notices",
+        "root",
+        "status",
+        "version",
+    )
 
     def __init__(self, status: str, root: bytes = b"", *, version: int = 0, id: str = "", message: str = "") -> None:
         self.status, self.root, self.version, self.id, self.message = status, root, version, id, message
         self.counts: dict[str, int] = {}
         self.notices: list[str] = []
         self.checkpoint: Any = None
+        self.chosen: dict[bytes, Any] = {}
+        """The rows of the files that the event's `chosen` names, with their new contents."""
         self.needs_tidying = False
         """Is it time for maintenance in the background?"""
