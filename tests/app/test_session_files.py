@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ class Worked:
     def listed(self) -> list[str]:
         """The names in part 1's list of files, in its order."""
         rows = self.brief()[0].split("## Files")[1].split("\n")[1:]
-        return [row.split()[1] for row in rows if row[:2] in ("M ", "r ")]
+        return [row.split()[1] for row in rows if row[:2] in ("M ", "r ", "D ")]
 
 
 @pytest.fixture
@@ -88,6 +89,35 @@ def test_files_that_commands_changed_are_in_the_list(worked: Worked) -> None:
 
     assert worked.listed() == ["a.py", "b.py", "made/new.py"]
     assert "new = True" in "".join(worked.brief())
+
+
+def test_files_that_commands_deleted_are_in_the_list(worked: Worked) -> None:
+    edit_by_tool(worked)
+    read(worked, "c.py", "# c.py\none = 1\n")
+    (worked.project / "gone").mkdir()
+    (worked.project / "gone/made.py").write_text("made = True\n")
+    worked.turn()
+    shutil.rmtree(worked.project / "gone")
+    (worked.project / "b.py").unlink()  # as `rm` does
+    (worked.project / "c.py").unlink()
+    worked.turn()
+    first, second = worked.brief()
+
+    rows = first.split("## Files")[1].split("\n")
+    assert "D deleted" in rows[0]
+    assert {row for row in rows if row.startswith("D ")} == {"D b.py", "D c.py", "D gone/made.py"}
+    assert "### b.py" not in second and "### gone" not in second
+
+
+def test_a_file_that_came_back_is_not_told_as_deleted(worked: Worked) -> None:
+    text = (worked.project / "b.py").read_text()
+    edit_by_tool(worked)
+    (worked.project / "b.py").unlink()
+    worked.turn()
+    (worked.project / "b.py").write_text(text)
+    worked.turn()
+
+    assert "M b.py" in worked.brief()[0]
 
 
 def test_the_newest_checkpoints_files_come_first(worked: Worked) -> None:

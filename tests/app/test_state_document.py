@@ -132,12 +132,23 @@ def test_patterns_files_analysis_and_mode_are_settings(box: Box) -> None:
     assert set(shown(box, exclude_patterns="*/b.py")["state"]["files"]) == {"src/a.py"}  # with those of the save
     assert shown(box, capture_files="false")["state"]["files"] == {}
     assert shown(box, capture_analysis="false")["state"]["analysis"]["current_task"] == ""
-    assert "state" not in shown(box, mode="summary")
+
+
+def test_the_mode_is_that_of_the_save(box: Box) -> None:
+    stateful = shown(box, mode="summary")
+    assert "state" in stateful
+    box.put("src/a.py", "two\n")
+    box.save("-m", "in summary mode")
+
+    assert "state" not in shown(box)
+    assert "state" not in shown(box, mode="stateful")
+    assert box.call("show", stateful["version"], "--json").json()["state"] == stateful["state"]
 
 
 @pytest.mark.parametrize(("variable", "value"), [("MODE", "summary"), ("MAX_SIZE", "3")])
 def test_the_short_names_of_the_source_bound_it_too(box: Box, variable: str, value: str) -> None:
     box.variables[f"KEEPFAST_CHECKPOINT_{variable}"] = value
+    box.save("-m", "bounded")
 
     assert not shown(box).get("state", {"files": {}})["files"]
 

@@ -501,6 +501,28 @@ def test_what_is_named_as_next_stands_beside_the_tasks_that_the_agent_keeps() ->
     assert taken(session).next_steps == ["Add token refresh", "update the docs"]
 
 
+@pytest.mark.parametrize(
+    ("task", "steps"),
+    [
+        ("Add token refresh logic", ["Add token refresh logic", "update the docs"]),
+        ("Add the token refresh", ["Add the token refresh", "update the docs"]),
+        ("Add token", ["Add token refresh", "update the docs"]),
+        ("Add tests", ["Add token refresh", "update the docs", "Add tests"]),
+        ("Remove token refresh", ["Add token refresh", "update the docs", "Remove token refresh"]),
+    ],
+)
+@pytest.mark.parametrize("kept_as", ["tasks", "list"])
+def test_a_step_that_is_announced_and_listed_is_one(task: str, steps: list[str], kept_as: str) -> None:
+    session = Session()
+    session.asked("Give the API a login")
+    if kept_as == "tasks":
+        session.todos(("completed", "wire it"), ("pending", "update the docs"), ("pending", task))
+    listed = "" if kept_as == "tasks" else f"\n\nTODO:\n- [ ] update the docs\n- [ ] {task}\n"
+    session.said(f"Tests passing! Next: Add token refresh{listed}")
+
+    assert taken(session).next_steps == steps
+
+
 @pytest.mark.parametrize("label", ["Blockers: ", "**Blockers:** ", "Open blocker: "])
 def test_a_blocker_does_not_repeat_its_heading(label: str) -> None:
     assert phrases.blockers(f"{label}blocked by the key for staging.") == ["blocked by the key for staging."]

@@ -309,6 +309,17 @@ def test_rebuild_names_documents_that_are_not_ours(person: Person, form: str) ->
 
 
 @pytest.mark.sqlite
+def test_rebuild_names_a_refused_task_once(person: Person) -> None:
+    person.json("task", "new", "x", "--agent", "true")
+    document = person.project / ".metadata/task.json"
+    document.write_text(document.read_text().replace('"x"', '"y"'))
+    (person.base / "home/.local/share/keepfast/supervisor/tasks.db").unlink()
+    done = person.run("rebuild")
+
+    assert (done.stdout + done.stderr).count(str(document)) == 1
+
+
+@pytest.mark.sqlite
 def test_folders_of_lost_tasks_that_are_not_named_are_counted(person: Person) -> None:
     folders = [person.project / f"part{number:02}" for number in range(12)]
     for folder in folders:

@@ -937,7 +937,7 @@ def test_exit_codes_of_wrong_words(box: Box, other: Box) -> None:
     file = exported(box)
 
     assert box.call("export").code == 2
-    assert box.call("export", str(box.home / "new")).code == 2
+    assert box.call("export", "v1").code == 2  # FILE is missing: a checkpoint is no name for it
     assert box.call("export", "--all", "v1", str(box.home / "new")).code == 2
     assert box.call("export", "v9", str(box.home / "new")).code == 4
     assert box.call("export", "--since", "latest", str(box.home / "new")).code == 4
@@ -947,6 +947,12 @@ def test_exit_codes_of_wrong_words(box: Box, other: Box) -> None:
     assert box.call("import", str(file), "--here", "--into", "x").code == 2
     assert box.call("import", str(file), "--into", str(box.home / "elsewhere")).code == 14
     assert not (box.home / "new").exists()
+
+
+def test_without_references_everything_is_exported(box: Box) -> None:
+    exported = box.call("export", "../all.keepfast", "--json").json()
+
+    assert [row["version"] for row in exported["checkpoints"]] == ["v1", "v2", "v3"]
 
 
 def test_answers_for_people(box: Box, other: Box) -> None:

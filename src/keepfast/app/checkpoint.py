@@ -131,12 +131,6 @@ class Engine:
 
         return is_large(root, self.settings["capture.exclude"], self.settings["capture.max_files"], seconds)
 
-    def compose(self, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]) -> Any:
-        """Make a version from the newest one with other contents for some files. The disk is not read."""
-        from keepfast.app.checkpoint_save import compose
-
-        return compose(self, event, root, workspace, contents)
-
     def preview_save(
         self, root: bytes, workspace: str, sink: Sink, only: tuple[bytes, ...] = ()
     ) -> tuple[list[Entry], dict[bytes, Entry], list[str]]:

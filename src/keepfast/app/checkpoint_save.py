@@ -9,10 +9,11 @@ from __future__ import annotations
 from posix import urandom
 
 from keepfast.app.active_files import active_of
+from keepfast.app.coverage import is_at_newest
 from keepfast.app.scan import ensure_registered, free_room, include_excluded, include_files, mark_vanished, scan_only
 from keepfast.app.scan import scan as scan_changes
 from keepfast.app.workspace_lock import Folder
-from keepfast.model.errors import Failed, KeepfastError
+from keepfast.model.errors import Failed, KeepfastError, TooMany
 from keepfast.model.event import CREATED, UNCHANGED, Event, Outcome, takes
 from keepfast.model.steps import step
 from keepfast.workspace import stat_cache
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.git import GitFacts
     from keepfast.workspace.reader import Sink
+    from keepfast.workspace.scan import Scan
 
 MAX_ATTEMPTS = 5
 MANY_PACKS = 64
@@ -72,31 +74,27 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Outcome:
     from keepfast.workspace.git import facts
-    from keepfast.workspace.reader import capture
 
     started = engine.clock()
-    scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
-    if event.force:
-        include_files(folder, scan, event.force, saving)
-    if event.keep:
-        include_excluded(folder, scan, event.keep, free_room(engine.place.path))
+    scans = _scan(engine, event, folder, saving, changes)
     step("save:scanned")
-    rows = capture(folder.fd, scan, folder.now, saving, engine.progress)
+    rows = scans.capture(folder, saving, engine)
     step("save:read")
     late = _mark_if_late(event, engine.clock())
-    if event.named and not event.only:
-        mark_vanished(folder, scan, rows, event.named, saving)
-    changed, old = saving.changes(rows, scan.seen if scan.full else None)
+    if event.named and not event.only and scans.whole is not None:
+        mark_vanished(folder, scans.whole, rows, event.named, saving)
+    chosen = _store_chosen(event, folder, rows, saving)
+    changed, old = saving.changes(rows, scans.seen())
     del rows
     row = saving.row
     if not takes(event.trigger, bool(changed), row.version == 0, event.moved_on):
         saving.abort()
-        if not event.only:
-            folder.remember(scan, row.document)
+        if not event.only and scans.whole is not None:
+            folder.remember(scans.whole, row.document)
         outcome = Outcome(UNCHANGED, folder.root)
-        outcome.notices = scan.notices
+        outcome.notices = scans.notices()
         return outcome
-    notices = [*scan.notices, *late]
+    notices = [*scans.notices(), *late]
     if event.partial:
         notices.append(
             "The tree has too many files to save all of them; this version covers only what the command names."
@@ -112,17 +110,88 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     if event.partial:
         header["partial"] = [path.decode("utf-8", "surrogateescape") for path in event.partial]
     checkpoint = saving.finish(header, changed, old)
+    if scans.whole is not None:
+        folder.remember(scans.whole, checkpoint.document)
     if event.only:
         # A deleted folder took everything below it: those paths must be looked at again even if they come back unchanged.
         folder.renew(checkpoint.document, tuple({*event.only, *[entry.path for entry in changed]}))
-    else:
-        folder.remember(scan, checkpoint.document)
     step("save:remembered")
     outcome = Outcome(CREATED, folder.root, version=checkpoint.version, id=checkpoint.id, message=header["message"])
-    outcome.checkpoint = checkpoint
+    outcome.checkpoint, outcome.chosen = checkpoint, chosen
     outcome.needs_tidying = _is_untidy(engine)
     outcome.notices = notices
     return outcome
+
+
+class Scans:
+    """What a save looks at: some paths, the whole tree, or both. What is found at a named path counts before the rules."""
+
+    def __init__(self, named: Scan | None, whole: Scan | None) -> None:
+        self.named, self.whole = named, whole
+
+    def capture(self, folder: Folder, saving: CheckpointWriter, engine: Engine) -> dict[bytes, Entry]:
+        """Read what differs and return its rows by path, the named paths first: a command may be about to change them."""
+        from keepfast.workspace.reader import capture
+
+        rows = capture(folder.fd, self.named, folder.now, saving, engine.progress) if self.named is not None else {}
+        if self.whole is None:
+            return rows
+        others = capture(folder.fd, self.whole, folder.now, saving, engine.progress)
+        others.update(rows)
+        return others
+
+    def seen(self) -> set[bytes] | None:
+        """Return every path that exists, after a walk; None if the rows alone say what is gone."""
+        return self.whole.seen if self.whole is not None and self.whole.full else None
+
+    def notices(self) -> list[str]:
+        return [notice for scan in (self.named, self.whole) if scan is not None for notice in scan.notices]
+
+
+def _scan(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Scans:
+    """Scan what the event names, and the whole tree unless the rest of it is known to be as in the newest version.
+
+    A version is a state that the disk had: after a restore of another version the newest one does not describe the disk.
+    """
+    if not event.only:
+        whole = scan_changes(folder, saving, changes)
+        _include(event, folder, whole, saving)
+        return Scans(None, whole)
+    named = scan_only(folder, event.only, saving, event.keep)
+    _include(event, folder, named, saving)
+    if event.partial or event.rest_unchanged or is_at_newest(folder, saving.repository, saving.row.version):
+        return Scans(named, None)
+    fresh = folder.fresh()
+    changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated) if fresh is not None else None
+    try:
+        return Scans(named, scan_changes(folder, saving, changes))
+    except TooMany:
+        event.partial = event.only
+        return Scans(named, None)
+
+
+def _include(event: Event, folder: Folder, scan: Scan, saving: CheckpointWriter) -> None:
+    """Include files that the event wants saved whatever the rules say."""
+    if event.force:
+        include_files(folder, scan, event.force, saving)
+    if event.keep:
+        include_excluded(folder, scan, event.keep, free_room(folder.engine.place.path))
+
+
+def _store_chosen(
+    event: Event, folder: Folder, rows: dict[bytes, Entry], saving: CheckpointWriter
+) -> dict[bytes, Entry]:
+    """Store the contents that the event brings; return the rows of their files with them. A file that is gone has none."""
+    if not event.chosen:
+        return {}
+    from keepfast.model.entry import FILE
+
+    present = {**saving.repository.current(folder.workspace, list(event.chosen)), **rows}
+    return {
+        path: _with_content(row, saving, data)
+        for path, data in sorted(event.chosen.items())
+        if (row := present.get(path)) is not None and row.kind == FILE
+    }
 
 
 def _fill_in_words(engine: Engine, event: Event, saving: CheckpointWriter, changed: list[Entry]) -> None:
@@ -156,7 +225,10 @@ class ReadAhead:
         self.started, self.ended = started, engine.clock()
 
     def record(self, event: Event) -> Outcome:
-        """Make a version: the newest one with these paths as they were. `UNCHANGED` if it has them, or there is none yet."""
+        """Make a version: the newest one with these paths as they were. `UNCHANGED` if it has them, or there is none yet.
+
+        If the folder is not at the newest version, the version covers these paths alone.
+        """
         from keepfast.store.save import SaveConflict
 
         with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
@@ -173,6 +245,8 @@ class ReadAhead:
                     return Outcome(UNCHANGED, folder.root)
                 times, settings = (self.started, self.ended), self.engine.settings
                 header = _header_of(event, folder.root, event.cwd, *times, None, late, settings)
+                if not is_at_newest(folder, saving.repository, saving.row.version):
+                    header["partial"] = [path.decode("utf-8", "surrogateescape") for path in sorted(self.rows)]
                 checkpoint = saving.finish(header, changed, old)
                 folder.renew(checkpoint.document, tuple([entry.path for entry in changed]))
             except SaveConflict:
@@ -224,27 +298,6 @@ def _is_untidy(engine: Engine) -> bool:
     from keepfast.store.maintenance.space import is_over_cap
 
     return is_over_cap(engine.place.path, size, most)
-
-
-def compose(
-    engine: Engine, event: Event, root: bytes, workspace: str, contents: dict[bytes, tuple[Entry, bytes]]
-) -> Any:
-    """Make a version from the newest one with other contents for some files. The disk is not read."""
-    from keepfast.store.save import ReplacedRows
-
-    with Folder(engine, root, workspace):
-        saving = engine.repository().begin(workspace)
-        try:
-            old = ReplacedRows()
-            for path, row in engine.repository().current(workspace, list(contents)).items():
-                old.add(path, row)
-            changed = [_with_content(entry, saving, data) for _, (entry, data) in sorted(contents.items())]
-            now = event.at
-            header = _header_of(event, root, root, now, now, None, [], engine.settings)
-            return saving.finish(header, changed, old)
-        except BaseException:
-            saving.abort()
-            raise
 
 
 def preview_save(

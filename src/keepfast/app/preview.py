@@ -6,10 +6,10 @@ from posix import O_NONBLOCK, O_RDONLY, close, fstat, listdir, lstat, read
 from posix import open as open_fd
 from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
+from keepfast.app.coverage import covered_paths
 from keepfast.app.inspect import differ, disk_now, lies_below, pairs_between
 from keepfast.fsutil.descriptors import open_below
 from keepfast.model.artefacts import evidence_folder, evidence_of, is_always_excluded, rebuild_command
-from keepfast.model.document import header
 from keepfast.model.entry import (
     BY_NAME,
     EXCLUDED,
@@ -145,7 +145,7 @@ class Planner:
             try:
                 lstat(self.root + b"/" + path)
             except OSError:
-                if not self._rows(target, (path,)):
+                if not self.rows_at(target, (path,)):
                     raise NotFound(
                         f"{show(path)} is neither in v{target.version} nor on disk.",
                         f"Run `keepfast search {show(path)}` to find versions that have it.",
@@ -243,7 +243,7 @@ class Planner:
             (pair[1] or pair[0]).path: pair  # type: ignore[union-attr]
             for pair in self._between(newest, target, paths, made_folders)
         }
-        target_rows = self._rows(target, [path for path in changed if path not in rows])
+        target_rows = self.rows_at(target, [path for path in changed if path not in rows])
         for path, now in changed.items():
             goal = rows[path][1] if path in rows else target_rows.get(path)
             if differ(now, goal):
@@ -299,14 +299,8 @@ class Planner:
         return True
 
     def about(self, target: CheckpointRow) -> list[bytes]:
-        """Return the paths of a version that was made from a tree with too many files; empty for a version of everything."""
-        if target.created_by != "auto":
-            return []  # only saves before an agent's command are partial
-        try:
-            partial = header(self.repository.contents.load(target.document)).partial
-        except Damaged:
-            return []
-        return [path.encode("utf-8", "surrogateescape") for path in partial if path]
+        """Return the paths that the version is limited to; empty for a version of everything."""
+        return covered_paths(self.repository, target)
 
     def plan_between(self, old: CheckpointRow, new: CheckpointRow, scope: Scope) -> Plan:
         pairs = list(self._between(old, new, scope.paths, scope.made_folders))
@@ -314,6 +308,22 @@ class Planner:
         kinds = self._kinds(new, lambda path: rows[path][1]), self._kinds(old, lambda path: rows[path][0])
         result = plan([pair for pair in pairs if scope.holds(_path(pair))], *kinds)
         return self._without_pointers(result, new, *kinds)
+
+    def plan_rows(self, version: CheckpointRow, pairs: Sequence[Pair]) -> Plan:
+        """Plan from rows now to rows wanted, for single files of a version whose folders stay as they are."""
+        rows = {_path(pair): pair for pair in pairs}
+        kinds = self._kinds(version, lambda path: rows[path][1]), self._kinds(version, lambda path: rows[path][0])
+        return self._without_pointers(plan([pair for pair in pairs if differ(*pair)], *kinds), version, *kinds)
+
+    def rows_now(self, paths: Sequence[bytes]) -> dict[bytes, Entry | None]:
+        """Return what is at these paths on disk."""
+        for _ in range(MAX_ATTEMPTS):
+            version = self.refresh().version
+            changed = disk_now(self.engine, self.root, self.row, paths)
+            saved = self.repository.current(self.row.id, list(paths))
+            if self.refresh().version == version:
+                break  # else another process saved meanwhile: rows and disk do not belong together
+        return {path: changed[path] if path in changed else saved.get(path) for path in paths}
 
     def _without_pointers(self, plan: Plan, target: CheckpointRow, then: Kinds, now: Kinds) -> Plan:
         """Return the plan without `.git` files and links that would lead git into this folder.
@@ -453,7 +463,7 @@ class Planner:
         except OSError:
             return False
 
-    def _rows(self, checkpoint: CheckpointRow, paths: Collection[bytes]) -> dict[bytes, Entry]:
+    def rows_at(self, checkpoint: CheckpointRow, paths: Collection[bytes]) -> dict[bytes, Entry]:
         """Return the version's rows at these paths."""
         repository, workspace, version = self.repository, checkpoint.workspace, checkpoint.version
         if len(paths) > MAX_PATH_QUERIES:

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from keepfast.app.inspect import differ
 from keepfast.app.preview import Missing, Planner, Preview, Scope
-from keepfast.app.restore_errors import CONTINUE_HINT, UNTOUCHED_HINT, ReportingJournal, explain, paths_of, texts
+from keepfast.app.restore_errors import (
+    CONTINUE_HINT,
+    UNTOUCHED_HINT,
+    ReportingJournal,
+    explain,
+    path_of,
+    paths_of,
+    text,
+    texts,
+)
 from keepfast.app.restore_execution import EarlyStaging, Execution
 from keepfast.app.workspace_lock import Folder
 from keepfast.model.entry import FOLDER, LEFT_OUT
-from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, WrongKey
+from keepfast.model.errors import Conflict, Damaged, Failed, KeepfastError, NotFound, WrongKey
 from keepfast.model.event import Event
-from keepfast.model.restore_plan import KEPT_AS_IT_IS, Plan, Step
+from keepfast.model.restore_plan import KEPT_AS_IT_IS, WRITE, Plan, Step
 from keepfast.model.steps import step
+from keepfast.store.digest import digest
 from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
 from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.marker import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from keepfast.app.checkpoint import Engine
     from keepfast.model.entry import Entry
+    from keepfast.model.event import Outcome
     from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
@@ -75,13 +86,10 @@ class Restorer:
         reversal: Reversal | None = None,
         made_folders: Iterable[bytes] = (),
         new_base: list[Any] | None = None,
-        current_base: list[Any] | None = None,
-        named: int = 0,
     ) -> Restored | None:
         """Bring the paths, or everything, to the target's state. None if `ask` returned False or there is nothing to do.
 
-        `new_base`: the version that an undo or redo leads back to. `current_base`: the version that the folder is at, if the
-        store does not know it. `named`: the version that the user named, if the target was composed from it.
+        `new_base`: the version that an undo or redo leads back to.
 
         `at_once`: `ask` does not wait for a person, so little can have changed since the preview.
 
@@ -91,7 +99,7 @@ class Restorer:
         paths = paths or self.planner.about(target)
         with self._journal() as journal:
             self._refuse_if_cut_off(journal)
-            current_base = current_base or _location(self.repository.base(self.row.id))
+            current_base = _location(self.repository.base(self.row.id))
             bases = current_base, new_base if reversal else current_base if paths else _location(target)
             preview = self.planner.preview(target, paths, made_folders)
             mine: set[bytes] = set(preview.conflicts) if conflicts == MINE else set()
@@ -109,8 +117,11 @@ class Restorer:
             workspace, choices = self.row.id, (mine, conflicts == THEIRS, mtimes, reversal, bases)
             with self.execution.begin(preview, target, mtimes, disk) as staging:
                 before = self._save_first(
-                    preview.plan, preview.only(at_once), f"before restoring v{named or target.version}"
-                )
+                    preview.plan,
+                    preview.only(at_once),
+                    f"before restoring v{target.version}",
+                    rest_unchanged=not preview.scope.paths,
+                ).checkpoint
                 if before.workspace == workspace:
                     return _with_unreadable(self._run(journal, target, before, preview, *choices, staging), unreadable)
         # The safety checkpoint found that this folder is a copy, and made it a workspace of its own.
@@ -138,8 +149,14 @@ class Restorer:
             target, before = self._checkpoint(cut.target, cut.origin), self._checkpoint(cut.before)
             goal, origin = (before, target) if aborting else (target, before)
             scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.created_paths)), set(paths_of(cut.kept_paths))
-            ours = {step.path: step for step in self.planner.plan_between(origin, goal, scope).without(skipped).steps}
-            preview = self.planner.preview(goal, scope.paths, scope.made_folders)
+            full_plan = self._plan_of(cut, origin, goal, scope, aborting).without(skipped)
+            ours = {step.path: step for step in full_plan.steps}
+            if cut.chosen and not aborting:
+                rows, now = self._chosen_rows(cut, before), self.planner.rows_now(scope.paths)
+                plan = self.planner.plan_rows(before, [(now.get(path), new) for path, (_, new) in rows.items()])
+                preview = Preview(plan, [], scope, self.row.version, {})
+            else:
+                preview = self.planner.preview(goal, scope.paths, scope.made_folders)
             foreign = {step.path for step in preview.plan.steps if not _is_half_done(ours.get(step.path), step)}
             return goal, preview.without(foreign, FOREIGN_REASON)
 
@@ -199,53 +216,84 @@ class Restorer:
     ) -> Restored | None:
         """Restore chosen hunks: write these contents, each with the entry on disk that it was made from.
 
-        Raises `Conflict` if one of the files changed in the meantime.
+        The safety checkpoint is the only version made. Raises `Conflict` if one of the files changed in the meantime.
         """
-        event = Event(
-            self.root,
-            self.engine.clock(),
-            trigger="patch",
-            message=f"hunks of v{target.version}",
-            created_by="user",
-        )
-        current_base = _location(self.repository.base(self.row.id))
-        # A temporary version: with it an interrupted restore can be continued or aborted.
-        chosen: CheckpointRow = self.engine.compose(event, self.root, self.planner.refresh().id, contents)
-
-        def is_as_chosen(preview: Preview) -> bool:
-            changed = [step.path for step in preview.plan.steps if differ(step.old, contents[step.path][0])]
-            if changed:
-                raise Conflict(
-                    f"{show(changed[0])} changed while hunks were chosen; nothing was restored.",
-                    "Choose the hunks again.",
-                )
-            return True
-
-        try:
-            done = self.restore(
-                chosen,
-                sorted(contents),
-                mtimes=mtimes,
-                ask=is_as_chosen,
-                at_once=True,
-                current_base=current_base,
-                named=target.version,
+        paths = sorted(contents)
+        with self._journal() as journal:
+            self._refuse_if_cut_off(journal)
+            base, workspace = _location(self.repository.base(self.row.id)), self.row.id
+            _refuse_if_changed(self.planner.rows_now(paths), contents)
+            plan = Plan()
+            for path in paths:
+                entry, content = contents[path]
+                plan.steps.append(Step(WRITE, entry, entry._replace(content=digest(content), size=len(content))))
+            self.execution.refuse_if_full(plan)
+            saved = self._save_first(
+                plan,
+                Scope(paths).only(paths),
+                f"before restoring v{target.version}",
+                chosen={path: content for path, (_, content) in contents.items()},
             )
-        finally:
-            self._forget_chosen(chosen)
-        if done is not None:
-            done.target = target.version
-        return done
+            if saved.checkpoint.workspace == workspace:
+                return self._run_parts(journal, target, contents, saved, base, mtimes)
+        # The safety checkpoint found that this folder is a copy, and made it a workspace of its own.
+        with self._journal() as journal:
+            return self._run_parts(journal, target, contents, saved, base, mtimes)
 
-    def _forget_chosen(self, chosen: CheckpointRow) -> None:
-        from keepfast.store.maintenance.space import forget
+    def _run_parts(
+        self,
+        journal: Journal,
+        target: CheckpointRow,
+        contents: dict[bytes, tuple[Entry, bytes]],
+        saved: Outcome,
+        base: list[Any] | None,
+        mtimes: bool,
+    ) -> Restored | None:
+        before: CheckpointRow = saved.checkpoint
+        rows = self.planner.rows_at(before, list(contents))
+        _refuse_if_changed(rows, contents)
+        plan = self.planner.plan_rows(before, [(rows[path], row) for path, row in sorted(saved.chosen.items())])
+        if not plan.steps:
+            return None
+        restore = RestoreInProgress(
+            self.row.id,
+            target.version,
+            target.workspace,
+            before.version,
+            texts(sorted(contents)),
+            [],
+            [],
+            self.engine.clock(),
+            mtimes,
+            None,
+            base,
+            base,
+            {text(path): [row.content.hex(), row.size, row.flags] for path, row in saved.chosen.items()},
+        )
+        applied = self.execution.carry_out(journal, restore, plan, before, plan)
+        self._record(journal, restore)
+        return Restored(target.version, before.version, applied, plan, _way_back(None))
 
-        try:
-            with Folder(self.engine, self.root, chosen.workspace) as folder:
-                place = self.engine.place.path
-                folder.recording(lambda: forget(self.repository, chosen.workspace, [chosen.version], "restored", place))
-        except (OSError, KeepfastError):
-            pass  # an interrupted restore needs it; `list` does not show it
+    def _chosen_rows(self, cut: RestoreInProgress, before: CheckpointRow) -> dict[bytes, tuple[Entry, Entry]]:
+        """Return, by path, the saved row of each file with chosen hunks and the row with them. Raises `Damaged`."""
+        saved = self.planner.rows_at(before, paths_of(cut.chosen))
+        rows: dict[bytes, tuple[Entry, Entry]] = {}
+        for name, (content, size, flags) in sorted(cut.chosen.items()):
+            row = saved.get(path_of(name))
+            if row is None:
+                raise Damaged(f"v{before.version} does not have {show(path_of(name))}, of which hunks were chosen.")
+            rows[row.path] = row, row._replace(content=bytes.fromhex(content), size=size, flags=flags)
+        return rows
+
+    def _plan_of(
+        self, cut: RestoreInProgress, origin: CheckpointRow, goal: CheckpointRow, scope: Scope, aborting: bool
+    ) -> Plan:
+        """Return the whole plan of an interrupted restore, or of its abort."""
+        if not cut.chosen:
+            return self.planner.plan_between(origin, goal, scope)
+        before = goal if aborting else origin
+        pairs = self._chosen_rows(cut, before).values()
+        return self.planner.plan_rows(before, [(new, old) if aborting else (old, new) for old, new in pairs])
 
     # Steps
 
@@ -256,8 +304,19 @@ class Restorer:
             raise WrongKey(f"The key of a sealed file to restore is missing: {show(min(unreadable))}.", KEY_HINT)
         return preview.without(unreadable, CLOSED_REASON) if unreadable else preview, unreadable
 
-    def _save_first(self, plan: Plan, only: tuple[bytes, ...], message: str) -> CheckpointRow:
-        """Take the safety checkpoint, with everything that the plan touches, even files that the rules exclude."""
+    def _save_first(
+        self,
+        plan: Plan,
+        only: tuple[bytes, ...],
+        message: str,
+        rest_unchanged: bool = False,
+        chosen: dict[bytes, bytes] | None = None,
+    ) -> Outcome:
+        """Take the safety checkpoint, with everything that the plan touches, even files that the rules exclude.
+
+        `rest_unchanged`: a preview just found everything but `only` as in the newest version. `chosen`: contents to store
+        with it, which the restore is about to write.
+        """
         event = Event(
             self.root,
             self.engine.clock(),
@@ -266,8 +325,11 @@ class Restorer:
             created_by="system",
             force=frozenset(step.path for step in plan.steps),
             only=only,
+            rest_unchanged=rest_unchanged,
+            chosen=chosen,
         )
-        checkpoint: CheckpointRow | None = self.engine.handle(event).checkpoint
+        outcome = self.engine.handle(event)
+        checkpoint: CheckpointRow | None = outcome.checkpoint
         if checkpoint is None:  # the folder's marker was deleted or became unreadable
             raise Failed(
                 (f"{show(self.root)} could not be saved before the restore: it is not inside a workspace."),
@@ -277,7 +339,7 @@ class Restorer:
         if checkpoint.workspace != self.row.id:
             self.planner.row = self.row._replace(id=checkpoint.workspace)
         self.planner.refresh()
-        return checkpoint
+        return outcome
 
     def _run(
         self,
@@ -336,12 +398,20 @@ class Restorer:
     ) -> Restored:
         """Bring the disk from its present state to `goal`; files that match neither `goal` nor `origin` are the user's and stay."""
         scope, skipped = Scope(paths_of(cut.paths), paths_of(cut.created_paths)), set(paths_of(cut.kept_paths))
-        ours = self.planner.plan_between(origin, goal, scope).without(skipped)
-        now = self._save_first(ours, scope.only(step.path for step in ours.steps), "before finishing a restore")
+        ours = self._plan_of(cut, origin, goal, scope, aborting).without(skipped)
+        only = scope.only(step.path for step in ours.steps)
+        now: CheckpointRow = self._save_first(ours, only, "before finishing a restore").checkpoint
         planned_steps = {step.path: step for step in ours.steps}
-        plan = self.planner.plan_between(now, goal, scope)
+        if cut.chosen and not aborting:
+            present = self.planner.rows_at(now, scope.paths)
+            rows = self._chosen_rows(cut, origin)
+            plan = self.planner.plan_rows(now, [(present.get(path), new) for path, (_, new) in rows.items()])
+        else:
+            plan = self.planner.plan_between(now, goal, scope)
         foreign = {step.path for step in plan.steps if not _is_half_done(planned_steps.get(step.path), step)}
-        applied = self.execution.carry_out(journal, cut, plan.without(foreign), goal, ours)
+        applied = self.execution.carry_out(
+            journal, cut, plan.without(foreign), origin if cut.chosen and not aborting else goal, ours
+        )
         applied.untouched += [(path, FOREIGN_REASON) for path in sorted(foreign - skipped)]
         past = self._history().find(cut.before, cut.target)
         way_back = _way_back(cut.reversal)
@@ -412,6 +482,14 @@ def _way_back(reversal: Reversal | None) -> str:
 
 def _location(row: CheckpointRow | None) -> list[Any] | None:
     return None if row is None else [row.workspace, row.version]
+
+
+def _refuse_if_changed(now: Mapping[bytes, Entry | None], contents: dict[bytes, tuple[Entry, bytes]]) -> None:
+    for path, (entry, _) in sorted(contents.items()):
+        if differ(now.get(path), entry):
+            raise Conflict(
+                f"{show(path)} changed while hunks were chosen; nothing was restored.", "Choose the hunks again."
+            )
 
 
 def _is_as_shown(seen: Step | None, step: Step) -> bool:

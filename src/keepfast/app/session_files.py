@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.agents.working_file import WorkingFile
 from keepfast.app.active_files import made_by_tools
-from keepfast.model.entry import FILE, LEFT_OUT, LINK, SEALED
+from keepfast.model.entry import FILE, GONE, LEFT_OUT, LINK, SEALED
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
 from keepfast.resume import disk_files as disk
@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 
 MAX_VERSIONS, MAX_CHANGES, MAX_ADDED = 40, 400, 40
 """How many checkpoints and changes of a session are searched, and how many files that no tool named are added."""
+
+
+class VersionChanges(NamedTuple):
+    """What a version changed, a row for each path."""
+
+    version: CheckpointRow
+    entries: list[Entry]
+
+
+class ChangedNames(NamedTuple):
+    """Names of changed files that a brief may list, by checkpoint, newest first, and those of them that are deleted."""
+
+    by_checkpoint: list[list[str]]
+    deleted: set[str]
 
 
 def notes_and_files(
@@ -157,14 +171,27 @@ def _relative_to(root: str, cwd: str) -> Callable[[str], str]:
 # What the checkpoints show
 
 
-def _changed(repository: Repository, row: CheckpointRow, session: str, patterns: list[str]) -> list[list[str]]:
-    """Return the names that a brief may list, by checkpoint, newest first."""
-    changes = changed_by(repository, row, session, MAX_CHANGES)
+def _changed(repository: Repository, row: CheckpointRow, session: str, patterns: list[str]) -> ChangedNames:
     is_made = made_by_tools(repository, row.workspace, row.version)
-    return [[name for entry in entries if (name := _nameable(entry, patterns, is_made))] for entries in changes]
+    changed, deleted, all_names = list[list[str]](), set[str](), set[str]()
+    for version, entries in changed_by(repository, row, session, MAX_CHANGES):
+        names = []
+        for entry in entries:
+            # What was deleted is judged by the row that it had before.
+            is_deleted = entry.kind == GONE
+            before = repository.at(version.workspace, version.version - 1, entry.path) if is_deleted else entry
+            name = _nameable(before, patterns, is_made) if before is not None else ""
+            if not name:
+                continue
+            if is_deleted and name not in all_names:
+                deleted.add(name)
+            all_names.add(name)
+            names.append(name)
+        changed.append(names)
+    return ChangedNames(changed, deleted)
 
 
-def changed_by(repository: Repository, row: CheckpointRow, session: str, most: int) -> list[list[Entry]]:
+def changed_by(repository: Repository, row: CheckpointRow, session: str, most: int) -> list[VersionChanges]:
     """Return what each checkpoint of the session changed, newest first, up to `row`; `most` entries in all.
 
     If `row` is not of that session, its own changes come first.
@@ -173,7 +200,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
     rows = list(repository.find(query)) if session else []
     if not session or row.session != session:
         rows.insert(0, row)
-    changes: list[list[Entry]] = []
+    changes: list[VersionChanges] = []
     remaining = most
     for number, version in enumerate(rows):
         # Changes before the session's start, or by hand before its first prompt, are not its work.
@@ -189,7 +216,7 @@ def changed_by(repository: Repository, row: CheckpointRow, session: str, most: i
             continue  # damaged: use the other checkpoints
         if header.keyframe:
             continue  # a keyframe lists everything, not what changed
-        changes.append(entries[:remaining])
+        changes.append(VersionChanges(version, entries[:remaining]))
         remaining -= len(entries)
     return changes
 
@@ -207,7 +234,7 @@ def _nameable(entry: Entry, patterns: list[str], is_made: Callable[[bytes], byte
 
 
 def _with_changed(
-    notes: Notes, files: list[WorkingFile], changed: list[list[str]], root: str, inner: Callable[[str], str]
+    notes: Notes, files: list[WorkingFile], changed: ChangedNames, root: str, inner: Callable[[str], str]
 ) -> tuple[Notes, list[WorkingFile]]:
     """Return the notes with changed files that no tool named, and those of them that are not among `files`.
 
@@ -216,7 +243,7 @@ def _with_changed(
     notes_by_name = {inner(note.path): note for note in notes.files}
     order = [name for name in notes_by_name if name]
     placed, place, added = set(order), 0, 0
-    for names in changed:
+    for names in changed.by_checkpoint:
         named = [name for name in names if name in notes_by_name]
         place = max([place, *[order.index(name) + 1 for name in named]])
         for name in names:
@@ -226,16 +253,20 @@ def _with_changed(
             placed.add(name)
         for name in named:
             notes_by_name[name].edited = True  # a tool may only have read it before a command changed it
+            notes_by_name[name].is_deleted = name in changed.deleted
     new = [name for name in order if name not in notes_by_name]
     if not new:
         return notes, []
     base = root.rstrip("/")
     notes.files = [
-        notes_by_name[name] if name in notes_by_name else FileNote(f"{base}/{name}", True, 0) for name in order
+        notes_by_name[name]
+        if name in notes_by_name
+        else FileNote(f"{base}/{name}", True, 0, is_deleted=name in changed.deleted)
+        for name in order
     ]
     notes.files += [note for name, note in notes_by_name.items() if not name]
     listed = {inner(file.path) for file in files}
-    return notes, [WorkingFile(f"{base}/{name}") for name in new if name not in listed]
+    return notes, [WorkingFile(f"{base}/{name}") for name in new if name not in listed and name not in changed.deleted]
 
 
 # What the checkpoint has

@@ -160,13 +160,16 @@ def format_size(size: int) -> str:
 
 
 def bounds_of(header: Header, settings: Settings) -> Bounds:
-    """Return the stricter of the present settings and those that the checkpoint was made with, one by one."""
+    """Return the stricter of the present settings and those that the checkpoint was made with, one by one.
+
+    The mode is that of the save: what a version describes does not depend on what later ones describe.
+    """
     bounds = {key: settings["checkpoint." + key] for key in Bounds._fields}
+    mode = header.bounds.get("mode")
+    bounds["mode"] = mode if isinstance(mode, str) else STATEFUL
     for key, value in header.bounds.items():
         now = bounds.get(key)
-        if key == "mode" and now == STATEFUL and isinstance(value, str):
-            bounds[key] = value
-        elif isinstance(now, bool) and isinstance(value, bool):
+        if isinstance(now, bool) and isinstance(value, bool):
             bounds[key] = now and value
         elif type(now) is int and type(value) is int:
             bounds[key] = min(now, value)
@@ -234,7 +237,7 @@ def _changed_before(repository: Repository, row: CheckpointRow) -> list[bytes]:
     from keepfast.app.session_files import changed_by
 
     changes = changed_by(repository, row, row.session, MAX_FILES)
-    return [entry.path for entries in changes for entry in entries if entry.kind == FILE]
+    return [entry.path for change in changes for entry in change.entries if entry.kind == FILE]
 
 
 def _reason_to_exclude(entry: Entry, total: int, bounds: Bounds) -> str:

@@ -11,7 +11,7 @@ import click
 from keepfast.cli.passphrase import passphrase, passphrase_option
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
-from keepfast.model.errors import Conflict, Failed, NotFound, Usage
+from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def export(
     source: str | None,
     force: bool,
 ) -> None:
-    """Write the checkpoints REF to the bundle FILE, with everything they need; `keepfast import` reads it.
+    """Write the checkpoints REF (default: all) to the bundle FILE, with everything they need; `keepfast import` reads it.
 
     FILE is not encrypted. Secret files and conversations are excluded, unless --with-secrets includes them sealed.
     """
@@ -59,6 +59,9 @@ def export(
         )
     root, row = session.workspace()
     *references, name = words
+    if not references and not everything and since is None:
+        _refuse_reference(session, row, name)
+        everything = True
     chosen = _select(session, row, references, everything, since)
     path = os.path.join(os.fsdecode(session.cwd), name)
     sealer = session.repository.contents.sealer()
@@ -96,6 +99,17 @@ def export(
         session.remark("The file is inside the workspace; the next save may include it.")
 
 
+def _refuse_reference(session: Session, row: WorkspaceRow, name: str) -> None:
+    """Raise `Usage` if the only word names a checkpoint: then FILE is what was forgotten."""
+    try:
+        session.resolve(row, name)
+    except KeepfastError:
+        return
+    raise Usage(
+        f"{name} is a checkpoint; no output file given.", f"For example: keepfast export {name} project.keepfast"
+    )
+
+
 def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
     """List what the bundle lacks now, not only when it is imported elsewhere."""
     from keepfast.present.terminal import plural
@@ -118,7 +132,7 @@ def _select(
 
     if sum((bool(references), everything, since is not None)) != 1:
         raise Usage(
-            "Give exactly one of: references, --all, --since REF.",
+            "Give only one of: references, --all, --since REF.",
             "For example: keepfast export v5 v6 project.keepfast",
         )
     if references:

@@ -68,7 +68,8 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
     for task in tasks:
         session.say(f"Task {task.task or '?'} in {task.workspace}: {task.outcome}")
         for refused in task.refused:
-            session.warn(f"Not used: {refused.why}")
+            if refused.why != task.outcome:
+                session.warn(f"Not used: {refused.why}")
 
 
 def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[RebuiltTask]:

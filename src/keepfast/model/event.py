@@ -48,6 +48,7 @@ class Event:
         "adopt",
         "agent",
         "at",
+        "chosen",
         "command",
         "created_by",
         "cwd",
@@ -63,6 +64,7 @@ class Event:
         "only",
         "partial",
         "pinned",
+        "rest_unchanged",
         "session",
         "summary",
         "tags",
@@ -105,6 +107,8 @@ class Event:
         named: tuple[bytes, ...] = (),
         until: int = 0,
         partial: tuple[bytes, ...] = (),
+        rest_unchanged: bool = False,
+        chosen: dict[bytes, bytes] | None = None,
         guarded: bool = False,
         tool_call: dict[str, Any] | None = None,
     ) -> None:
@@ -113,7 +117,8 @@ class Event:
         self.force, self.only, self.keep, self.command = force, only, keep, command
         # `force`: files to capture whatever their size and the ignore rules, because a restore is about to touch them.
         # `keep`: the same for everything left out at and below these paths, because `command` is about to destroy it.
-        # `only`: scan nothing but these paths; everything else counts as unchanged.
+        # `only`: scan these paths, even ignored ones. Everything else counts as unchanged if the folder is at the newest
+        # version; else the whole tree is scanned, too.
         self.agent, self.transcript, self.summary, self.notes = agent, transcript, summary, notes
         self.tokens_used, self.token_budget = tokens_used, token_budget
         self.active_files, self.key_points = active_files, key_points
@@ -124,6 +129,10 @@ class Event:
         # `partial`: the tree has too many files, so the version covers only these paths.
         self.tool_call = tool_call
         """Facts about the tool call that it is about, for the header; texts are redacted."""
+        self.rest_unchanged = rest_unchanged
+        """Was everything but `only` just found to be as in the newest version?"""
+        self.chosen = chosen or {}
+        """New contents of files, stored with the checkpoint but not part of it: a restore of hunks is about to write them."""
         self.guarded = guarded
         """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
@@ -133,12 +142,25 @@ class Event:
 class Outcome:
     """The result of an event. `version` is 0 if no checkpoint was made."""
 
-    __slots__ = ("checkpoint", "counts", "id", "message", "needs_tidying", "notices", "root", "status", "version")
+    __slots__ = (
+        "checkpoint",
+        "chosen",
+        "counts",
+        "id",
+        "message",
+        "needs_tidying",
+        "notices",
+        "root",
+        "status",
+        "version",
+    )
 
     def __init__(self, status: str, root: bytes = b"", *, version: int = 0, id: str = "", message: str = "") -> None:
         self.status, self.root, self.version, self.id, self.message = status, root, version, id, message
         self.counts: dict[str, int] = {}
         self.notices: list[str] = []
         self.checkpoint: Any = None
+        self.chosen: dict[bytes, Any] = {}
+        """The rows of the files that the event's `chosen` names, with their new contents."""
         self.needs_tidying = False
         """Whether background maintenance is due."""

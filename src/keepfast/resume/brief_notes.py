@@ -169,7 +169,8 @@ def _files(notes: Notes, room: _Room) -> str:
     listed = [file for file in notes.files if not is_generated(file.path, notes.cwd, file.edited)]
     names = [_name(file, notes.cwd) for file in listed[:count]]
     folder = _common(names)
-    title = f"## Files{f' in {folder}' if folder else ''}, newest first (M edited, r read)"
+    deleted = ", D deleted" if any(file.is_deleted for file in listed[:count]) else ""
+    title = f"## Files{f' in {folder}' if folder else ''}, newest first (M edited, r read{deleted})"
     rows = [_file(file, name[len(folder) :]) for file, name in zip(listed, names, strict=False)]
     if len(listed) > count:
         rows.append(f"and {len(listed) - count} more")
@@ -192,6 +193,8 @@ def _name(file: FileNote, cwd: str) -> str:
 
 
 def _file(file: FileNote, name: str) -> str:
+    if file.is_deleted:
+        return f"D {name}"
     spans = sorted(set(file.changed[-2:] if file.edited else file.read[-1:]))
     where = ",".join([f"{a}-{b}" if b > a else str(a) for a, b in spans if (a, b) != (1, 1)])
     return f"{'M' if file.edited else 'r'} {name}{f' L{where}' if where else ''}"

@@ -333,7 +333,7 @@ def _steps(tasks: list[tuple[str, str]], answers: list[str]) -> list[str]:
     steps = [text for status, text in tasks if status == "in_progress" and text]
     steps += [text for status, text in tasks if status not in ("in_progress", "completed") and text]
     if steps:
-        return _unique([*(phrases.named(answers[-1]) if answers else ()), *steps])[:MAX_STEPS]
+        return _unique(phrases.merged(phrases.named(answers[-1]) if answers else [], steps))[:MAX_STEPS]
     for text in reversed(answers[-2:]):
         if phrases.listed(text, phrases.HEADING):
             return phrases.steps(text)[:MAX_STEPS]

@@ -73,6 +73,7 @@ class FileNote:
     changed: list[tuple[int, int]] = field(default_factory=list)
     read: list[tuple[int, int]] = field(default_factory=list)
     is_inherited: bool = False  # changed before the session began, and not touched by it
+    is_deleted: bool = False  # by a command of the session
 
     def as_file(self, touched: int) -> WorkingFile:
         """Return the file with these places, as if all were met at once; its text is not known."""

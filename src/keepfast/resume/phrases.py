@@ -91,6 +91,10 @@ BLOCKED = re.compile(
     r"|^\W{0,6}(?:막힌 (?:점|것|일)|阻塞(?:项)?|ブロッカー|blockaden|bloqueos|blocages)\W{0,6}$",
     re.I,
 )
+WORD = re.compile(r"\w+")
+ARTICLES = frozenset(("a", "an", "the"))
+MIN_COMMON_WORDS = 2
+"""Fewer words, such as `Test`, begin steps that have nothing else in common."""
 LABEL = re.compile(r"^\W*(?:\w+ )?decisions?(?: made)?:\s*", re.I)
 BLOCKED_LABEL = re.compile(r"^\W*(?:(?:the|open|current|known|remaining) )?blockers?\W{0,3}[:：]\W*", re.I)
 NOTHING = re.compile(r"^\W*(?:none|nothing|n/?a|no|keine?|없음|无|なし|ninguno|aucun)\W*$", re.I)
@@ -152,7 +156,25 @@ def steps(text: str) -> list[str]:
     items = listed(text, HEADING)
     if not items:
         return [step for one in sentences(text) for step in intentions(one)]
-    return [*[step for step in named(text) if step not in items], *items]
+    return merged(named(text), items)
+
+
+def merged(announced: list[str], listed: list[str]) -> list[str]:
+    """Return announced steps, then listed ones. One that begins with all words of the other is the same; the longer stays."""
+    result, rest = list[str](), list(listed)
+    for step in announced:
+        same = next((other for other in rest if _begins_alike(step, other)), None)
+        if same is not None:
+            rest.remove(same)
+        result.append(step if same is None else max(same, step, key=len))
+    return [*result, *rest]
+
+
+def _begins_alike(one: str, other: str) -> bool:
+    shorter, longer = sorted(
+        ([word for word in WORD.findall(text.lower()) if word not in ARTICLES] for text in (one, other)), key=len
+    )
+    return (len(shorter) >= MIN_COMMON_WORDS and longer[: len(shorter)] == shorter) or shorter == longer
 
 
 def named(text: str) -> list[str]:

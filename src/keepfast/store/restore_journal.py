@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from keepfast.store.records import Record
     from keepfast.store.repository import Repository
 
+WITH_CHOSEN = 2
+"""Version of a journal with chosen hunks; any other journal has version 1."""
 FIELDS: dict[str, tuple[type, ...]] = {
     "target": (int,),
     "before": (int,),
@@ -63,27 +65,32 @@ class RestoreInProgress:
         reversal: Reversal | None = None,
         was: list[Any] | None = None,
         base: list[Any] | None = None,
+        chosen: dict[str, list[Any]] | None = None,
     ) -> None:
         self.workspace, self.target, self.origin, self.before = workspace, target, origin, before
         self.paths, self.created_paths, self.kept_paths = paths, created_paths, kept_paths
         self.closed: dict[str, int] = {}
         self.started_at, self.mtimes, self.reversal, self.was, self.base = started_at, mtimes, reversal, was, base
+        self.chosen = chosen or {}
+        """Of a restore of hunks, by path: the id of the new content in hex, its size, and the flags of its row."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the journal's JSON."""
-        return {
+        journal = {
             "v": 1, "workspace": self.workspace, "target": self.target, "from": self.origin, "before": self.before,
             "paths": self.paths, "made": self.created_paths, "kept": self.kept_paths, "closed": self.closed,
             "started_at": self.started_at, "mtimes": self.mtimes, "note": _reversal_json(self.reversal),
             "was": self.was, "base": self.base,
         }  # fmt: skip
+        # A release that does not know `chosen` must not finish such a restore with the target's files.
+        return {**journal, "v": WITH_CHOSEN, "chosen": self.chosen} if self.chosen else journal
 
     @classmethod
     def from_json(cls, journal: dict[str, Any]) -> RestoreInProgress:
         restore = cls(
             str(journal.get("workspace") or ""), journal["target"], journal["from"], journal["before"], journal["paths"],
             journal["made"], journal["kept"], journal["started_at"], journal["mtimes"], _reversal(journal["note"]),
-            journal.get("was"), journal.get("base"),
+            journal.get("was"), journal.get("base"), journal.get("chosen"),
         )  # fmt: skip
         restore.closed = journal["closed"]
         return restore
@@ -160,7 +167,7 @@ class Journal:
             return None
         except (ValueError, OSError) as error:
             raise self._damaged(str(error)) from None
-        if not isinstance(journal, dict) or journal.get("v") != 1:
+        if not isinstance(journal, dict) or journal.get("v") not in (1, WITH_CHOSEN):
             raise self._damaged("it has another version")
         for name, types in FIELDS.items():
             if not isinstance(journal.get(name), types):
@@ -170,6 +177,8 @@ class Journal:
             isinstance(mode, int) for mode in journal["closed"].values()
         ):
             raise self._damaged("it has an invalid path or mode")
+        if not _are_chosen(journal.get("chosen", {})):
+            raise self._damaged("its `chosen` is invalid")
         return RestoreInProgress.from_json(journal)
 
     def _damaged(self, why: str) -> Damaged:
@@ -209,6 +218,17 @@ class Journal:
             return not _lock(fd)
         finally:
             close(fd)
+
+
+def _are_chosen(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(row, list) and [type(part) for part in row] == [str, int, int] and _is_digest(row[0])
+        for row in value.values()
+    )
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and all(letter in "0123456789abcdef" for letter in text)
 
 
 def _lock(fd: int) -> bool:

@@ -291,3 +291,15 @@ def test_the_safety_checkpoint_of_hunks_names_what_the_person_named(kept: Box) -
     kept.terminal("restore", "v1", "-p", "--", "src/a.py", typed=b"y\n")
 
     assert kept.call("list", "--all", "--limit", "1", "--json").json()[0]["message"] == "before restoring v1"
+
+
+def test_the_version_of_chosen_hunks_is_the_next_number(kept: Box) -> None:
+    """No number is used up by a version that `list --all` does not show."""
+    kept.put("README", "not saved\n")
+    kept.terminal("restore", "v1", "-p", "--", "src/a.py", typed=b"y\n")
+
+    assert everything(kept) == ["v4", "v3", "v2", "v1"]
+    assert kept.call("status", "--json").json()["versions"] == {"kept": 4, "forgotten": 0}
+    assert "forgotten" not in kept.call("status").out
+    kept.call("undo", "-y")
+    assert everything(kept)[0] == "v5"

@@ -12,6 +12,7 @@ from keepfast.store.maintenance.arrangement import FRAME_OF_SIMILAR, arrange, ba
 from keepfast.store.packs import MAX_SHARED_FRAME, PackWriter
 from keepfast.store.records import STORE_LOG, Chain
 from keepfast.store.reserve import free_space, is_full, max_pack_size
+from keepfast.store.restore_journal import Journal
 from keepfast.store.rows import CHUNKS, LIST, Location, Query
 from keepfast.store.store_log import append_store_record, settle_after_failure
 
@@ -67,6 +68,14 @@ def contents_of(repository: Repository, keys: Iterable[bytes]) -> set[bytes]:
         new = list(named - result)
         result |= named
     return result
+
+
+def _chosen_contents(repository: Repository, workspace: str) -> set[bytes]:
+    """Return the contents of hunks that an interrupted restore needs to be continued: no version has them."""
+    if not repository.folder:
+        return set()
+    restore = Journal(f"{repository.folder}/workspaces/{workspace}", durable=True).read()
+    return {bytes.fromhex(row[0]) for row in restore.chosen.values()} if restore is not None else set()
 
 
 class Compactor:
@@ -161,6 +170,8 @@ class Compactor:
     def _mark(self) -> set[bytes]:
         repository = self.repository
         keys = repository.ledger.needed_contents()
+        for workspace in repository.ledger.workspaces():
+            keys |= _chosen_contents(repository, workspace.id)
         living = contents_of(repository, keys)
         for workspace in repository.ledger.workspaces():
             living |= needed_documents(repository, workspace)
