@@ -397,6 +397,16 @@ def test_a_shorter_limit_does_not_end_a_longer_one_that_stands(place: Place) -> 
     assert place.shown(short)["hold"]["seconds_left"] > 4.9 * HOUR
 
 
+def test_the_reason_of_a_limit_that_an_agent_reports_is_its_message(place: Place) -> None:
+    error = {"type": "recoverable", "message": "Rate limit exceeded", "reset_at": int(time.time()) + HOUR}
+    task = place.task([{"say": "[ERROR] " + json.dumps(error)}])
+    place.supervise(until=place.holds(task, "rate_limit"))
+
+    hold = place.shown(task)["hold"]
+    assert hold["reason"] == place.shown(task)["runs"][0]["reason"] == "Rate limit exceeded"
+    assert 0.9 * HOUR < hold["seconds_left"] <= HOUR
+
+
 # Errors and denials
 
 
