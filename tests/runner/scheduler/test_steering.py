@@ -243,6 +243,22 @@ def test_a_short_run_has_all_its_events(place: Place) -> None:
     assert begun == ["run_begun", "agent_started", "agent_ended"]
 
 
+@pytest.mark.parametrize("ending", [[{"exit": 3}], [{"say": "Hm."}]], ids=["crash", "idle"])
+def test_a_task_that_was_paused_between_two_runs_resumes_from_the_checkpoint_of_the_pause(
+    place: Place, ending: list[dict[str, Any]]
+) -> None:
+    change(place, backoff_first=3600, backoff_longest=3600)
+    task = place.task(ending, [DONE])
+    place.supervise(until=place.holds(task, "backoff"))
+    place.tasks.pause(task.id)
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    made = [point["id"] for point in place.shown(task)["checkpoints"] if point["reason"] == "user_pause"]
+    restored = [event for event in place.tasks.views.log(task.id) if event["type"] == "checkpoint_restored"]
+    assert [event["checkpointId"] for event in restored] == made != []
+
+
 def test_whoever_met_the_limit_goes_on_before_others_begin(place: Place) -> None:
     change(place, concurrency=1, limit_jitter_least=2, limit_jitter_most=2)
     one = place.task([{"limited": 2}, {"exit": 1}], [DONE])

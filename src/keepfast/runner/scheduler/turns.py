@@ -176,9 +176,7 @@ class Turns:
                 resume=int(resumes), prompt=prompt, folder=self.runtime.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.runtime.boot, host=self.runtime.host, started_at=now, account=account,
             )  # fmt: skip
-            origin = (
-                start.restored.checkpoint.id if start.restored is not None else restores.origin(tables, task.id, last)
-            )
+            origin = start.restored.checkpoint.id if start.restored is not None else restores.origin(tables, task, last)
             if origin and not start.is_lost:
                 restores.log(
                     tables,
