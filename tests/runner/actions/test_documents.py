@@ -12,6 +12,7 @@ import pytest
 
 from keepfast.model.errors import Conflict, Damaged, NewerFormat
 from keepfast.runner.actions import documents, folders, metadata, recovery
+from keepfast.store.maintenance import space
 from tests.runner.place import DONE, PHASE, Place, say_phase
 from tests.runner.scheduler.test_observation import change
 
@@ -214,6 +215,33 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     assert place.state(task) == ("done", "")
     assert after["lastMessageIndex"] > index
     assert any("turn 4" in one["content"] for one in after["messages"])
+
+
+def forget(place: Place, *versions: str) -> None:
+    with place.runtime.engine() as engine:
+        _, workspace = engine.root(os.fsencode(place.workspace()))
+        space.forget(engine.repository(), workspace.id, [int(version[1:]) for version in versions], "a test")
+
+
+def test_forgotten_checkpoints_of_a_task_are_not_listed_and_their_documents_go(place: Place) -> None:
+    task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["a.txt", "2"]}, ASK], [DONE])
+    place.supervise()
+    place.tasks.answers.answer(task.id, "a")
+    place.supervise()
+    assert [point["version"] for point in place.shown(task)["checkpoints"]] == ["v3", "v2", "v1"]
+    forget(place, "v1", "v2")
+
+    shown = place.shown(task)
+    assert [point["version"] for point in shown["checkpoints"]] == ["v3"] and shown["checkpoints_total"] == 1
+    assert shown["hold"]["kind"] == "question"
+    place.supervise(until=lambda: True)
+    assert not list(folder(place).glob("*_start.json*")), "a supervisor that starts removes them"
+    kept = {path.name.removesuffix(".gz") for path in folder(place).glob("checkpoint_*")}
+    assert kept == {shown["checkpoints"][0]["file"]}
+    forget(place, "v3")
+    place.supervise(until=lambda: True)
+    assert (folder(place) / "latest.json").exists(), "the database can still be rebuilt"
+    assert place.shown(task)["checkpoints"] == [] and place.shown(task)["checkpoints_total"] == 0
 
 
 def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: Place) -> None:

@@ -244,6 +244,7 @@ def finish_interrupted(runtime: Runtime) -> None:
         newest = checkpoints.latest(runtime, task.id)
         if task.state == DONE and task.phases and newest is not None and not _is_changed(runtime, task, newest.tree):
             finals.ensure_saved(runtime, task)
+        checkpoints.prune_documents(runtime, task)
         metadata.project(runtime, task.id)
 
 
