@@ -647,3 +647,35 @@ def test_a_task_that_is_paused_before_its_first_run_is_simply_queued_again(place
     assert place.state(task) == ("queued", "") and place.reasons(task) == []
     place.supervise()
     assert place.state(task) == ("done", "") and "checkpoint_restored" not in place.events(task)
+
+
+def test_a_retried_task_that_is_done_does_not_say_why_it_was_cancelled(place: Place) -> None:
+    task = place.task([{"say": "[USER_QUESTION]\nquestion: Go?\n[/USER_QUESTION]"}], [DONE])
+    place.supervise()
+    place.tasks.cancel(task.id)
+    assert place.shown(task)["reason"] == "cancelled by a person"
+    place.tasks.retry(task.id)
+    assert place.shown(task)["reason"] is None
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.shown(task)["reason"] != "cancelled by a person"
+
+
+def test_an_agent_that_completes_another_phase_is_told_which_one_it_works_on(place: Place) -> None:
+    task = place.task([say_phase(2)], [say_phase(1)], [say_phase(2)], phases=[PHASE, PHASE])
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.shown(task)["runs"][0]["reason"] == "the agent said that phase 2 is complete, but it works on phase 1"
+    assert "phase 2 is complete, but it works on phase 1" in place.told()[1]
+
+
+def test_the_prompt_of_a_rework_names_the_command_and_not_its_secrets(place: Place) -> None:
+    phase = {**PHASE, "verify": "grep -q ok result.txt # password=hunter2xyzzy"}
+    task = place.task([say_phase(1)], [{"write": ["result.txt", "ok"]}, say_phase(1)], phases=[phase])
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert "grep -q ok result.txt" in place.told()[1]
+    assert "hunter2xyzzy" not in place.told()[1]

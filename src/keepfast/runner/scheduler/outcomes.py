@@ -37,7 +37,7 @@ from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger
 from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
-from keepfast.runner.process.redaction import clean_text
+from keepfast.runner.process.redaction import MARK, clean_text
 from keepfast.runner.scheduler.turns import extend_holds, order_resumes
 from keepfast.secrets.cuts import head
 
@@ -364,10 +364,7 @@ class Settlement:
     def _idle(self, tables: Tables) -> None:
         corrections = self._corrections()
         if not corrections:
-            corrections = [
-                "You ended your turn without completing the phase. Continue, or say what stops you.\n"
-                + prompts.completion(self.task)
-            ]
+            corrections = [prompts.not_done(self.task, self.judged.reason)]
         self._count_idle_turn(tables, corrections)
 
     def _corrections(self) -> list[str]:
@@ -409,7 +406,8 @@ class Settlement:
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, idle=0)
         if decided.action == "rework":
-            text = prompts.rework(self.output_text, task.reworks + 1, most)
+            command = MARK.sub("[secret]", phase["verify"])  # a mark would become the value when the agent starts
+            text = prompts.rework(command, self.output_text, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
             marked = vault.mark(self.runtime, prompts.next_phase(task, task.phase + 1))
