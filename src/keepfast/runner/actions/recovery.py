@@ -152,20 +152,25 @@ def _insert(
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)
         if not ended:
-            why = "The task database was rebuilt. Check the task, then resume it."
-            if cold:
-                why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
-                lost = aside("Your work so far is in the folder; the conversation about it is lost.")
-                tables.change(id, now, next_prompt=lost, session="")
-                tables.warn(id, now, f"{task_file['title']}: {why}")
-            if review is not None:
-                why = review.text
-                _insert_review(tables, id, review, now)
-            kind, prompt = (USER_PAUSE, "") if review is None else (APPROVAL, review.id)
-            tables.insert("hold", task=id, kind=kind, since=now, reason=why, human=1, prompt=prompt)
-            tables.change(id, now, reason=why)
+            _hold(tables, task_file, phase, review, cold, now)
         for row in rows:
             tables.insert("checkpoint", once=True, **row._asdict())
+
+
+def _hold(tables: Tables, task_file: dict[str, Any], phase: int, review: _Review | None, cold: bool, now: int) -> None:
+    """Hold a rebuilt task for a person: for the review of its phase, else paused."""
+    id, why = task_file["id"], "The task database was rebuilt. Check the task, then resume it."
+    if cold:
+        why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
+        lost = aside("Your work so far is in the folder; the conversation about it is lost.")
+        tables.change(id, now, next_prompt=lost, session="")
+        tables.warn(id, now, f"{task_file['title']}: {why}")
+    kind, prompt = USER_PAUSE, ""
+    if review is not None:
+        kind, prompt, why = APPROVAL, review.id, review.text
+        _insert_review(tables, id, review, now)
+    tables.insert("hold", task=id, kind=kind, since=now, reason=why, human=1, prompt=prompt)
+    tables.change(id, now, reason=why)
 
 
 class _Review(NamedTuple):
