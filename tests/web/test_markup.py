@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from keepfast.runner.domain.task import STATES
 from keepfast.store.rows import CheckpointRow
 from keepfast.web import log_lines, markup
+from keepfast.web.pages import BOARD
 
 
 def context(percent: float | None, **windows: float) -> dict[str, Any]:
@@ -134,3 +136,16 @@ def test_a_browser_has_a_name() -> None:
 
     assert markup.browser(agent) == "Chrome, Linux"
     assert markup.browser("curl/8") == "curl/8"
+
+
+def test_names_of_variables_stay_as_they_are_in_the_log() -> None:
+    ended = {"type": "agent_ended", "outcome": "needs", "reason": "needs OPENAI_API_KEY"}
+    held = {"type": "checkpoint_created", "reason": "user_pause"}
+
+    assert ("", "needs OPENAI_API_KEY") in log_lines.facts(ended, str)
+    assert log_lines.facts(held, str) == [("", "user pause")]
+
+
+def test_only_tasks_that_are_done_are_counted_as_done() -> None:
+    assert BOARD["Done"] == (("done",), None)
+    assert sorted({state for states, _ in BOARD.values() for state in states}) == sorted(STATES)

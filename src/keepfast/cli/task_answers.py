@@ -57,7 +57,9 @@ def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str],
 @click.command("answer")
 @click.argument("question", metavar="QUESTION")
 @click.argument("text", metavar="ANSWER")
-@click.option("--exactly", is_flag=True, help="Use the answer literally, even if it is similar to one of the options.")
+@click.option(
+    "--exactly", is_flag=True, help="Use the answer literally, even if it is a number or similar to one of the options."
+)
 @common
 def answer(session: Session, question: str, text: str, exactly: bool) -> None:
     """Answer a question, given by its id or by its task if that has only one. ANSWER is an option, its number, or

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ HIDDEN = frozenset(
 )  # fmt: skip
 """Keys that are shown elsewhere or are of use to programs only; the API's log has all."""
 ENUMS = frozenset(("reason", "outcome", "gate", "kind", "what", "hold", "as", "recovery"))
+ENUM = re.compile(r"[a-z0-9_]+")
+"""A word of ours; anything else is text, in which names of variables stay as they are."""
 PLAIN = frozenset(("text", "title", "why", "error", "message", "answer", "name", *ENUMS))
 """Values that need no label."""
 MAX_VALUE_CHARACTERS = 160
@@ -52,7 +55,7 @@ def _formatted(key: str, value: Any, words: Words) -> str:
     if shape is not None and isinstance(value, int | float):
         return shape(value, words)
     if key in ENUMS and isinstance(value, str):
-        return words(value.replace("_", " "))[:MAX_VALUE_CHARACTERS]
+        return words(value.replace("_", " ") if ENUM.fullmatch(value) else value)[:MAX_VALUE_CHARACTERS]
     if isinstance(value, bool):
         return words("yes")
     return f"{value:,}" if type(value) is int else str(value)[:MAX_VALUE_CHARACTERS]

@@ -22,7 +22,9 @@ BOARD = {
     "On hold": (("active", "queued"), True),
     "For review": (("review",), None),
     "Drafts": (("draft",), None),
-    "Done": (("done", "failed", "cancelled"), None),
+    "Done": (("done",), None),
+    "Failed": (("failed",), None),
+    "Cancelled": (("cancelled",), None),
 }
 """The columns of the board: task states, and whether the task is held, where that separates two columns."""
 LANE = 25

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, NotFound, Usage
-from keepfast.runner.actions.checkpoints import phase_base
+from keepfast.runner.actions.checkpoints import phase_base, stored_rows
 from keepfast.runner.actions.event_files import event
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import queries
@@ -50,9 +50,6 @@ class WebTasks:
     def show(self, task: str) -> dict[str, Any]:
         row = self._row(task)
         view = self.tasks.views.show(row.id)
-        view["checkpoints"] = [
-            checkpoint for checkpoint in view["checkpoints"] if self._is_stored(row.workspace_id, checkpoint["version"])
-        ]
         return {**view, "workspace_id": row.workspace_id, "needs": row.needs, "fork_of": row.fork_of or None}
 
     def status(self, task: str) -> TaskView:
@@ -117,7 +114,7 @@ class WebTasks:
         row, now = self._row(task), self.runtime.now()
         runs = queries.runs_of(self.runtime.tables, row.id)
         holds = self.runtime.tables.all_holds(row)
-        points = queries.checkpoints_of(self.runtime.tables, row.id)
+        points = stored_rows(self.runtime, row)[::-1]
         begin, end = row.started_at or row.created_at, row.ended_at or now
         # A phase begins with its first run, and ends with the first run of the next one.
         starts: dict[int, int] = {}
@@ -280,11 +277,6 @@ class WebTasks:
         return self.status(task)
 
     # Parts
-
-    def _is_stored(self, workspace: str, version: str) -> bool:
-        """Return whether a task's checkpoint is still stored; rows of tasks outlive checkpoints."""
-        row = self.backend.repository.checkpoint(workspace, int(version[1:]))
-        return row is not None and not row.forgotten
 
     def _row(self, task: str) -> Task:
         row = queries.find_task(self.runtime.tables, task)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from keepfast.model.errors import Damaged, NewerFormat
+from keepfast.model.errors import Conflict, Damaged, NewerFormat
 from keepfast.runner.actions import documents, folders, metadata, recovery
+from keepfast.store.maintenance import space
 from tests.runner.place import DONE, PHASE, Place, say_phase
 from tests.runner.scheduler.test_observation import change
 
@@ -133,16 +134,63 @@ def test_a_lost_database_is_made_again_and_people_decide(place: Place) -> None:
     found = recovery.rebuild(place.runtime, [str(place.base)])
 
     assert {one.outcome for one in found} == {"rebuilt"}
-    assert place.state(task) == ("active", "user_pause"), "an approval is never restored"
-    assert place.shown(task)["phase"] == 1
+    assert place.state(task) == ("review", "approval"), "an approval is never restored, a completed phase is"
+    assert (place.shown(task)["phase"], place.shown(task)["progress"]) == (1, 50)
     assert place.shown(asked)["secrets"] == ["TOKEN"]
     waiting = [(one["task"], one["hold"] or one["text"]) for one in place.tasks.views.inbox()]
-    assert sorted(waiting) == sorted([(task.id, "user_pause"), (asked.id, "user_pause"), (asked.id, "Which one?")])
+    review = "Phase 1 (Only) is complete. The task database was rebuilt: review the phase again."
+    assert sorted(waiting) == sorted([(task.id, review), (asked.id, "user_pause"), (asked.id, "Which one?")])
     assert recovery.rebuild(place.runtime, [str(place.base)])[0].outcome == "there"
     place.tasks.answers.answer(asked.id, "a")
     place.tasks.resume(asked.id)
     place.supervise()
     assert place.state(asked) == ("done", "")
+    place.tasks.answers.approve(task.id)
+    place.supervise()
+    assert place.state(task) == ("done", "")
+    assert place.journal() == ["begin 0", "end 0", "begin 1", "end 1"], "the first phase is not done again"
+
+
+def test_a_rebuilt_review_is_bound_to_the_files_and_remembers_that_the_verification_fails(place: Place) -> None:
+    change(place, max_attempts=1)
+    phases = [{**PHASE, "review": True, "verify": "false"}, PHASE]
+    task = place.task([{"write": ["a.txt", "1"]}, say_phase(1)], [say_phase(1)], phases=phases)
+    good = place.task([say_phase(1)], phases=[{**PHASE, "review": True}], name="good")
+    place.supervise()
+    before = place.shown(task)["progress"]
+    place.lose_database()
+    recovery.rebuild(place.runtime, [str(place.base)])
+    (place.workspace("good") / "b.txt").write_text("since then")
+
+    assert place.state(task) == ("review", "approval") and place.shown(task)["progress"] == before == 0
+    with pytest.raises(Conflict, match="verification"):
+        place.tasks.answers.approve(task.id)
+    with pytest.raises(Conflict, match="changed since"):
+        place.tasks.answers.approve(good.id)
+
+
+@pytest.mark.parametrize("ending", ["crash", "pause"])
+def test_a_task_that_resumes_after_a_rebuild_was_restored_from_its_newest_checkpoint(place: Place, ending: str) -> None:
+    change(place, max_attempts=1)
+    turn = [
+        {"write": ["a.txt", "1"]},
+        *([{"exit": 3}] if ending == "crash" else [{"wait_for": str(place.base / "go")}]),
+    ]
+    task = place.task(turn, [DONE])
+    if ending == "pause":
+        place.supervise(until=lambda: place.journal() == ["begin 0"])
+        place.tasks.pause(task.id, now=True)
+    place.supervise()
+    newest = place.shown(task)["checkpoints"][0]["id"]
+    place.lose_database()
+    recovery.rebuild(place.runtime, [str(place.base)])
+    place.tasks.resume(task.id)
+    (place.base / "work.journal").write_text("begin 0\nend 0\n")
+    place.supervise()
+
+    restored = [event for event in place.tasks.views.log(task.id) if event["type"] == "checkpoint_restored"]
+    assert [(event["checkpointId"], event["success"]) for event in restored] == [(newest, True)]
+    assert place.state(task) == ("done", "")
 
 
 def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place) -> None:
@@ -167,6 +215,33 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
     assert place.state(task) == ("done", "")
     assert after["lastMessageIndex"] > index
     assert any("turn 4" in one["content"] for one in after["messages"])
+
+
+def forget(place: Place, *versions: str) -> None:
+    with place.runtime.engine() as engine:
+        _, workspace = engine.root(os.fsencode(place.workspace()))
+        space.forget(engine.repository(), workspace.id, [int(version[1:]) for version in versions], "a test")
+
+
+def test_forgotten_checkpoints_of_a_task_are_not_listed_and_their_documents_go(place: Place) -> None:
+    task = place.task([{"write": ["a.txt", "1"]}, ASK], [{"write": ["a.txt", "2"]}, ASK], [DONE])
+    place.supervise()
+    place.tasks.answers.answer(task.id, "a")
+    place.supervise()
+    assert [point["version"] for point in place.shown(task)["checkpoints"]] == ["v3", "v2", "v1"]
+    forget(place, "v1", "v2")
+
+    shown = place.shown(task)
+    assert [point["version"] for point in shown["checkpoints"]] == ["v3"] and shown["checkpoints_total"] == 1
+    assert shown["hold"]["kind"] == "question"
+    place.supervise(until=lambda: True)
+    assert not list(folder(place).glob("*_start.json*")), "a supervisor that starts removes them"
+    kept = {path.name.removesuffix(".gz") for path in folder(place).glob("checkpoint_*")}
+    assert kept == {shown["checkpoints"][0]["file"]}
+    forget(place, "v3")
+    place.supervise(until=lambda: True)
+    assert (folder(place) / "latest.json").exists(), "the database can still be rebuilt"
+    assert place.shown(task)["checkpoints"] == [] and place.shown(task)["checkpoints_total"] == 0
 
 
 def test_documents_of_another_task_in_the_same_folder_are_not_taken_over(place: Place) -> None:

@@ -89,3 +89,16 @@ def test_what_is_required_is_waited_for(place: Place) -> None:
 
     assert place.state(task) == ("active", "secret")
     assert "question_expired" not in place.events(task)
+
+
+def test_the_log_tells_a_dependency_from_a_secret(place: Place) -> None:
+    need = "[DEPENDENCY_REQUEST]\ntype: {}\nname: {}\n[/DEPENDENCY_REQUEST]"
+    task = place.task([{"say": need.format("service", "redis")}, {"say": need.format("api_key", "A_KEY")}], [DONE])
+    place.supervise()
+    for prompt in place.shown(task)["prompts"]:
+        if prompt["name"] == "redis":
+            place.tasks.answers.answer(prompt["id"], "it runs")
+    place.tasks.answers.secret(task.id, "A_KEY", "value-of-it")
+
+    kinds = [event["kind"] for event in place.tasks.views.log(task.id) if event["type"] == "answered"]
+    assert kinds == ["dependency", "secret"]

@@ -191,6 +191,33 @@ def test_an_error_in_an_odd_form_is_still_one(text: str, kind: str, message: str
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '[ERROR] {"type": "fatal", "message": "no way"}',
+        '  [ERROR]{"type": "fatal", "message": "no way"}  ',
+        '[ERROR] {"type": "fatal", "message": "no way"} [/ERROR]',
+        '[ERROR] {"type": "fatal", "message": "no way"}\n[/ERROR]',
+        '[ERROR]\n{"type": "fatal", "message": "no way"}\n[/ERROR]',
+        '[ERROR] {\n  "type": "fatal",\n  "message": "no way"\n}',
+        '[ERROR] {"type": "fatal",\n  "message": "no way"}',
+    ],
+)
+def test_an_error_may_be_an_object_after_its_marker(text: str) -> None:
+    error, marker = read(f"{text}\n=== PHASE 1 COMPLETE ===\n")
+
+    assert isinstance(error, Block) and not error.warnings
+    assert error.fields == {"type": "fatal", "message": "no way", "recovery": "checkpoint_and_fail"}
+    assert marker.name == "PHASE_COMPLETE"
+
+
+def test_an_error_that_only_begins_like_an_object_is_words() -> None:
+    error, marker = read("[ERROR] {oops} happened\n=== PHASE 1 COMPLETE ===\n")
+
+    assert isinstance(error, Block) and error.fields["message"] == "{oops} happened"
+    assert marker.name == "PHASE_COMPLETE"
+
+
+@pytest.mark.parametrize(
     ("block", "details"),
     [
         ('[ERROR_JSON]{"type":"%s","message":"x","details":{"reset_at":"R"}}[/ERROR_JSON]', '{"reset_at": "R"}'),
@@ -256,7 +283,8 @@ def test_urgent_things_come_first_and_a_finished_phase_hides_a_later_question() 
 @given(some.lists(some.integers(1, 40), max_size=60))
 def test_pieces_of_any_size_give_the_same_blocks(cuts: list[int]) -> None:
     text = (
-        f"hello\n{ERROR}words\n{QUESTION}{NEED}=== PHASE 3 COMPLETE ===\nFiles created:\n- a\nReady for review.\nend\n"
+        f'hello\n{ERROR}words\n[ERROR] {{"type": "fatal", "message": "x"}}\n'
+        f"{QUESTION}{NEED}=== PHASE 3 COMPLETE ===\nFiles created:\n- a\nReady for review.\nend\n"
     )
     reader, found, at = Reader(), [], 0
     for cut in cuts:

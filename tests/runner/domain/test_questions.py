@@ -65,3 +65,15 @@ def test_similarity() -> None:
     assert similarity("", "") == 1.0
     assert similarity("kitten", "sitting") == pytest.approx(1 - 3 / 7)
     assert similarity("a" * 600, "b" * 600) == 0.0
+
+
+@pytest.mark.parametrize("answer", ["4", "0", "-1", " 17 "])
+def test_a_number_that_no_option_has_is_refused_with_the_options(answer: str) -> None:
+    options = ["PostgreSQL", "SQLite", "MySQL"]
+
+    found = check(answer, options)
+
+    assert found.value is None
+    assert found.why == f"There is no option {int(answer)}. The options are 1 'PostgreSQL', 2 'SQLite', 3 'MySQL'."
+    assert check(answer, options, exactly=True).value == answer.strip()
+    assert check(answer, []).value == check(answer, ["8", answer.strip()]).value == answer.strip()

@@ -95,3 +95,9 @@ def test_progress_counts_finished_phases_and_never_passes_100() -> None:
 def test_a_person_can_always_do_something_about_a_hold() -> None:
     for state, hold in [("review", "approval"), *[("active", hold) for hold in HOLDS]]:
         assert set(task.actions(State(state, hold))) - {"cancel"}, hold
+
+
+@pytest.mark.parametrize("hold", ["rate_limit", "backoff"])
+def test_a_task_that_waits_for_a_clock_can_be_paused(hold: str) -> None:
+    assert task.actions(State("active", hold)) == ["try-now", "pause", "cancel"]
+    assert task.actions(State("queued", hold)) == ["try-now", "pause", "cancel"]

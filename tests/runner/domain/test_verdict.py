@@ -104,3 +104,9 @@ def test_which_limits_have_a_clock_and_which_count_as_windows() -> None:
     assert not waits_by_clock(LimitHit("minute", None, "text", ""))
     assert counts_as_window(LIMIT)
     assert not counts_as_window(LimitHit("overload", None, "text", ""))
+
+
+def test_a_marker_of_another_phase_is_named() -> None:
+    found = judge(Observations(0, blocks=(OTHER,), phases=2))
+
+    assert found.reason == "the agent said that phase 2 is complete, but it works on phase 1"

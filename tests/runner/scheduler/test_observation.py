@@ -319,6 +319,94 @@ def test_tasks_of_one_account_resume_one_after_another(place: Place) -> None:
     assert all(later - sooner >= 60 * SECOND for sooner, later in pairwise(due))
 
 
+@pytest.mark.parametrize("kind", ["claude", "command"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"ANTHROPIC_BASE_URL": "https://two.test"},
+        {"ANTHROPIC_API_KEY": "key-of-two"},
+        {"ANTHROPIC_AUTH_TOKEN": "token-of-two"},
+    ],
+    ids=["endpoint", "key", "token"],
+)
+def test_a_limit_does_not_hold_a_task_with_an_account_of_its_own(
+    place: Place, kind: str, chosen: dict[str, str]
+) -> None:
+    limited = [limit("rejected", time.time() + HOUR), result(is_error=True, result="limit"), {"exit": 1}]
+    if kind == "command":
+        limited = [{"limited": HOUR}, {"exit": 1}]
+    done = [spoken(DONE["say"]), result()] if kind == "claude" else [DONE]
+    first = place.task(limited, name="one", agent={**place.agent("one", limited), "kind": kind})
+    place.supervise(until=place.holds(first, "rate_limit"))
+    same = place.task(done, name="same", agent={**place.agent("same", done), "kind": kind})
+    other = place.task(done, name="two", agent={**place.agent("two", done), "kind": kind, "set": chosen})
+    place.supervise(until=lambda: place.state(other)[0] == "done" and place.holds(same, "rate_limit")())
+
+    assert place.state(first)[1] == "rate_limit"
+
+
+def test_a_key_that_a_person_provided_is_an_account_of_its_own(place: Place) -> None:
+    first = place.task([{"limited": HOUR}, {"exit": 1}], name="one")
+    place.supervise(until=place.holds(first, "rate_limit"))
+    other = place.task([DONE], name="two", start=False)
+    place.tasks.answers.secret(other.id, "ANTHROPIC_API_KEY", "key-of-two")
+    place.tasks.start(other.id)
+
+    place.supervise(until=lambda: place.state(other)[0] == "done")
+
+
+def test_a_longer_limit_of_the_account_is_the_reason_and_the_time_of_all_who_wait_for_it(place: Place) -> None:
+    """Those who wait for one of its models among them."""
+    change(place, concurrency=3, stagger=60)
+    go, begun = place.base / "go", time.time()
+    short = limit("rejected", begun + HOUR, rateLimitType="five_hour")
+    model = limit("rejected", begun + HOUR / 2, rateLimitType="seven_day_opus")
+    long = limit("rejected", begun + 5 * HOUR, rateLimitType="seven_day")
+    end = [result(is_error=True, result="limit"), {"exit": 1}]
+    turns = {"short": [short, *end], "model": [model, *end], "long": [{"wait_for": str(go)}, long, *end]}
+    tasks = {
+        name: place.task(turn, name=name, priority="high" if name == "long" else "normal",
+                         agent={**place.agent(name, turn), "kind": "claude"})
+        for name, turn in turns.items()
+    }  # fmt: skip
+    place.supervise(until=lambda: all(place.state(tasks[name])[1] == "rate_limit" for name in ("short", "model")))
+    go.touch()
+    place.supervise(until=place.holds(tasks["long"], "rate_limit"))
+
+    for name, task in tasks.items():
+        shown = place.shown(task)
+        assert shown["hold"]["reason"] == shown["reason"] == "seven_day", name
+        assert shown["hold"]["seconds_left"] > 4.9 * HOUR, name
+    due = sorted(hold.due_at or 0 for hold in place.runtime.tables.holds())
+    assert all(later - sooner >= 60 * SECOND for sooner, later in pairwise(due))
+
+
+def test_a_shorter_limit_does_not_end_a_longer_one_that_stands(place: Place) -> None:
+    change(place, concurrency=2)
+    go, begun = place.base / "go", time.time()
+    end = [result(is_error=True, result="limit"), {"exit": 1}]
+    one = [limit("rejected", begun + 5 * HOUR, rateLimitType="seven_day"), *end]
+    two = [{"wait_for": str(go)}, limit("rejected", begun + HOUR), *end]
+    long = place.task(one, name="one", agent={**place.agent("one", one), "kind": "claude"})
+    short = place.task(two, name="two", agent={**place.agent("two", two), "kind": "claude"})
+    place.supervise(until=place.holds(long, "rate_limit"))
+    go.touch()
+    place.supervise(until=place.holds(short, "rate_limit"))
+
+    assert place.shown(short)["hold"]["reason"] == "seven_day"
+    assert place.shown(short)["hold"]["seconds_left"] > 4.9 * HOUR
+
+
+def test_the_reason_of_a_limit_that_an_agent_reports_is_its_message(place: Place) -> None:
+    error = {"type": "recoverable", "message": "Rate limit exceeded", "reset_at": int(time.time()) + HOUR}
+    task = place.task([{"say": "[ERROR] " + json.dumps(error)}])
+    place.supervise(until=place.holds(task, "rate_limit"))
+
+    hold = place.shown(task)["hold"]
+    assert hold["reason"] == place.shown(task)["runs"][0]["reason"] == "Rate limit exceeded"
+    assert 0.9 * HOUR < hold["seconds_left"] <= HOUR
+
+
 # Errors and denials
 
 

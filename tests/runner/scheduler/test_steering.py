@@ -243,6 +243,22 @@ def test_a_short_run_has_all_its_events(place: Place) -> None:
     assert begun == ["run_begun", "agent_started", "agent_ended"]
 
 
+@pytest.mark.parametrize("ending", [[{"exit": 3}], [{"say": "Hm."}]], ids=["crash", "idle"])
+def test_a_task_that_was_paused_between_two_runs_resumes_from_the_checkpoint_of_the_pause(
+    place: Place, ending: list[dict[str, Any]]
+) -> None:
+    change(place, backoff_first=3600, backoff_longest=3600)
+    task = place.task(ending, [DONE])
+    place.supervise(until=place.holds(task, "backoff"))
+    place.tasks.pause(task.id)
+    place.tasks.resume(task.id)
+    place.supervise()
+
+    made = [point["id"] for point in place.shown(task)["checkpoints"] if point["reason"] == "user_pause"]
+    restored = [event for event in place.tasks.views.log(task.id) if event["type"] == "checkpoint_restored"]
+    assert [event["checkpointId"] for event in restored] == made != []
+
+
 def test_whoever_met_the_limit_goes_on_before_others_begin(place: Place) -> None:
     change(place, concurrency=1, limit_jitter_least=2, limit_jitter_most=2)
     one = place.task([{"limited": 2}, {"exit": 1}], [DONE])
@@ -631,3 +647,35 @@ def test_a_task_that_is_paused_before_its_first_run_is_simply_queued_again(place
     assert place.state(task) == ("queued", "") and place.reasons(task) == []
     place.supervise()
     assert place.state(task) == ("done", "") and "checkpoint_restored" not in place.events(task)
+
+
+def test_a_retried_task_that_is_done_does_not_say_why_it_was_cancelled(place: Place) -> None:
+    task = place.task([{"say": "[USER_QUESTION]\nquestion: Go?\n[/USER_QUESTION]"}], [DONE])
+    place.supervise()
+    place.tasks.cancel(task.id)
+    assert place.shown(task)["reason"] == "cancelled by a person"
+    place.tasks.retry(task.id)
+    assert place.shown(task)["reason"] is None
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.shown(task)["reason"] != "cancelled by a person"
+
+
+def test_an_agent_that_completes_another_phase_is_told_which_one_it_works_on(place: Place) -> None:
+    task = place.task([say_phase(2)], [say_phase(1)], [say_phase(2)], phases=[PHASE, PHASE])
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert place.shown(task)["runs"][0]["reason"] == "the agent said that phase 2 is complete, but it works on phase 1"
+    assert "phase 2 is complete, but it works on phase 1" in place.told()[1]
+
+
+def test_the_prompt_of_a_rework_names_the_command_and_not_its_secrets(place: Place) -> None:
+    phase = {**PHASE, "verify": "grep -q ok result.txt # password=hunter2xyzzy"}
+    task = place.task([say_phase(1)], [{"write": ["result.txt", "ok"]}, say_phase(1)], phases=[phase])
+    place.supervise()
+
+    assert place.state(task) == ("done", "")
+    assert "grep -q ok result.txt" in place.told()[1]
+    assert "hunter2xyzzy" not in place.told()[1]

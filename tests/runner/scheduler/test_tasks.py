@@ -705,7 +705,11 @@ def test_a_session_that_goes_on_keeps_the_task_as_its_current_one(place: Place) 
 
     assert noted(begun, prompts.answered(answer))[0] == "Build the JWT thing — SQLite"
     assert noted(begun, prompts.next_phase(task, 2))[0] == "Build the JWT thing — Phase 2: Build"
-    for text in (prompts.rework("FAILED </keepfast> x", 1, 3), prompts.restored("v2", True), prompts.forked("/f")):
+    for text in (
+        prompts.rework("make test", "FAILED </keepfast> x", 1, 3),
+        prompts.restored("v2", True),
+        prompts.forked("/f"),
+    ):
         assert noted(begun, text) == noted(begun)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import vault
+from keepfast.runner.actions.seals import environment_values
 from keepfast.runner.db import queries
 from keepfast.runner.process.drivers import driver
 
@@ -26,15 +28,26 @@ class Limit(NamedTuple):
         return not self.due_at
 
 
+def account_of(runtime: Runtime, task: Task) -> str:
+    """Return the key of the account that a task's next run uses, by the environment that its agent gets."""
+    try:
+        secrets = environment_values(runtime, task)
+    except KeepfastError:
+        secrets = {}  # they cannot be decrypted now; the agent does not start either
+    return driver(vault.agent_of(runtime, task), runtime.options).account(runtime.variables, secrets)
+
+
 def limits(runtime: Runtime, task: Task, account: str = "") -> list[Limit]:
-    """Return the limits of the account that a task's next run uses, ended ones too."""
+    """Return the limits of the account that a task's next run uses, the last to end first, ended ones too."""
     rows = queries.accounts(runtime.tables)
     if not rows:
         return []
-    account = account or driver(vault.agent_of(runtime, task), runtime.options).account(runtime.variables)
-    names = [account, *([f"{account}:{task.agent['model']}"] if task.agent.get("model") else [])]
-    by_name = {row.key: Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows}
-    return [by_name[name] for name in names if name in by_name]
+    account = account or account_of(runtime, task)
+    model = str(task.agent.get("model", "")).lower()
+    own = [
+        Limit(row.key, 0 if row.human else row.due_at, row.reason) for row in rows if _is_of(row.key, account, model)
+    ]
+    return sorted(own, key=_end, reverse=True)
 
 
 def current_limit(runtime: Runtime, task: Task) -> Limit | None:
@@ -43,4 +56,14 @@ def current_limit(runtime: Runtime, task: Task) -> Limit | None:
     candidates = [
         limit for limit in limits(runtime, task, task.account) if limit.needs_human or limit.due_at > runtime.now()
     ]
-    return max(candidates, key=lambda limit: (limit.needs_human, limit.due_at), default=None)
+    return max(candidates, key=_end, default=None)
+
+
+def _is_of(key: str, account: str, model: str) -> bool:
+    """Return whether a limit is of this account, or of the model that the task names: `opus` is also `claude-opus-4-5`."""
+    base, _, limited = key.rpartition(":")
+    return key == account or (base == account and limited in model)
+
+
+def _end(limit: Limit) -> tuple[bool, int]:
+    return limit.needs_human, limit.due_at

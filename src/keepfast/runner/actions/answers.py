@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Conflict, Usage
 from keepfast.runner.actions import checkpoints, finals, vault
+from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
 from keepfast.runner.db import changes, queries
@@ -45,7 +46,7 @@ class Answers:
             self._answer(prompt, "approved", by)
             self.steps.check_epoch(task)
             if not last:
-                return self.steps.move(task, "approve", "approve", epoch=task.epoch + 1, **more)
+                return self.steps.move(task, "approve", "approve", epoch=task.epoch + 1, reason="", **more)
             finals.finish(self.runtime, task, final, "approve", epoch=task.epoch + 1)
             staged = checkpoints.record(self.runtime, final) if final is not None else None
         if staged is not None:
@@ -79,6 +80,7 @@ class Answers:
                 epoch=task.epoch + 1,
                 reworks=task.reworks + 1,
                 next_prompt=text,
+                reason="",
             )
 
     def comment(self, ref: str, comments: str, remarks: Sequence[Remark] = (), *, by: str = "user") -> Task:
@@ -118,8 +120,8 @@ class Answers:
     def answer(self, id: str, text: str, *, by: str = "user", exactly: bool = False) -> tuple[Task, str]:
         """Answer a question by its id, or the only open one of a task; return the task and a warning.
 
-        Raises `Conflict` if it is no longer waiting, and, without `exactly`, `Usage` with a suggestion if the answer is nearly
-        one of the options.
+        Raises `Conflict` if it is no longer waiting, and, without `exactly`, `Usage` if the answer is nearly one of the options
+        or the number of none.
         """
         prompt = self._question(id)
         if prompt.kind == "secret":
@@ -130,8 +132,10 @@ class Answers:
         if checked.value is None:
             with self.tables.write():
                 changes.count_try(self.tables, prompt.id)
-            hint = f"Answer {checked.suggestion!r}, or use --exactly to send your answer as it is."
-            raise Usage(checked.why, hint if checked.suggestion else None)
+            instead = f"Answer {checked.suggestion!r}" if checked.suggestion else "Choose one of them"
+            raise Usage(
+                checked.why, f"{instead}, or use --exactly to send your answer as it is." if text.strip() else None
+            )
         with self.tables.write():
             self._answer(prompt, self._sealed_answer(prompt, checked.value), by)
             return self.steps.lift_if_answered(prompt.task, "answer"), checked.warning
@@ -219,7 +223,10 @@ class Answers:
                 "It was already answered, or the task continued without it.",
             )
         self.tables.log(
-            prompt.task, now, "answered", {"id": prompt.id, "kind": prompt.kind, "answer": answer, "by": by}
+            prompt.task,
+            now,
+            "answered",
+            {"id": prompt.id, "kind": kind_of(prompt.kind, prompt.category), "answer": answer, "by": by},
         )
 
     def _approval(self, ref: str) -> tuple[Task, Prompt]:

@@ -25,7 +25,7 @@ from keepfast.store.conversations import SavedConversation, conversation_from_js
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.runtime import Runtime
@@ -155,7 +155,7 @@ def publish(runtime: Runtime, staged: StagedDocument) -> None:
             os.unlink(f"{runtime.folder}/{STAGING}/{staged.id}")
     step("checkpoint:written")
 
-    documents.prune(staged.workspace, queries.documents_of(runtime.tables, staged.task))
+    prune_documents(runtime, runtime.tables.task(staged.task))
 
 
 def publish_staged(runtime: Runtime) -> None:
@@ -334,6 +334,34 @@ def available_rows(runtime: Runtime, repository: Repository, workspace: str, tas
     """Return the store's rows of `lineage` that are not forgotten, newest first."""
     rows = [row_of(repository, workspace, reference) for reference in lineage(runtime, task)]
     return [row for row in rows if row is not None and not row.forgotten]
+
+
+def stored_rows(runtime: Runtime, task: Task) -> list[TaskCheckpoint]:
+    """Return a task's checkpoints that are not forgotten, newest first; all of them if the store cannot be read."""
+    rows = queries.all_checkpoints(runtime.tables, task.id)
+    forgotten = _forgotten(runtime, task, rows)
+    return [row for row in rows if row.id not in forgotten]
+
+
+def _forgotten(runtime: Runtime, task: Task, rows: Sequence[TaskCheckpoint]) -> frozenset[str]:
+    """Return the ids of the checkpoints among these that are no longer stored; none if the store cannot be read."""
+    if not rows or not task.workspace_id:
+        return frozenset()
+    try:
+        with runtime.engine() as engine:
+            repository = engine.repository()
+            found = {row.id: row_of(repository, task.workspace_id, _reference(row)) for row in rows}
+    except (KeepfastError, OSError):
+        return frozenset()
+    return frozenset(id for id, row in found.items() if row is None or row.forgotten)
+
+
+def prune_documents(runtime: Runtime, task: Task) -> None:
+    """Remove documents that no longer count: old ones of intervals, and those of forgotten checkpoints."""
+    rows = queries.all_checkpoints(runtime.tables, task.id)
+    forgotten = _forgotten(runtime, task, rows)
+    names = [row.file for row in rows if row.id in forgotten and row.file]
+    documents.prune(task.workspace, queries.documents_of(runtime.tables, task.id), forgotten=names)
 
 
 def is_any_left(runtime: Runtime, task: Task) -> bool:

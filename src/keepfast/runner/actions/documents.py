@@ -49,10 +49,11 @@ def put(workspace: str, name: str, text: bytes, newest: bool) -> bool:
     return True
 
 
-def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
-    """Remove old interval documents and compress all but the newest; documents of other reasons stay.
+def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP, forgotten: Iterable[str] = ()) -> None:
+    """Remove old interval documents and those of `forgotten` checkpoints; compress all but the newest of the others.
 
     `order` has the names from old to new, by their rows: after a clock was set back, new documents have old names.
+    The one that `latest.json` points to stays in any case: a lost database is rebuilt from it.
     """
     folder = f"{workspace}/{CHECKPOINTS}"
     age = {name: number for number, name in enumerate(order, 1)}
@@ -66,13 +67,14 @@ def prune(workspace: str, order: Iterable[str] = (), keep: int = KEEP) -> None:
         linked = os.path.basename(os.readlink(f"{folder}/latest.json"))
     except OSError:
         return
-    interval = [name for name in names if is_interval(name)]
-    for name in interval[:-keep]:
-        if name != linked:
-            with suppress(OSError):
-                os.unlink(f"{folder}/{name}")
+    interval, without = [name for name in names if is_interval(name)], frozenset(forgotten)
+    gone = {*interval[:-keep], *[name for name in names if name.removesuffix(".gz") in without]} - {linked}
+    for name in gone:
+        with suppress(OSError):
+            os.unlink(f"{folder}/{name}")
+    names = [name for name in names if name not in gone]
     for name in names[:-PLAIN]:
-        if name != linked and name.endswith(".json") and name not in interval[:-keep]:
+        if name != linked and name.endswith(".json"):
             with suppress(OSError):
                 with open(f"{folder}/{name}", "rb") as file:
                     replace(f"{folder}/{name}.gz", gzip.compress(file.read(), mtime=0))

@@ -41,7 +41,7 @@ def finish(
     """Finish a task whose work is complete: it is done if its last state was saved, else held. Inside a transaction."""
     tables, now = runtime.tables, runtime.now()
     if saved is not None:
-        tables.move(task.id, "finish", now, trigger=trigger, run=run, **columns)
+        tables.move(task.id, "finish", now, trigger=trigger, run=run, **{"reason": columns.get("why", ""), **columns})
         return
     columns["why"] = why = f"The work is complete, but its last state could not be saved: {_error(tables, task.id)}"
     tables.move(task.id, "unsaved", now, trigger=trigger, run=run, human=1, **columns, **_next(runtime))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
@@ -13,13 +14,15 @@ from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
+from keepfast.runner.domain.questions import PENDING
 from keepfast.runner.domain.records import TaskCheckpoint
-from keepfast.runner.domain.task import ACTIVE, DONE, DRAFT, FAILED, TERMINAL, USER_PAUSE
+from keepfast.runner.domain.task import ACTIVE, APPROVAL, DONE, DRAFT, FAILED, REVIEW, TERMINAL, USER_PAUSE
 from keepfast.runner.process import shims
 from keepfast.store.rows import Query
 
 if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
+    from keepfast.runner.db.tables import Tables
     from keepfast.runner.domain.records import Task
     from keepfast.store.rows import CheckpointRow
 
@@ -111,13 +114,15 @@ def _insert(
     rows = _kept(runtime, task_file, checkpoint_documents)
     now, id = runtime.now(), str(task_file["id"])
     ended = task_file["state"] in (DONE, FAILED, "cancelled", DRAFT)
+    review = None if ended else _review_of(task_file, latest, rows)
+    state = task_file["state"] if ended else ACTIVE if review is None else REVIEW
     columns = {name: task_file[name] for name in metadata.COLUMNS if name not in ("state", "phase")}
     columns["attempt"] = max([task_file["attempt"], *[number for task, number, _ in _folders(runtime) if task == id]])
     marked = vault.mark_older(runtime, task_file)
     columns |= marked.value
     columns["step"] = (latest["agent"].get("currentStep") if latest is not None else None) or ""
     with runtime.tables.write() as tables:
-        tables.insert("task", **columns, state=task_file["state"] if ended else ACTIVE, phase=phase, updated_at=now)
+        tables.insert("task", **columns, state=state, phase=phase, updated_at=now)
         vault.store(tables, id, marked, now)
         provided = {one["name"]: one for one in task_file.get("dependencies", [])}
         for name, sealed in dict(task_file.get("secrets", {})).items():
@@ -147,16 +152,58 @@ def _insert(
         facts = {"from": "documents", "checkpoint": latest["id"] if latest else None, "cold": cold}
         tables.log(id, now, "rebuilt", facts)
         if not ended:
-            why = "The task database was rebuilt. Check the task, then resume it."
-            if cold:
-                why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
-                lost = aside("Your work so far is in the folder; the conversation about it is lost.")
-                tables.change(id, now, next_prompt=lost, session="")
-                tables.warn(id, now, f"{task_file['title']}: {why}")
-            tables.insert("hold", task=id, kind=USER_PAUSE, since=now, reason=why, human=1)
-            tables.change(id, now, reason=why)
+            _hold(tables, task_file, phase, review, cold, now)
         for row in rows:
             tables.insert("checkpoint", once=True, **row._asdict())
+
+
+def _hold(tables: Tables, task_file: dict[str, Any], phase: int, review: _Review | None, cold: bool, now: int) -> None:
+    """Hold a rebuilt task for a person: for the review of its phase, else paused."""
+    id, why = task_file["id"], "The task database was rebuilt. Check the task, then resume it."
+    if cold:
+        why = f"No checkpoint was found; the task starts again at phase {phase}. Work may be lost."
+        lost = aside("Your work so far is in the folder; the conversation about it is lost.")
+        tables.change(id, now, next_prompt=lost, session="")
+        tables.warn(id, now, f"{task_file['title']}: {why}")
+    kind, prompt = USER_PAUSE, ""
+    if review is not None:
+        kind, prompt, why = APPROVAL, review.id, review.text
+        _insert_review(tables, id, review, now)
+    tables.insert("hold", task=id, kind=kind, since=now, reason=why, human=1, prompt=prompt)
+    tables.change(id, now, reason=why)
+
+
+class _Review(NamedTuple):
+    """The review of a completed phase, which the database has lost."""
+
+    id: str
+    phase: int
+    text: str
+    tree: str
+    is_flagged: bool
+
+
+def _review_of(task_file: dict[str, Any], latest: dict[str, Any] | None, rows: list[TaskCheckpoint]) -> _Review | None:
+    """Return the review that the task waits for: its phase is complete, or failed its verification too often; else None."""
+    number = task_file["phase"]
+    if latest is None or not 1 <= number <= len(task_file["phases"]):
+        return None
+    is_complete = number in latest["protocols"]["completedPhases"]
+    if not is_complete and task_file["state"] != REVIEW:
+        return None
+    name = task_file["phases"][number - 1]["name"]
+    still = "" if is_complete else " but its verification still fails"
+    text = f"Phase {number} ({name}) is complete{still}. The task database was rebuilt: review the phase again."
+    ends = [row for row in rows if row.reason == "phase_complete" and row.phase == number] or rows
+    id = "a_" + sha256(f"{task_file['id']}:rebuilt:{latest['id']}".encode()).hexdigest()[:12]
+    return _Review(id, number, text, ends[-1].tree, not is_complete)
+
+
+def _insert_review(tables: Tables, task: str, review: _Review, now: int) -> None:
+    tables.insert(
+        "prompt", id=review.id, task=task, run="", kind="approval", key=f"phase {review.phase}", text=review.text,
+        status=PENDING, created_at=now, phase=review.phase, tree=review.tree, flagged=int(review.is_flagged), required=1,
+    )  # fmt: skip
 
 
 def _kept(
@@ -202,6 +249,7 @@ def finish_interrupted(runtime: Runtime) -> None:
         newest = checkpoints.latest(runtime, task.id)
         if task.state == DONE and task.phases and newest is not None and not _is_changed(runtime, task, newest.tree):
             finals.ensure_saved(runtime, task)
+        checkpoints.prune_documents(runtime, task)
         metadata.project(runtime, task.id)
 
 

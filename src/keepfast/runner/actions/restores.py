@@ -166,13 +166,19 @@ def _was_restored(runtime: Runtime, task: Task) -> bool:
     return restored and not queries.runs_of_session(runtime.tables, task.id, task.session)
 
 
-def origin(tables: Tables, task: str, last: Run | None) -> str:
-    """Return the id of the checkpoint from which a task resumes after a run that was cut off; empty if it resumes from none.
+def origin(tables: Tables, task: Task, last: Run | None) -> str:
+    """Return the id of the checkpoint from which a task resumes; empty if it resumes from none.
 
-    After a completed turn nothing is restored; a restore by a person was logged when it was made.
+    It does after a run that was cut off, after a pause, and after a rebuild, which restores no runs. After a completed
+    turn nothing is restored; a restore by a person was logged when it was made.
     """
-    row = queries.newest_checkpoint(tables, task) if last is not None and last.outcome in CUT_OFF else None
-    return row.id if row is not None and row.reason != "restored" else ""
+    row = queries.newest_checkpoint(tables, task.id)
+    if row is None or row.reason == "restored":
+        return ""
+    if last is None:
+        return row.id if task.attempt else ""
+    was_paused = row.reason == "user_pause" and row.made_at >= last.ended_at
+    return row.id if last.outcome in CUT_OFF or was_paused else ""
 
 
 def log(

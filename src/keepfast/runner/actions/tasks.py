@@ -222,7 +222,17 @@ class Tasks:
         task = self.views.find(ref)
         session = {} if history else {"session": ""}
         return self.steps.move(
-            task, "retry", "retry", crashes=[], idle=0, reworks=0, windows=0, restores=0, ended_at=0, **session
+            task,
+            "retry",
+            "retry",
+            crashes=[],
+            idle=0,
+            reworks=0,
+            windows=0,
+            restores=0,
+            ended_at=0,
+            reason="",
+            **session,
         )
 
     def follow_up(self, ref: str, text: str) -> Task:
@@ -230,7 +240,12 @@ class Tasks:
         task = self.views.find(ref)
         with self.tables.write():
             return self.steps.move(
-                task, "follow_up", "follow up", next_prompt=self.steps.seal_secrets(task.id, text), ended_at=0
+                task,
+                "follow_up",
+                "follow up",
+                next_prompt=self.steps.seal_secrets(task.id, text),
+                ended_at=0,
+                reason="",
             )
 
     def archive(self, ref: str) -> Task:
@@ -280,7 +295,7 @@ class Tasks:
             return self.steps.move(
                 task, "restore", "restore", epoch=task.epoch + 1, phase=phase, session=result.session, ended_at=0,
                 next_prompt=prompts.restored(f"v{target.version}", bool(result.session)), reworks=0, idle=0, crashes=[],
-                step="", fraction=0.0,
+                step="", fraction=0.0, reason="",
             )  # fmt: skip
 
     def fork(self, ref: str, folder: str, *, git: bool = False, start: bool = False) -> Task:

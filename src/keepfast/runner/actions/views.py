@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-from keepfast.runner.actions import accounts, descriptions, documents, event_files, finals, run_outputs
+from keepfast.runner.actions import accounts, checkpoints, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.view_types import (
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
+MAX_CHECKPOINTS = 50
+"""Number of newest checkpoints of a task that are listed."""
 
 
 class Views:
@@ -119,7 +121,7 @@ class Views:
     def show(self, ref: str) -> TaskDetails:
         """Return everything about a task as JSON: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
-        rows = queries.newest_checkpoints(self.tables, task.id, 50)
+        rows = checkpoints.stored_rows(self.runtime, task)
         failed = finals.last_failure(self.tables, task.id)
         return {
             **self.describe(task),
@@ -133,9 +135,9 @@ class Views:
                     "phase": _phase(task, row.phase),
                     "created_at": moment(row.made_at), "file": row.file or None,
                 }
-                for row in rows
+                for row in rows[:MAX_CHECKPOINTS]
             ],
-            "checkpoints_total": queries.count_checkpoints(self.tables, task.id),
+            "checkpoints_total": len(rows),
             "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
             "save_failed": {"reason": failed.reason, "error": failed.error, "since": failed.since} if failed is not None else None,

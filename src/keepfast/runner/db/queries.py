@@ -239,11 +239,6 @@ def start_checkpoint(tables: Tables, task: str) -> TaskCheckpoint | None:
     return _checkpoint(tables, "task = ? AND reason = 'start' ORDER BY made_at", task)
 
 
-def checkpoints_of(tables: Tables, task: str) -> list[TaskCheckpoint]:
-    """Return all checkpoints of a task, in the order in which they were made."""
-    return _checkpoints(tables, "task = ? ORDER BY made_at", task)
-
-
 def checkpoints_since(tables: Tables, task: str, since: int) -> list[TaskCheckpoint]:
     return _checkpoints(tables, "task = ? AND made_at >= ? ORDER BY made_at, version", task, since)
 
@@ -259,11 +254,6 @@ def phase_ends(tables: Tables, task: Task) -> list[TaskCheckpoint]:
         f"task = ? AND (reason = 'restored' OR (reason = 'phase_complete' AND phase < ?)) {NEWEST}",
         task.id, task.phase,
     )  # fmt: skip
-
-
-def count_checkpoints(tables: Tables, task: str) -> int:
-    row = tables.one("SELECT COUNT(*) AS count FROM checkpoint WHERE task = ?", task)
-    return row["count"] if row is not None else 0
 
 
 def last_saved(tables: Tables, run: str) -> int:
@@ -286,6 +276,11 @@ def newest_document(tables: Tables, workspace: str) -> str:
     """Return the name of the newest document in a workspace; empty if there is none."""
     row = _checkpoint(tables, f"file != '' AND task IN (SELECT id FROM task WHERE workspace = ?) {HIGHEST}", workspace)
     return row.file if row is not None else ""
+
+
+def all_checkpoints(tables: Tables, task: str) -> list[TaskCheckpoint]:
+    """Return all checkpoints of a task, the newest first."""
+    return _checkpoints(tables, f"task = ? {NEWEST}", task)
 
 
 def documents_of(tables: Tables, task: str) -> list[str]:

@@ -76,6 +76,13 @@ def completion(task: Task) -> str:
     return "- When the task is complete, end your turn with the lines:\n=== CUSTOM TASK COMPLETE ===\nSummary: what you did\n"
 
 
+def not_done(task: Task, why: str) -> str:
+    """Return the correction for a turn that ended without a result."""
+    wrong = f"Not counted: {why}. " if why != verdict.NOT_DONE else ""
+    text = f"{wrong}You ended your turn without completing the phase. Continue, or say what stops you."
+    return f"{text}\n{completion(task)}"
+
+
 def compose(
     task: Task,
     last: Run | None,
@@ -207,9 +214,11 @@ def _is_provided(prompt: Prompt) -> bool:
     return prompt.category in VARIABLES or prompt.answer == PROVIDED
 
 
-def rework(output: str, number: int, most: int) -> str:
-    head = f"The verification of your phase failed ({number} of {most} reworks). Its output:"
-    return aside(f"{head}\n\n{output[-LIMIT:]}\n\nFix it and complete the phase again.")
+def rework(command: str, output: str, number: int, most: int) -> str:
+    title = f"The verification of your phase failed ({number} of {most} reworks). The command was:"
+    return aside(
+        f"{title}\n\n{head(command, WHY)}\n\nIts output:\n\n{output[-LIMIT:]}\n\nFix it and complete the phase again."
+    )
 
 
 def restored(version: str, remembers: bool) -> str:

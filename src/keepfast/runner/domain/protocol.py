@@ -64,6 +64,9 @@ _TASK = re.compile(r"^[ \t]*===[ \t]*CUSTOM[ \t]+TASK[ \t]+COMPLETE[ \t]*===[ \t
 _ONE_LINE = re.compile(
     r"type:[ \t]*(recoverable|fatal)[ \t]*,[ \t]*message:[ \t]*(.+?)[ \t]*(?:\[/ERROR\])?", re.IGNORECASE
 )
+_END_OF_ERROR = re.compile(r"\s*\[/ERROR(?:_JSON)?\]")
+_UNFINISHED = re.compile(r"\{(?:.*[,{\[])?")
+"""The first line of a JSON object that continues on the next one."""
 _FIELD = re.compile(r"[ \t]*(" + "|".join(BLOCKS["ERROR"]) + r")[ \t]*:[ \t]?(.*)", re.IGNORECASE)
 _KEY = re.compile(r"^([A-Za-z_]+):[ \t]?(.*)$")
 _NOTE = re.compile(r"^(phase|completed|task|summary|(?:documents|files) created):[ \t]*(.*)$", re.IGNORECASE)
@@ -164,6 +167,11 @@ class Reader:
             goes_on = _goes_on(self._text, line, after, final)
             if goes_on is None:
                 return None
+            whole = _object_at(self._text, first.end())
+            if whole is not None and after >= 0:
+                closed = _END_OF_ERROR.match(self._text, whole)
+                stop = closed.end() if closed is not None else whole
+                return _Parsed(_error(self._text[first.end() : whole], is_json=True), max(after, stop))
             short = _ONE_LINE.fullmatch(line)
             if short is not None:
                 return _Parsed(check("ERROR", {"type": short[1], "message": _unescape(short[2])}, {}), after)
@@ -182,6 +190,17 @@ class Reader:
         return _Parsed(Malformed(first[1], f"there is no [/{first[1]}{first[2] or ''}]"), stop)
 
 
+def _object_at(text: str, at: int) -> int | None:
+    """Return where the JSON object ends that begins there, after white space; None if none does, or not yet."""
+    begin = len(text) - len(text[at:].lstrip())
+    if not text.startswith("{", begin):
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(text, begin)[1]
+    except (ValueError, RecursionError):
+        return None
+
+
 def _rest_of_line(text: str, at: int, final: bool) -> tuple[str, int]:
     """Return the rest of a line, and where it ends; below 0 if more of it may come."""
     end = text.find("\n", at)
@@ -198,7 +217,7 @@ def _goes_on(text: str, line: str, after: int, final: bool) -> bool | None:
     """
     if after < 0:
         return None
-    if not line or "[/ERROR]" in line or _FIELD.match(line):
+    if not line or "[/ERROR]" in line or _FIELD.match(line) or _UNFINISHED.fullmatch(line):
         return True
     following, end = _rest_of_line(text, after + 1, final)
     if end < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 from unicodedata import normalize
@@ -13,6 +14,7 @@ SIMILAR = 0.7
 TASK_WEIGHT = {"critical": 100, "high": 50, "normal": 0, "low": -50}
 CATEGORY_WEIGHT = {"business": 30, "clarification": 20, "choice": 10, "confirmation": 0}
 MINUTE = 60 * 1_000_000_000
+NUMBER = re.compile(r"-?[0-9]{1,9}")
 YES, NO = ("yes", "y", "true", "ok", "okay", "confirm", "approve"), ("no", "n", "false", "cancel", "reject")
 
 PROVIDED, REFUSED = "provided", "refused"
@@ -40,7 +42,8 @@ def priority(task: str, category: str, waiting: int) -> int:
 def check(answer: str, options: Sequence[str], exactly: bool = False) -> Checked:
     """Compare an answer with the options: exactly, then ignoring case; one that is nearly an option is refused with a suggestion.
 
-    Any other text is accepted as a free answer. With `exactly`, so is everything that is not literally an option.
+    A number is that of an option. Any other text is accepted as a free answer. With `exactly`, so is everything that is not
+    literally an option.
     """
     text = normalize("NFC", answer).strip()
     if not text:
@@ -55,8 +58,12 @@ def check(answer: str, options: Sequence[str], exactly: bool = False) -> Checked
     if _fold(text) in by_fold:
         option = by_fold[_fold(text)]
         return Checked(option, warning=f"{text!r} was taken as {option!r}.")
-    if text.isdigit() and 1 <= int(text) <= len(options):
-        option = options[int(text) - 1]
+    if NUMBER.fullmatch(text):
+        number = int(text)
+        if not 1 <= number <= len(options):
+            numbered = ", ".join([f"{place} {option!r}" for place, option in enumerate(options, 1)])
+            return Checked(None, why=f"There is no option {number}. The options are {numbered}.")
+        option = options[number - 1]
         return Checked(option, warning=f"{text} was taken as the option {option!r}.")
     nearest = max(options, key=lambda option: similarity(_fold(text), _fold(option)))
     closeness = similarity(_fold(text), _fold(nearest))

@@ -138,5 +138,5 @@ def actions(now: State, is_frozen: bool = False) -> list[str]:
         STALLED: ["resume"], UNSAVED: ["resume", "accept"], BUDGET: ["budget"], RATE_LIMIT: ["try-now"], BACKOFF: ["try-now"],
         APPROVAL: ["resume"] if now.state == ACTIVE else [],  # a tool was denied; `resume --allow` lets it
     }.get(now.hold, [])  # fmt: skip
-    useless = ("freeze",) if is_frozen else ("pause", "freeze") if now.hold else ()
+    useless = ("freeze",) if is_frozen or now.hold in TIMED else ("pause", "freeze") if now.hold else ()
     return extra + [action for action in possible if action not in useless]

@@ -65,7 +65,7 @@ def judge(seen: Observations) -> Verdict:
     blocks = [one for one in statements if isinstance(one, Block)]
     named = {name: tuple(one for one in blocks if one.name == name) for name in {one.name for one in blocks}}
     case = _Case(seen, named, malformed)
-    decided = next(filter(None, (rule(case) for rule in _RULES)), _NOT_DONE)
+    decided = next(filter(None, (rule(case) for rule in _RULES)), Verdict(IDLE, NOT_DONE))
     if decided.kind == IDLE and seen.is_used_up:
         decided = Verdict(BUDGET, "budget")  # no further run could use a correction
     return decided._replace(malformed=malformed)
@@ -174,6 +174,13 @@ def _judge_denied(case: _Case) -> Verdict | None:
     return Verdict(DENIED, f"was not allowed to use {tools}") if tools else None
 
 
+def _judge_other_phase(case: _Case) -> Verdict | None:
+    for block in case.named.get("PHASE_COMPLETE", ()):
+        named = int(block.fields["phase"])
+        return Verdict(IDLE, f"the agent said that phase {named} is complete, but it works on phase {case.seen.phase}")
+    return None
+
+
 def _judge_unclear(case: _Case) -> Verdict | None:
     return Verdict(IDLE, case.malformed[0].why) if case.malformed else None
 
@@ -187,11 +194,11 @@ def _judge_exited(case: _Case) -> Verdict | None:
 
 
 _ENDED_FOR = {"budget": BUDGET, "stuck": RETRY}
-_NOT_DONE = Verdict(IDLE, "the agent ended its turn without saying that it is done")
+NOT_DONE = "the agent ended its turn without saying that it is done"
 _RULES: tuple[Callable[[_Case], Verdict | None], ...] = (
     _judge_cancelled, _judge_never_started, _judge_fatal, _judge_refused, _judge_full, _judge_limited, _judge_stopped,
     _judge_recoverable, _judge_crashed, _judge_completed, _judge_needs, _judge_asked, _judge_denied, _judge_unclear,
-    _judge_exited,
+    _judge_exited, _judge_other_phase,
 )  # fmt: skip
 """The first rule that returns a verdict decides."""
 

@@ -31,6 +31,10 @@ ALLOWED = frozenset((
 """Variables of our environment that every agent gets; each driver adds those that its client needs."""
 SUPERVISED = "KEEPFAST_SUPERVISED"
 """The variable that names the supervised client: hooks that people installed for it do nothing."""
+KEYS = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
+"""Variables with the key of Claude Code's account; it uses the first that is set."""
+ACCOUNT = re.compile(r"\w+_(?:BASE_URL|API_BASE|API_KEY|AUTH_TOKEN|OAUTH_TOKEN|CONFIG_DIR)|CODEX_HOME")
+"""Variables that choose the account of an arbitrary program."""
 PLAIN = re.compile(r"[\w./-]+")
 TOOLS = "keepfast.runner.process.agent_tools"
 HOOK = os.path.abspath(f"{os.path.dirname(__file__)}/../../hook/launch.py")
@@ -89,12 +93,21 @@ class Driver:
         """Return text for a prompt that makes the client read these lines of a file; empty if it has no such syntax."""
         return ""
 
-    def account(self, variables: Mapping[str, str]) -> str:
-        """Return the key of the account whose limits apply: agent, configuration, endpoint, digest of the API key."""
-        return clean_text(f"{self.name}:{self._program()}")
+    def account(self, variables: Mapping[str, str], secrets: Mapping[str, str] | None = None) -> str:
+        """Return the key of the account whose limits apply: agent, configuration, endpoint, digest of the API key.
+
+        `variables` are ours, `secrets` those of the task. An arbitrary program has the account that the task gives it.
+        """
+        own = {**self._set(), **(secrets or {})}
+        chosen = sorted((name, value) for name, value in own.items() if ACCOUNT.fullmatch(name))
+        mark = _mark(json.dumps(chosen)) if chosen else "own"
+        return f"{clean_text(f'{self.name}:{self._program()}')}:{mark}"
 
     def _command(self) -> list[str]:
         return list(self.agent["command"])
+
+    def _set(self) -> dict[str, str]:
+        return {str(name): str(value) for name, value in self.agent.get("set", {}).items()}
 
     def _program(self) -> str:
         return self._command()[0]
@@ -110,7 +123,7 @@ class Driver:
         }
         return {
             **passed,
-            **{str(name): str(value) for name, value in self.agent.get("set", {}).items()},
+            **self._set(),
             **secrets,
             TOKEN: run.token,
             "KEEPFAST_RUN": run.id,
@@ -177,16 +190,17 @@ class Claude(Driver):
         # The client ends a mention at a blank or special character; such names would be cut.
         return f"@{path}#L{first}-{last}" if PLAIN.fullmatch(path) else ""
 
-    def account(self, variables: Mapping[str, str]) -> str:
-        key = variables.get("ANTHROPIC_API_KEY") or variables.get("CLAUDE_CODE_OAUTH_TOKEN") or ""
-        mark = sha256(key.encode()).hexdigest()[:12] if key else "login"
-        return f"claude:{self._config(variables)}:{clean_text(variables.get('ANTHROPIC_BASE_URL', ''))}:{mark}"
+    def account(self, variables: Mapping[str, str], secrets: Mapping[str, str] | None = None) -> str:
+        environment = {**variables, **self._set(), **(secrets or {})}
+        key = next(filter(None, (environment.get(name) for name in KEYS)), "")
+        mark = _mark(key) if key else "login"
+        return f"claude:{self._config(environment)}:{clean_text(environment.get('ANTHROPIC_BASE_URL', ''))}:{mark}"
 
     def _command(self) -> list[str]:
         return list(self.agent.get("command") or self.options.agent)
 
     def _config(self, variables: Mapping[str, str]) -> str:
-        environment = {**variables, **self.agent.get("set", {})}
+        environment = {**variables, **self._set()}
         return str(environment.get("CLAUDE_CONFIG_DIR") or environment.get("HOME", "") + "/.claude")
 
 
@@ -239,6 +253,10 @@ def _claude_tools(folder: str, names: list[str]) -> dict[str, Any]:
         "alwaysLoad": True,
     }
     return {"mcpServers": {"keepfast": server}}
+
+
+def _mark(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def _starts(name: str, names: set[str]) -> bool:

@@ -137,7 +137,7 @@ class Output(ABC):
                 text = "\n".join([block.fields["message"], block.fields.get("details", "")])
                 limit = read_text(text, self.now, self.zone, STATED)
                 if limit is not None and block.fields["type"] == "recoverable":
-                    self.limit = limit
+                    self.limit = limit._replace(raw=head(block.fields["message"].strip(), 500))
                     self.blocks = [one for one in self.blocks if one is not block]
                     self.stated.append(block)
                     return

@@ -37,8 +37,8 @@ from keepfast.runner.domain.waits import Budget, Spent, backoff, jitter, stagger
 from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output
-from keepfast.runner.process.redaction import clean_text
-from keepfast.runner.scheduler.turns import order_resumes
+from keepfast.runner.process.redaction import MARK, clean_text
+from keepfast.runner.scheduler.turns import extend_holds, order_resumes
 from keepfast.secrets.cuts import head
 
 if TYPE_CHECKING:
@@ -216,8 +216,7 @@ class Settlement:
         account = self.run.account + (f":{limit.model}" if limit.model else "")
         if limit.needs_human:
             self._limit_account(tables, account, 0, limit)
-            self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, human=1, account=account)
-            tables.notify(self.task.id, self.now, "limit", f"{self.task.title} needs you: {limit.raw}")
+            self._wait_for_person(tables, account, limit.raw)
             return
         if not verdict.waits_by_clock(limit):
             self._limited_for_unknown_time(tables, account, limit)
@@ -241,8 +240,12 @@ class Settlement:
             return
         assert limit.resets_at is not None
         options = self.runtime.options
-        resets = int(limit.resets_at * SECOND)
-        self._limit_account(tables, account, resets, limit)
+        standing = self._limit_account(tables, account, int(limit.resets_at * SECOND), limit)
+        if standing.human:
+            self._wait_for_person(tables, account, standing.reason)
+            return
+        resets = standing.due_at
+        extend_holds(tables, standing, int(options.stagger * SECOND))
         least, most = int(options.limit_jitter_least * SECOND), int(options.limit_jitter_most * SECOND)
         # A short limit of seconds must not become minutes.
         wait = min(jitter(self.runtime.noise(), least, most), max(resets - self.now, SECOND))
@@ -252,11 +255,16 @@ class Settlement:
             # A limit of seconds that returns each time would start an agent every second.
             due = max(due, self.now + self._backoff_time(count - 1))
         due = stagger(self._resumes_of(tables, account), due, int(options.stagger * SECOND))
-        self._move(tables, "hold", hold=RATE_LIMIT, why=limit.raw, due_at=due, account=account, windows=windows)
+        self._move(tables, "hold", hold=RATE_LIMIT, why=standing.reason, due_at=due, account=account, windows=windows)
         due = self._order(tables, account) or due
         tables.notify(
             self.task.id, self.now, "limit", f"{self.task.title} is waiting for a usage limit until {moment(due)}."
         )
+
+    def _wait_for_person(self, tables: Tables, account: str, why: str) -> None:
+        """Hold the task for a limit that no timer lifts."""
+        self._move(tables, "hold", hold=RATE_LIMIT, why=why, human=1, account=account)
+        tables.notify(self.task.id, self.now, "limit", f"{self.task.title} needs you: {why}")
 
     def _limited_for_unknown_time(self, tables: Tables, account: str, limit: LimitHit) -> None:
         """Back off from a limit without a reset time, longer each time. An overload does not limit the account."""
@@ -266,13 +274,16 @@ class Settlement:
             self._back_off(tables, BACKOFF, count, why)
             return
         due = self._back_off(tables, RATE_LIMIT, count, why, account)
-        current = queries.account(tables, account)
-        if current is None or not (current.human or current.due_at > due):
-            self._limit_account(tables, account, due, limit)
+        self._limit_account(tables, account, due, limit)
 
-    def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> None:
+    def _limit_account(self, tables: Tables, account: str, until: int, limit: LimitHit) -> Account:
+        """Limit the account, unless a limit stands that ends later; return the one that stands."""
         row = Account(account, until, int(limit.needs_human), clean_text(limit.raw), self.now)
+        current = queries.account(tables, account)
+        if current is not None and not limit.needs_human and (current.human or current.due_at > until):
+            return current
         changes.limit_account(tables, row)
+        return row
 
     def _back_off(self, tables: Tables, hold: str, count: int, why: str, account: str = "") -> int:
         """Hold the task, longer each time, staggered among those of the same account; return when it resumes."""
@@ -353,10 +364,7 @@ class Settlement:
     def _settle_idle(self, tables: Tables) -> None:
         corrections = self._corrections()
         if not corrections:
-            corrections = [
-                "You ended your turn without completing the phase. Continue, or say what stops you.\n"
-                + prompts.completion(self.task)
-            ]
+            corrections = [prompts.not_done(self.task, self.judged.reason)]
         self._count_idle_turn(tables, corrections)
 
     def _corrections(self) -> list[str]:
@@ -398,7 +406,8 @@ class Settlement:
         tables.log(task.id, self.now, "phase_complete", facts, self.run.id)
         tables.change(task.id, self.now, idle=0)
         if decided.action == "rework":
-            text = prompts.rework(self.output_text, task.reworks + 1, most)
+            command = MARK.sub("[secret]", phase["verify"])  # a mark would become the value when the agent starts
+            text = prompts.rework(command, self.output_text, task.reworks + 1, most)
             tables.change(task.id, self.now, reworks=task.reworks + 1, next_prompt=text)
         elif decided.action == "next":
             marked = vault.mark(self.runtime, prompts.next_phase(task, task.phase + 1))

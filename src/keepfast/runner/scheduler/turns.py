@@ -12,10 +12,9 @@ from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts, questions
-from keepfast.runner.domain.records import Run, Task
+from keepfast.runner.domain.records import Account, Hold, Run, Task
 from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
 from keepfast.runner.domain.waits import HOUR, RUNAWAY_FACTOR, Budget, Spent, backoff, stagger, used
-from keepfast.runner.process.drivers import driver
 from keepfast.runner.scheduler import runs
 
 if TYPE_CHECKING:
@@ -30,13 +29,34 @@ def rank(task: Task) -> tuple[int, bool]:
 
 
 def order_resumes(tables: Tables, account: str) -> None:
-    """Exchange the due times of tasks that wait for the same account, so that they resume by rank. Inside a transaction."""
+    """Exchange the due times of tasks that wait for the same account, so that they resume by rank. Inside a transaction.
+
+    A reason goes with its time.
+    """
     holds = [hold for hold in tables.holds() if hold.account == account and hold.due_at and not hold.human]
     moments = sorted(holds, key=lambda hold: hold.due_at or 0)
     waiting = sorted(moments, key=lambda hold: rank(tables.task(hold.task)))
     for hold, moment in zip(waiting, moments, strict=True):
         if hold.id != moment.id:
-            tables.change_hold(hold.id, due_at=moment.due_at, due_boot=moment.due_boot, boot=moment.boot)
+            until = {"due_at": moment.due_at, "due_boot": moment.due_boot, "boot": moment.boot}
+            tables.change_hold(hold.id, **until, reason=moment.reason)
+            tables.change(hold.task, tables.task(hold.task).updated_at, reason=moment.reason)
+
+
+def extend_holds(tables: Tables, limit: Account, distance: int) -> None:
+    """Let the tasks that wait for an account, or for a model of it, wait until its new limit ends. Inside a transaction."""
+    waiting = [hold for hold in tables.holds() if hold.due_at and not hold.human and _waits_for(hold, limit.key)]
+    due = [hold.due_at for hold in waiting if hold.account == limit.key and hold.due_at and hold.due_at >= limit.due_at]
+    for hold in sorted(waiting, key=lambda hold: rank(tables.task(hold.task))):
+        if hold.due_at and hold.due_at < limit.due_at:
+            due.append(stagger(due, limit.due_at, distance))
+            until = {"due_at": due[-1], "due_boot": None, "boot": ""}
+            tables.change_hold(hold.id, **until, reason=limit.reason, account=limit.key)
+            tables.change(hold.task, tables.task(hold.task).updated_at, reason=limit.reason)
+
+
+def _waits_for(hold: Hold, account: str) -> bool:
+    return hold.kind == RATE_LIMIT and account in (hold.account, hold.account.rpartition(":")[0])
 
 
 class Turns:
@@ -125,7 +145,7 @@ class Turns:
 
     def begin(self, task: Task) -> Run | None:
         """Create the row of the next run, with all that it needs; None if it cannot begin now."""
-        how = driver(vault.agent_of(self.runtime, task), self.runtime.options)
+        account = accounts.account_of(self.runtime, task)
         started = self.runtime.since_boot()
         start = memory.plan_start(self.runtime, task, self.tables.last_run(task.id))
         if start.unknown:
@@ -145,7 +165,7 @@ class Turns:
                 return None
             last = tables.last_run(task.id)
             number, epoch = task.attempt + 1, task.epoch + 1
-            id, account = f"{task.id}:{number}", how.account(self.runtime.variables)
+            id = f"{task.id}:{number}"
             prompt = self._prompt(tables, task, last, start, id, now)
             session = start.session if resumes else str(uuid.UUID(bytes=os.urandom(16), version=4))
             if task.state == QUEUED:
@@ -156,9 +176,7 @@ class Turns:
                 resume=int(resumes), prompt=prompt, folder=self.runtime.runs_folder(id), token=os.urandom(16).hex(),
                 boot=self.runtime.boot, host=self.runtime.host, started_at=now, account=account,
             )  # fmt: skip
-            origin = (
-                start.restored.checkpoint.id if start.restored is not None else restores.origin(tables, task.id, last)
-            )
+            origin = start.restored.checkpoint.id if start.restored is not None else restores.origin(tables, task, last)
             if origin and not start.is_lost:
                 restores.log(
                     tables,
