@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from keepfast.web import access as gate
-from keepfast.web import connection
+from keepfast.web import connection, local_users, server
 from keepfast.web import sessions as database
 from tests.web.attacks import saves
 from tests.web.served import PATIENCE, Served
@@ -187,6 +187,54 @@ def test_a_connection_is_closed_when_its_request_is_refused(served: Served, chan
     assert b" 4" in got.split(b"\r\n")[0]
 
 
+CHUNKED_ENDS = {
+    "a bare line feed": (b"0\r\n\n",), "a bare line feed that comes later": (b"0\r\n", b"\n"),
+    "a bare line feed behind the size": (b"0\n\r\n",), "a trailer": (b"0\r\nX-More: 1\r\n\r\n",),
+    "a trailer and bare line feeds": (b"0\r\nX-More: 1\n\n",), "a bare carriage return": (b"0\r\n\r\r\n",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHUNKED_ENDS)
+def test_what_follows_a_chunked_body_of_an_odd_end_is_not_answered(served: Served, name: str) -> None:
+    """What stands before us may have taken it for a part of the body."""
+    before = served.digest()
+    sends = head(served, "/language", "POST", "Content-Type: application/json", "Transfer-Encoding: chunked")
+    got = b""
+    with call(served) as caller:
+        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        caller.sendall(sends + b"2\r\n{}\r\n")
+        for part in CHUNKED_ENDS[name]:
+            time.sleep(0.05)
+            caller.sendall(part)
+        try:
+            caller.sendall(head(served, "/api/workspaces"))
+            while more := caller.recv(65536):
+                got += more
+        except ConnectionError:
+            pass
+
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert got.count(b"HTTP/1.1 ") == 1
+    assert served.digest() == before
+
+
+@pytest.mark.parametrize("parts", [(b"0\r\n\r\n",), (b"0\r", b"\n\r\n"), (b"0\r\n", b"\r\n"), (b"0\r\n\r", b"\n")])
+def test_a_chunked_body_may_come_in_parts(served: Served, parts: tuple[bytes, ...]) -> None:
+    sends = head(served, saves(served), "POST", "Content-Type: application/json", "Transfer-Encoding: chunked")
+    with call(served) as caller:
+        caller.sendall(head(served, "/api/workspaces") + sends + b"2\r\n{}\r\n")
+        for part in parts:
+            time.sleep(0.05)
+            caller.sendall(part)
+        caller.sendall(head(served, "/api/workspaces"))
+        got = b""
+        end = time.monotonic() + LONG
+        while got.count(b"HTTP/1.1 ") < 3 and time.monotonic() < end:
+            got += caller.recv(65536)
+
+    assert got.count(b"HTTP/1.1 20") == 3
+
+
 def test_strangers_who_crowd_the_door_keep_nobody_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_STRANGERS", 20)
     monkeypatch.setattr(connection, "SETTLE_SECONDS", 0.05)
@@ -261,6 +309,35 @@ def test_who_has_just_come_makes_no_room_for_a_burst_of_strangers(
         visitor.sendall(head(served, "/api/workspaces"))
 
         assert b" 200 " in answer(visitor)
+
+
+def test_who_comes_and_goes_a_thousand_times_costs_no_look_up_and_keeps_nobody_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables of all sockets are long then: who reads them for every connection is busy for minutes."""
+    asked: list[object] = []
+    look_up = local_users.user_of
+
+    def counted(*ends: tuple[str, int]) -> int | None:
+        asked.append(ends)
+        return look_up(*ends)
+
+    monkeypatch.setattr(local_users, "user_of", counted)
+    for wanted in (b"GET / HTTP/1.1\r\n\r\n", head(served).replace(served.session.encode(), b"wrong")) * 2:
+        for _ in range(250):
+            with call(served) as stranger:
+                stranger.sendall(wanted)
+    began = time.monotonic()
+    statuses = {served.ask("GET", "/api/workspaces").status for _ in range(3)}
+
+    assert statuses == {200}
+    assert time.monotonic() - began < LONG
+    assert len(asked) <= 3
+
+
+def test_a_burst_is_accepted_in_parts_so_that_requests_are_read_between_them(served: Served) -> None:
+    assert served.server.config.backlog < connection.MAX_NEWCOMERS // 4
+    assert served.server.config.backlog < server.BACKLOG
 
 
 def test_newcomers_have_their_limit_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

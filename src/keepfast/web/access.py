@@ -155,15 +155,15 @@ class Gate:
         The secret name keeps other local servers from getting our cookies. Other local users never learn it, not even with a
         session or a ticket.
         """
-        if users.is_another(scope.get("client")):
-            raise Refusal(HTTPStatus.UNAUTHORIZED, WHERE_THE_PAGE_IS)
         home = next(iter(self.origins.values()))
         fields = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         ticket = fields.pop("ticket", "")
         if ticket and not self.database.has_ticket(ticket):
             self.count_wrong_guess(scope)
             ticket = ""
-        if ticket or self._visitor(scope, _session(scope, headers, home.startswith("https:"))) is not None:
+        is_known = ticket or self._visitor(scope, _session(scope, headers, home.startswith("https:"))) is not None
+        # Last, since only this asks the kernel: whoever has neither session nor ticket costs no question.
+        if is_known and not users.is_another(scope.get("client")):
             query = urlencode(fields)
             place = quote(scope["keepfast.folder"] + scope["path"], safe="/~") + (f"?{query}" if query else "")
             place += f"#{ticket}" if ticket else ""

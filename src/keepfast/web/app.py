@@ -230,12 +230,14 @@ class Site:
             return _failure(HTTPStatus.BAD_REQUEST, "The body is not a JSON object.", "usage")
         agent = request.headers.get("user-agent", "a program")
         credential = ticket if isinstance(ticket, str) else ""
-        user = users.of(request.scope.get("client"))
+        client, session = request.scope.get("client"), None
+        is_ticket = self.database.has_ticket(credential.strip())
+        is_right = is_ticket or (self.gate.may_guess(request.scope) and self._is_password(credential))
         # Of local users only the one who runs the page may sign in: a stolen ticket is useless to others.
-        is_ours = not users.is_another(request.scope.get("client"))
-        session = self.database.exchange_ticket(credential.strip(), agent, user) if is_ours else None
-        if session is None and is_ours and self.gate.may_guess(request.scope) and self._is_password(credential):
-            session = self.database.create_session(OPERATOR, agent, user)
+        if is_right and not users.is_another(client):
+            user = users.of(client)
+            session = self.database.exchange_ticket(credential.strip(), agent, user) if is_ticket else None
+            session = session or (None if is_ticket else self.database.create_session(OPERATOR, agent, user))
         if session is None:
             try:
                 self.gate.count_wrong_guess(request.scope)

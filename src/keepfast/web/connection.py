@@ -15,6 +15,8 @@ from keepfast.web.local_users import users
 if TYPE_CHECKING:
     import asyncio
 
+MAX_UNREAD = 16 << 10
+"""Bytes of an incomplete head, if the server's configuration names no limit."""
 HEAD_SECONDS = 10
 """From the start of the connection, or the first byte of a request, to the end of the request's head."""
 TAKE_SECONDS = 30
@@ -28,8 +30,38 @@ SETTLE_SECONDS = 0.5
 """Seconds for a new connection to send its first request; before that it is not closed to make room for others."""
 
 
+class Framing(h11.Connection):
+    """h11's reading of requests, except that a chunked body ends with CRLF and nothing else.
+
+    The library takes a bare line feed and trailers there: a proxy may parse these differently.
+    """
+
+    _tail = b""
+    """The bytes that are not parsed yet, and at least two before them."""
+
+    def receive_data(self, data: bytes) -> None:
+        super().receive_data(data)
+        self._tail = (self._tail + data)[-len(self.trailing_data[0]) - 2 :]
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.EndOfMessage) and self._is_chunked:
+            end = len(self._tail) - len(self.trailing_data[0])
+            if event.headers or self._tail[end - 2 : end] != b"\r\n":
+                raise h11.RemoteProtocolError("A chunked body does not end with CRLF.")
+        elif isinstance(event, h11.Request):
+            self._is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+        return event
+
+    _is_chunked = False
+
+
 class Connection(H11Protocol):
     """uvicorn's HTTP/1.1 with deadlines within a request; the library has one only between requests."""
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        self.conn = Framing(h11.SERVER, self.config.h11_max_incomplete_event_size or MAX_UNREAD)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -116,6 +148,8 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _make_room(self) -> None:
+        if len(self.connections) <= min(MAX_STRANGERS, MAX_SIGNED_IN, MAX_NEWCOMERS):
+            return
         ours = [one for one in self.connections if isinstance(one, Connection)]
         while surplus := connection_to_close([one for one in ours if not one.transport.is_closing()], self.loop.time()):
             surplus.end()

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 MAX_HEAD = 32 << 10
 GRACE_SECONDS = 2
-BACKLOG = 128
+BACKLOG = 1024
+"""Connections that wait in the kernel until they are accepted."""
+MAX_ACCEPTED_AT_ONCE = 32
+"""So many are accepted before the requests on earlier ones are read: a burst of connections must not fill up the room for all."""
 TRIES = 20
 """Free ports tried if any port will do."""
 MIN_PASSWORD_LENGTH = 12
@@ -105,6 +108,7 @@ def configured(app: Gate, **certificate: Any) -> uvicorn.Config:
         date_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=MAX_HEAD,
+        backlog=MAX_ACCEPTED_AT_ONCE,  # for the event loop; `Server` gives the kernel its own number
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GRACE_SECONDS,
         **certificate,
@@ -117,6 +121,11 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
         super().__init__(config)
         self.site = site
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or []:
+            listening.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.site.stream.stop()

@@ -219,7 +219,7 @@ def test_a_rebuilt_task_knows_all_its_checkpoints_and_what_was_said(place: Place
 
 def forget(place: Place, *versions: str) -> None:
     with place.runtime.engine() as engine:
-        _, workspace = engine.root(os.fsencode(place.workspace()))
+        _, workspace = engine.workspaces.root(os.fsencode(place.workspace()))
         space.forget(engine.repository(), workspace.id, [int(version[1:]) for version in versions], "a test")
 
 
