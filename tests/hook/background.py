@@ -12,6 +12,9 @@ from keepfast.model.agent_event import AgentEvent
 class Inline:
     """Implements the port `Background` of `keepfast.app.hooks`."""
 
+    def leave_to_process(self, why: str) -> None:
+        pass  # this is the process
+
     def detach(self, work: Callable[[], object]) -> None:
         work()
 

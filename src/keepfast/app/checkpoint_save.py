@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from keepfast.app.checkpoint import Engine
     from keepfast.model.entry import Entry
     from keepfast.store.save import CheckpointWriter
-    from keepfast.workspace.reader import Sink
+    from keepfast.workspace.reader import Sink, TimeLimit
 
 MAX_ATTEMPTS = 5
+MAX_NAMED = 5
 MANY_PACKS = 64
 
 
@@ -48,7 +49,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Outcome:
     from keepfast.app.checkpoint_header import active_of, conversation_of, header_of
     from keepfast.workspace.git import facts
-    from keepfast.workspace.reader import capture
+    from keepfast.workspace.reader import TimeLimit, capture
 
     started = engine.clock()
     scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
@@ -57,7 +58,10 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     if event.keep:
         include_excluded(folder, scan, event.keep, free_room(engine.place.path))
     step("save:scanned")
-    rows = capture(folder.fd, scan, folder.now, saving, engine.progress)
+    limit = None
+    if event.until and (event.only or event.keep):
+        limit = TimeLimit(lambda: engine.clock() >= event.until, None if event.only else scan.forced)
+    rows = capture(folder.fd, scan, folder.now, saving, engine.progress, limit)
     step("save:read")
     late = _mark_if_late(event, engine.clock())
     if event.named and not event.only:
@@ -72,7 +76,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
         outcome = Outcome(UNCHANGED, folder.root)
         outcome.notices = scan.notices
         return outcome
-    notices = [*scan.notices, *late]
+    notices = [*scan.notices, *late, *_unread_notices(limit)]
     if event.partial:
         notices.append(
             "The tree has too many files to save all of them; this version covers only what the command names."
@@ -123,6 +127,22 @@ def _mark_if_late(event: Event, read_at: int) -> list[str]:
     return ["It was read after the command had started, so it may already include changes made by the command."]
 
 
+def _unread_notices(limit: TimeLimit | None) -> list[str]:
+    """Return the notice about files that the command may have changed before they could be read."""
+    if limit is None or not limit.unread:
+        return []
+    from keepfast.model.age import amount
+
+    return [
+        f"{amount(len(limit.unread), 'file')} could not be read before the command started: {_first_of(limit.unread)}."
+    ]
+
+
+def _first_of(paths: list[bytes]) -> str:
+    more = f" and {len(paths) - MAX_NAMED:,} more" if len(paths) > MAX_NAMED else ""
+    return ", ".join([show(path) for path in paths[:MAX_NAMED]]) + more
+
+
 class ReadAhead:
     """Some paths, read without the workspace's lock while another process holds it; `record` makes them a version afterwards."""
 
@@ -164,13 +184,13 @@ class ReadAhead:
         return outcome
 
 
-def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> ReadAhead | None:
-    """Read these paths into the store; None if the store does not know the workspace yet."""
+def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], until: int) -> ReadAhead | None:
+    """Read these paths into the store, as far as time suffices; None if the store does not know the workspace yet."""
     from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
     from posix import open as open_fd
 
     from keepfast.model.entry import GONE, UNREADABLE
-    from keepfast.workspace.reader import capture
+    from keepfast.workspace.reader import TimeLimit, capture
 
     repository = engine.repository()
     if repository.workspace(workspace) is None:
@@ -178,7 +198,8 @@ def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, 
     started, folder, saving = engine.clock(), Folder(engine, root, workspace), repository.begin(workspace)
     folder.fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
-        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving)
+        limit = TimeLimit(lambda: engine.clock() >= until, None)
+        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving, limit=limit)
         saving.store_waiting_blobs()
     except BaseException:
         saving.abort()
