@@ -112,7 +112,9 @@ def _save_event(
     engine: Engine, root: bytes, folder: str, event: PendingEvent, tidy: Callable[[bytes], None] | None
 ) -> None:
     try:
-        if event.trigger == sessions.CUT_OFF and not moved_on(engine, root, folder, event):
+        if event.trigger == sessions.CUT_OFF and not (
+            sessions.was_in_turn(sessions.facts(folder, event.session)) or moved_on(engine, root, folder, event)
+        ):
             outcome = Outcome(UNCHANGED, root)
         else:
             outcome = save(engine, root, folder, event)

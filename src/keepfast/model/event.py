@@ -23,12 +23,13 @@ ONLY_IF_CHANGED = frozenset(
         "session_start",
         "session_end",
         "subagent",
+        "crash",
     )
 )
 """Frequent triggers: they create no version if the tree has not changed."""
 BY_THEMSELVES = frozenset(("auto", "watch"))
 """Triggers of saves without a message: outside of a session, only the changed files describe the work."""
-CONVERSED = frozenset(("turn", "before_clear", "session_end"))
+CONVERSED = frozenset(("turn", "before_clear", "session_end", "crash"))
 """Those of them that also create a version if only the conversation continued."""
 
 
