@@ -112,9 +112,7 @@ def _save_event(
     engine: Engine, root: bytes, folder: str, event: PendingEvent, tidy: Callable[[bytes], None] | None
 ) -> None:
     try:
-        if event.trigger == sessions.CUT_OFF and not (
-            sessions.was_in_turn(sessions.facts(folder, event.session)) or moved_on(engine, root, folder, event)
-        ):
+        if event.trigger == sessions.CUT_OFF and not _has_unsaved_work(engine, root, folder, event):
             outcome = Outcome(UNCHANGED, root)
         else:
             outcome = save(engine, root, folder, event)
@@ -134,6 +132,19 @@ def _save_event(
             sessions.note_saved(folder, event.client, event.session, **result)
         except OSError as error:
             engine.note(root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}.")
+
+
+def _has_unsaved_work(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> bool:
+    """Return whether a crashed session went on since its last checkpoint, by its conversation or by files changed in its turn."""
+    if moved_on(engine, root, folder, event):
+        return True
+    location = engine.locate(root) if sessions.was_in_turn(sessions.facts(folder, event.session)) else None
+    row = engine.repository().workspace(location[1]) if location is not None else None
+    if row is None:
+        return False
+    from keepfast.app.inspect import pending as unsaved
+
+    return bool(unsaved(engine, root, row)[0])
 
 
 def _note_crash_saved(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:

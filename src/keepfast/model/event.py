@@ -23,13 +23,12 @@ ONLY_IF_CHANGED = frozenset(
         "session_start",
         "session_end",
         "subagent",
-        "crash",
     )
 )
 """Frequent triggers: they create no version if the tree has not changed."""
 BY_THEMSELVES = frozenset(("auto", "watch"))
 """Triggers of saves without a message: outside of a session, only the changed files describe the work."""
-CONVERSED = frozenset(("turn", "before_clear", "session_end", "crash"))
+CONVERSED = frozenset(("turn", "before_clear", "session_end"))
 """Those of them that also create a version if only the conversation continued."""
 
 
