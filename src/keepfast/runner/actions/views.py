@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-from keepfast.runner.actions import accounts, descriptions, documents, event_files, finals, run_outputs
+from keepfast.runner.actions import accounts, checkpoints, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.view_types import (
@@ -119,7 +119,9 @@ class Views:
     def show(self, ref: str) -> TaskDetails:
         """Return everything about a task as JSON: runs, prompts, checkpoints, and the newest document's incremental form."""
         task = self.find(ref)
-        rows = queries.newest_checkpoints(self.tables, task.id, 50)
+        newest = queries.newest_checkpoints(self.tables, task.id, 50)
+        rows = checkpoints.without_purged(self.runtime, task, newest) if newest else []
+        total = queries.count_checkpoints(self.tables, task.id) - (len(newest) - len(rows)) if rows else 0
         failed = finals.last_failure(self.tables, task.id)
         return {
             **self.describe(task),
@@ -135,7 +137,7 @@ class Views:
                 }
                 for row in rows
             ],
-            "checkpoints_total": queries.count_checkpoints(self.tables, task.id),
+            "checkpoints_total": total,
             "secrets": [row.name for row in queries.variables_of(self.tables, task.id)],
             "incremental": self._incremental(task),
             "save_failed": {"reason": failed.reason, "error": failed.error, "since": failed.since} if failed is not None else None,
