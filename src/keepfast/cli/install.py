@@ -16,6 +16,7 @@ from keepfast.cli.client_files import (
     interpreter_file,
     is_at_home,
     is_empty,
+    launcher_defect,
     launcher_path,
     read,
     record,
@@ -133,9 +134,12 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     backup = backup_path(settings, is_pristine) if is_kept else None
     # A file that existed before the installation has a backup.
     is_removed = changed and not is_pristine and is_empty(text) and not has_first_copy(settings)
+    is_used = bool(after.commands or after.statusline)
+    is_launcher_kept = is_used and bool(before.commands or before.statusline)
+    defect = launcher_defect(session) if is_launcher_kept else ""
     if not dry_run:
         _write_settings(
-            session, settings, None if is_removed else text, backup, bool(after.commands or after.statusline)
+            session, settings, None if is_removed else text, backup, is_used
         )
     if session.json:
         write_json(
@@ -144,6 +148,7 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
                 "scope": scope,
                 "path": settings.path,
                 "changed": changed,
+                "launcher_rewritten": bool(defect),
                 "dry_run": dry_run,
                 "backup": backup,
                 "events": after.events,
@@ -152,6 +157,11 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
                 "statusline": after.statusline or None,
             }
         )
+        return
+    if defect:
+        session.say(f"{'Would rewrite' if dry_run else 'Rewrote'} the launcher: {defect}.")
+    if not changed and defect:
+        session.say(f"{settings.path} is up to date.")
         return
     if not changed:
         session.say(f"Nothing to do: {settings.path} is up to date.")
