@@ -478,7 +478,9 @@ class HookCall:
 
         before = sessions.facts(self.folder, self.event.session).get("prompt")
         before = before or sessions.inherited(self.folder, self.event.session).get("task")
-        return follow(before if isinstance(before, str) else "", spoken(self.event.prompt)[1])
+        before = before if isinstance(before, str) else ""
+        command, words = spoken(self.event.prompt)
+        return follow(before, words) if words or before else command
 
     def _await_transcript(self) -> None:
         """Wait up to half a second for the turn's last words: the client may call the hook before it has written them."""

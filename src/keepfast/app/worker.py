@@ -387,7 +387,23 @@ def _key_points(notes: dict[str, Any] | None, last_words: str) -> tuple[str, ...
 
     analysis = notes["analysis"] if notes is not None else {}
     points = [*analysis.get("decisions_made", ()), *analysis.get("blockers", ())][: MAX_POINTS - 1]
-    return without_repeats([head(point, MAX_POINT_CHARS) for point in (*points, last_words) if point])
+    bare = [without_heading(point) for point in (*points, last_words)]
+    return without_repeats([head(point, MAX_POINT_CHARS) for point in bare if point])
+
+
+def without_heading(line: str) -> str:
+    """Return the line without a heading at its end, or nothing if it is a heading: it only announces what follows."""
+    text = line.strip()
+    bare = text.rstrip("*_ ")
+    if bare.endswith((":", "：")):
+        ends = [bare.rfind(mark) for mark in (". ", "! ", "? ")]
+        start = max(ends)
+        if start >= 0:
+            return bare[: start + 1]
+    is_heading = text.startswith("#") or (
+        text.startswith("**") and text.rstrip(":： ").endswith("**") and text.count("**") == 2
+    )
+    return "" if is_heading else text
 
 
 def without_repeats(points: Iterable[str]) -> tuple[str, ...]:
