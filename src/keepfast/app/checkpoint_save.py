@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from keepfast.model.entry import Entry
     from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.reader import Sink, TimeLimit
+    from keepfast.workspace.walk import Scan
 
 MAX_ATTEMPTS = 5
 MAX_NAMED = 5
@@ -49,7 +50,7 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Outcome:
     from keepfast.app.checkpoint_header import active_of, conversation_of, header_of
     from keepfast.workspace.git import facts
-    from keepfast.workspace.reader import TimeLimit, capture
+    from keepfast.workspace.reader import capture
 
     started = engine.clock()
     scan = scan_only(folder, event.only, saving, event.keep) if event.only else scan_changes(folder, saving, changes)
@@ -58,9 +59,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     if event.keep:
         include_excluded(folder, scan, event.keep, free_room(engine.place.path))
     step("save:scanned")
-    limit = None
-    if event.until and (event.only or event.keep):
-        limit = TimeLimit(lambda: engine.clock() >= event.until, None if event.only else scan.forced)
+    limit = _time_limit(engine, event, scan)
     rows = capture(folder.fd, scan, folder.now, saving, engine.progress, limit)
     step("save:read")
     late = _mark_if_late(event, engine.clock())
@@ -125,6 +124,15 @@ def _mark_if_late(event: Event, read_at: int) -> list[str]:
         return []
     event.message = "during" + event.message[6:]
     return ["It was read after the command had started, so it may already include changes made by the command."]
+
+
+def _time_limit(engine: Engine, event: Event, scan: Scan) -> TimeLimit | None:
+    """Return the limit for files that are read only because of the event's command; None if there are none."""
+    if not event.until or not (event.only or event.keep):
+        return None
+    from keepfast.workspace.reader import TimeLimit
+
+    return TimeLimit(lambda: engine.clock() >= event.until, None if event.only else scan.forced)
 
 
 def _unread_notices(limit: TimeLimit | None) -> list[str]:
