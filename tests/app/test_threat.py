@@ -21,7 +21,7 @@ from keepfast.app.tidy import tidy
 from keepfast.model.event import Event
 from keepfast.present import background
 from keepfast.shell.destruction import threat_of
-from keepfast.state import rescues
+from keepfast.state import notices, rescues
 from keepfast.store.rows import CheckpointRow
 from tests.hook.ground import Ground, wait
 
@@ -900,3 +900,76 @@ def test_nobody_is_asked_about_what_a_command_only_mentions(started: Ground) -> 
     assert started.tool("Bash", DEFAULT, command="./tool node_modules") == {}
     shutil.move(started.engine.place.path, started.base / "elsewhere")
     assert decision(started.tool("Bash", DEFAULT, command="./tool a.txt")) is None
+
+
+# Tools that write a file
+
+
+@pytest.mark.parametrize("tool", ["Write", "Edit", "MultiEdit", "NotebookEdit"])
+def test_a_file_that_is_left_out_is_saved_before_a_tool_writes_it(started: Ground, tool: str) -> None:
+    started.configure(capture={"max_file_size": 1000})
+    big = write(started.project / "data" / "data.csv", b"y" * 2000)
+    beside = write(started.project / "beside.bin", b"z" * 2000)
+
+    assert started.tool(tool, DEFAULT, file_path=str(big), content="z" * 100_000) == {}
+    row = started.checkpoints()[-1]
+
+    assert (row.trigger, row.message) == ("before_command", f"before {tool}: data/data.csv")
+    found = started.contents(row)
+    assert found["data/data.csv"] == b"y" * 2000
+    assert "beside.bin" not in found and beside.exists()
+
+
+def test_a_file_that_changed_since_the_newest_version_is_saved_before_a_tool_writes_it(started: Ground) -> None:
+    file = write(started.project / "a.txt", b"1")
+    started.tool("Bash", command="rm a.txt")
+    file.write_bytes(b"by hand")
+
+    assert started.tool("Write", DEFAULT, file_path=str(file), content="x") == {}
+
+    assert started.contents(started.checkpoints()[-1])["a.txt"] == b"by hand"
+
+
+def test_an_edit_of_a_file_that_the_newest_version_holds_saves_nothing(started: Ground) -> None:
+    file = write(started.project / "a.txt", b"1")
+    link = started.project / "link"
+    link.symlink_to("a.txt")
+    time.sleep(0.1)
+    started.tool("Bash", command="rm nothing")
+    before = started.checkpoints()[-1].version
+    write(started.project / "other", b"changed by somebody")
+
+    for path in (file, link, started.project / "new.txt", started.project / ".git" / "HEAD", started.base / "else"):
+        assert started.tool("Edit", DEFAULT, file_path=str(path), old_string="1", new_string="2") == {}
+
+    assert started.checkpoints()[-1].version == before
+
+
+def test_a_file_that_cannot_be_saved_before_it_is_written_is_noted_and_nobody_is_asked(started: Ground) -> None:
+    started.configure(capture={"max_file_size": 1000}, hooks={"before_command_deadline": 0.5})
+    big = write(started.project / "data.csv", b"y" * 2000)
+    started.tool("Bash", command="rm nothing")
+
+    with held(started):
+        assert started.tool("Write", DEFAULT, file_path=str(big), content="x") == {}
+
+    told = notices.read([str(started.folder)])
+    assert "Write wrote a file before its former content was saved: data.csv" in told[-1].text
+
+
+def test_reading_what_is_left_out_ends_when_the_command_runs(started: Ground) -> None:
+    started.configure(hooks={"before_command_deadline": 1.5})
+    started.tool("Bash", command="rm nothing")
+    big = started.project / "sparse.img"
+    with big.open("wb") as file:
+        file.truncate(6 << 30)
+    small = write(started.project / "a.txt", b"1")
+
+    said = started.tool("Bash", {"permission_mode": "bypassPermissions"}, command="rm -f sparse.img")
+    big.unlink()
+
+    assert "sparse.img" in said["systemMessage"]
+    begun = time.monotonic()
+    assert started.tool("Bash", command="rm a.txt") == {}
+    assert time.monotonic() - begun < 1.5
+    assert started.contents(started.checkpoints()[-1])["a.txt"] == small.read_bytes()

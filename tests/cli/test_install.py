@@ -8,6 +8,7 @@ import shlex
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -341,3 +342,28 @@ def test_the_plugin_hooks_the_same_events() -> None:
     )
 
     assert (SOURCE.parent / "plugin/hooks/hooks.json").read_text() == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text.replace(sys.executable, "/elsewhere/bin/python"), "started /elsewhere/bin/python"),
+        (lambda text: text[:100], "is damaged"),
+        (lambda text: text.replace("exit 0", "exit  0", 1), "was written by another version"),
+    ],
+)
+def test_install_tells_that_it_repaired_the_launcher(box: Box, damage: Callable[[str], str], words: str) -> None:
+    box.call("install", "claude")
+    launcher = box.home / ".local/share/keepfast/bin/launch"
+    text = launcher.read_text()
+    launcher.write_text(damage(text))
+
+    would = box.call("install", "claude", "--dry-run")
+    assert launcher.read_text() == damage(text)
+    result = box.call("install", "claude")
+
+    assert launcher.read_text() == text
+    for answer, verb in ((would, "Would rewrite"), (result, "Rewrote")):
+        assert f"{verb} the launcher: {launcher}" in answer.out + answer.err and words in answer.out + answer.err
+        assert "Nothing to do" not in answer.out + answer.err
+    assert "Nothing to do" in "".join([(again := box.call("install", "claude")).out, again.err])

@@ -416,17 +416,19 @@ def test_a_later_version_knows_what_it_left_out_as_it_was_then(left: Box) -> Non
     assert [one["path"] for one in missing if one["state"] != "missing"] == ["models/big.bin"]
 
 
-def save_with_big(box: Box, content: str) -> None:
-    """A version that holds what the others leave out for its size."""
+def save_with_big(box: Box, content: str = "") -> None:
+    """A version that holds what the others leave out for its size: this content, or what is there."""
     assert box.call("config", "set", "capture.max_file_size", "10000").code == 0
-    box.put("models/big.bin", content)
-    box.save("-m", content[:1])
+    if content:
+        box.put("models/big.bin", content)
+    box.save("-m", "with it")
     assert box.call("config", "set", "capture.max_file_size", "1000").code == 0
 
 
 def test_what_another_version_has_is_named_with_that_version(left: Box) -> None:
     big = left.project / "models" / "big.bin"
-    save_with_big(left, "y" * 2001)
+    content = big.read_text()
+    save_with_big(left)
     big.unlink()
     left.save("-m", "without it")
     result = left.call("restore", "v1", "-y")
@@ -441,7 +443,20 @@ def test_what_another_version_has_is_named_with_that_version(left: Box) -> None:
     assert refused.code == 4
     assert "restore v2 -- models/big.bin" in refused.json()["error"]["hint"]
     assert left.call("restore", "v2", "-y", "--", "models/big.bin").code == 0
-    assert big.read_text() == "y" * 2001
+    assert big.read_text() == content
+
+
+def test_a_version_that_has_another_content_does_not_have_it(left: Box) -> None:
+    save_with_big(left, "y" * 2001)
+
+    result = left.call("restore", "v1", "-y")
+    missing = left.call("restore", "v1", "-n", "--json").json()["missing"]
+    refused = left.call("restore", "v1", "-y", "--json", "--", "models/big.bin")
+
+    assert [one["held_by"] for one in missing] == [None]
+    assert "v2 has a later state: `keepfast restore v2 -- models/big.bin`" in result.err
+    assert refused.code == 4
+    assert refused.json()["error"]["hint"].startswith("v2 has a later state: ")
 
 
 @pytest.mark.parametrize("paths", [(), ("node_modules",), ("node_modules/a/index.js",)])
@@ -473,9 +488,15 @@ def test_a_folder_that_is_left_out_now_and_is_not_as_the_version_has_it_is_named
 
 
 def test_of_two_versions_that_have_it_the_next_one_is_named_and_a_forgotten_one_never(left: Box) -> None:
-    save_with_big(left, "y" * 2001)
-    save_with_big(left, "z" * 2001)
-    (left.project / "models" / "big.bin").unlink()
+    big = left.project / "models" / "big.bin"
+    content, status = big.read_text(), big.stat()
+    save_with_big(left)
+    left.put("models/big.bin", "z" * 2001)
+    left.save("-m", "changed")
+    big.write_text(content)
+    os.utime(big, ns=(status.st_atime_ns, status.st_mtime_ns))
+    save_with_big(left)
+    big.unlink()
     left.save("-m", "without it")
 
     def named() -> list[str | None]:
@@ -483,8 +504,8 @@ def test_of_two_versions_that_have_it_the_next_one_is_named_and_a_forgotten_one_
 
     assert named() == ["v2"]
     assert left.call("forget", "v2", "-y").code == 0
-    assert named() == ["v3"]
-    assert left.call("forget", "v3", "-y").code == 0
+    assert named() == ["v4"]
+    assert left.call("forget", "v4", "-y").code == 0
     assert named() == [None]
 
 

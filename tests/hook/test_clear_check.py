@@ -148,3 +148,14 @@ def test_of_two_open_sessions_it_says_which_it_took(ground: Ground) -> None:
     assert check(first, within=False)[1]["session"] == second.name
     assert second.name in said() and first.name not in said()
     assert check(first)[1]["session"] == first.name
+
+
+def test_the_commands_to_choose_from_can_be_typed_where_keepfast_is_not_on_the_path(talk: Talk) -> None:
+    type_command(talk)
+    talk.ground.variables |= {"CLAUDE_PID": str(talk.client), "CLAUDE_CODE_SESSION_ID": talk.name}
+
+    done = command(talk.ground, "clear-check")
+
+    offered = [line.strip() for line in done.stdout.splitlines() if "clear-check" in line]
+    assert len(offered) == 2
+    assert all(line.startswith("! /") for line in offered), offered

@@ -362,3 +362,23 @@ def test_talk_does_not_pile_up_for_ever(begun: Talk) -> None:
     assert len(rows) == 26
     assert len(rows) - len(gone) <= 12
     assert sessions.facts(str(begun.ground.folder), "a")["prompt"].endswith("question 24")
+
+
+def test_forgetting_names_the_conversations_that_would_be_lost_and_counts_them(ground: Ground) -> None:
+    for name in ("first", "second"):
+        talk = Talk(ground, name)
+        talk.start()
+        talk.ask("plan the parser")
+        talk.reply(f"We take a recursive one, says {name}.")
+    rows = ground.checkpoints()
+    first = [f"v{row.version}" for row in rows if row.session == "first"]
+
+    would = command(ground, "forget", *first, "--dry-run")
+    report = json.loads(command(ground, "forget", *first, "--dry-run", "--json").stdout)
+    all_but_one = json.loads(command(ground, "forget", *first[:-1], "--dry-run", "--json").stdout)
+
+    assert "No other checkpoint has the conversation of session first;" in would.stderr
+    assert "second" not in would.stderr
+    assert report["conversations_lost"] == ["first"] and all_but_one["conversations_lost"] == []
+    assert report["bytes_unneeded"] > 100
+    assert f"Would free {report['bytes_unneeded']}B" in would.stdout

@@ -185,3 +185,21 @@ def test_it_is_found_by_its_words(ground: Ground) -> None:
     ground.settle()
 
     assert "ring buffer" in command(ground, "search", "ring buffer").stdout
+
+
+def test_what_the_command_wrote_during_which_a_session_was_killed_is_told(ground: Ground) -> None:
+    """The checkpoint before the command has the whole conversation: only files changed after it."""
+    talk = Talk(ground, "crashed")
+    talk.start()
+    talk.ask(WORK)
+    (ground.project / "old.txt").write_text("old\n")
+    talk.write()
+    talk.tell("PreToolUse", tool_name="Bash", tool_input={"command": "rm old.txt; make w2.txt"}, tool_use_id="toolu_1")
+    (ground.project / "w2.txt").write_text("written by the command\n")
+
+    brief = told(begin(ground))
+
+    row = next(row for row in ground.checkpoints() if row.trigger == "crash")
+    assert (row.session, ground.header(row)["active_files"][0]) == (talk.name, "w2.txt")
+    assert "w2.txt" in brief
+    assert ground.triggers() == ["session_start", "before_command", "crash"]

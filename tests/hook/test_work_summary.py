@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
+
 from keepfast.app.resume import Resumer
 from keepfast.app.state_document import state
+from keepfast.app.worker import without_heading
 from keepfast.model.document import Header
+from keepfast.state import sessions
 from tests.equipment.sessions import Session
 
 from .ground import Ground
+from .test_conversations import Talk
 from .test_delivery import answer
 
 
@@ -210,3 +215,26 @@ def test_a_heading_is_no_key_point(ground: Ground) -> None:
 
     points = ground.header(ground.checkpoints()[-1])["key_points"]
     assert points and not [point for point in points if "Decisions Made" in point]
+
+
+@pytest.mark.parametrize(
+    ("line", "point"),
+    [
+        ("Wrote a. **Decisions Made**:", "Wrote a."),
+        ("Wrote a. **Decisions made:**", "Wrote a."),
+        ("## Summary", ""),
+        ("**Summary**", ""),
+        ("Wrote `a: b` in **bold**.", "Wrote `a: b` in **bold**."),
+        ("I wrote these files:", "I wrote these files:"),
+    ],
+)
+def test_a_heading_is_no_point(line: str, point: str) -> None:
+    assert without_heading(line) == point
+
+
+def test_a_command_that_is_the_first_prompt_is_the_task(ground: Ground) -> None:
+    talk = Talk(ground, "a")
+    talk.start()
+    talk.tell("UserPromptSubmit", prompt="/review the cart")
+
+    assert sessions.facts(str(ground.folder), "a")["prompt"] == "/review the cart"

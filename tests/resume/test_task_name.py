@@ -182,8 +182,8 @@ def test_a_session_that_begins_with_a_command_is_called_by_what_the_command_says
 
 
 def test_a_prompt_that_begins_with_a_path_is_no_command() -> None:
-    """Paths are named by their last part, as in the middle of a sentence."""
-    assert heading("/home/me/x.py fails with a decoding error") == "x.py fails with a decoding error"
+    """A short path keeps its folders."""
+    assert heading("/home/me/x.py fails with a decoding error") == "/home/me/x.py fails with a decoding error"
 
 
 def test_a_command_is_no_name_for_work_that_has_one() -> None:
@@ -324,3 +324,38 @@ def test_the_tool_fails_where_too_many_say_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nod", ["go on", "go on please", "yes continue now", "ok, go ahead", "yes, keep going!"])
 def test_a_nod_of_several_words_is_told_as_none(nod: str) -> None:
     assert follow("Rate limits for the public API", nod) == "Rate limits for the public API"
+
+
+def test_a_notice_of_the_client_after_a_command_is_not_what_the_command_means() -> None:
+    session = Session()
+    session.asked("<command-message>review</command-message>\n<command-name>/review</command-name>")
+    session.asked(
+        "<local-command-caveat>The command below was run directly in Claude Code</local-command-caveat>", isMeta=True
+    )
+
+    assert taken(session).startswith("/review")
+
+
+def test_what_a_command_means_names_the_work_behind_a_notice_of_the_client() -> None:
+    session = Session()
+    session.asked("<command-message>review</command-message>\n<command-name>/review</command-name>")
+    session.asked(
+        "<local-command-caveat>The command below was run directly in Claude Code</local-command-caveat>", isMeta=True
+    )
+    session.asked("# Review pull requests of the storefront\n\nList them.", isMeta=True)
+
+    assert taken(session) == "Review pull requests of the storefront"
+
+
+def test_a_session_of_shell_commands_alone_is_called_by_the_first() -> None:
+    session = Session()
+    session.asked("<bash-input>ls -la</bash-input>")
+    session.asked("<bash-stdout>total 0</bash-stdout><bash-stderr></bash-stderr>")
+
+    assert taken(session) == "! ls -la"
+
+
+def test_the_folders_of_a_short_path_stay() -> None:
+    prompt = "/etc/nginx/nginx.conf gives 502 on reload since yesterday"
+
+    assert summary(prompt) == follow("", prompt) == prompt

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from keepfast.store.conversations import SavedConversation
     from keepfast.store.save import CheckpointWriter
     from keepfast.workspace.git import GitFacts
-    from keepfast.workspace.reader import Sink
+    from keepfast.workspace.reader import Sink, TimeLimit
     from keepfast.workspace.scan import Scan
 
 MAX_ATTEMPTS = 5
+MAX_UNREAD_NAMED = 5
 MANY_PACKS = 64
 TRIGGERS_AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
 MAX_AWAITED_BYTES = 4 << 20
@@ -78,7 +79,8 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
     started = engine.clock()
     scans = _scan(engine, event, folder, saving, changes)
     step("save:scanned")
-    rows = scans.capture(folder, saving, engine)
+    limit = _time_limit(engine, event, scans)
+    rows = scans.capture(folder, saving, engine, limit)
     step("save:read")
     late = _mark_if_late(event, engine.clock())
     if event.named and not event.only and scans.whole is not None:
@@ -94,7 +96,7 @@ def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWri
         outcome = Outcome(UNCHANGED, folder.root)
         outcome.notices = scans.notices()
         return outcome
-    notices = [*scans.notices(), *late]
+    notices = [*scans.notices(), *late, *_unread_notices(limit)]
     if event.partial:
         notices.append(
             "The tree has too many files to save all of them; this version covers only what the command names."
@@ -129,14 +131,21 @@ class Scans:
     def __init__(self, named: Scan | None, whole: Scan | None) -> None:
         self.named, self.whole = named, whole
 
-    def capture(self, folder: Folder, saving: CheckpointWriter, engine: Engine) -> dict[bytes, Entry]:
-        """Read what differs and return its rows by path, the named paths first: a command may be about to change them."""
+    def capture(
+        self, folder: Folder, saving: CheckpointWriter, engine: Engine, limit: TimeLimit | None
+    ) -> dict[bytes, Entry]:
+        """Read what differs and return its rows by path, the named paths first: a command may be about to change them.
+
+        `limit` is for the named paths if there are any.
+        """
         from keepfast.workspace.reader import capture
 
-        rows = capture(folder.fd, self.named, folder.now, saving, engine.progress) if self.named is not None else {}
+        rows: dict[bytes, Entry] = {}
+        if self.named is not None:
+            rows, limit = capture(folder.fd, self.named, folder.now, saving, engine.progress, limit), None
         if self.whole is None:
             return rows
-        others = capture(folder.fd, self.whole, folder.now, saving, engine.progress)
+        others = capture(folder.fd, self.whole, folder.now, saving, engine.progress, limit)
         others.update(rows)
         return others
 
@@ -215,6 +224,32 @@ def _mark_if_late(event: Event, read_at: int) -> list[str]:
     return ["It was read after the command had started, so it may already include changes made by the command."]
 
 
+def _time_limit(engine: Engine, event: Event, scans: Scans) -> TimeLimit | None:
+    """Return the limit for files that are read only because of the event's command; None if there are none."""
+    if not event.until or not (event.only or event.keep):
+        return None
+    from keepfast.workspace.reader import TimeLimit
+
+    forced = scans.whole.forced if scans.whole is not None and scans.named is None else None
+    return TimeLimit(lambda: engine.clock() >= event.until, forced)
+
+
+def _unread_notices(limit: TimeLimit | None) -> list[str]:
+    """Return the notice about files that the command may have changed before they could be read."""
+    if limit is None or not limit.unread:
+        return []
+    from keepfast.model.age import amount
+
+    return [
+        f"{amount(len(limit.unread), 'file')} could not be read before the command started: {_first_of(limit.unread)}."
+    ]
+
+
+def _first_of(paths: list[bytes]) -> str:
+    more = f" and {len(paths) - MAX_UNREAD_NAMED:,} more" if len(paths) > MAX_UNREAD_NAMED else ""
+    return ", ".join([show(path) for path in paths[:MAX_UNREAD_NAMED]]) + more
+
+
 class ReadAhead:
     """Some paths, read without the workspace's lock while another process holds it; `record` makes them a version afterwards."""
 
@@ -260,13 +295,13 @@ class ReadAhead:
         return outcome
 
 
-def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...]) -> ReadAhead | None:
-    """Read these paths into the store; None if the store does not know the workspace yet."""
+def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], until: int) -> ReadAhead | None:
+    """Read these paths into the store, as far as time suffices; None if the store does not know the workspace yet."""
     from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
     from posix import open as open_fd
 
     from keepfast.model.entry import GONE, UNREADABLE
-    from keepfast.workspace.reader import capture
+    from keepfast.workspace.reader import TimeLimit, capture
 
     repository = engine.repository()
     if repository.workspace(workspace) is None:
@@ -274,7 +309,8 @@ def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, 
     started, folder, saving = engine.clock(), Folder(engine, root, workspace), repository.begin(workspace)
     folder.fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
-        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving)
+        limit = TimeLimit(lambda: engine.clock() >= until, None)
+        rows = capture(folder.fd, scan_only(folder, paths, saving), 0, saving, limit=limit)
         saving.store_waiting_blobs()
     except BaseException:
         saving.abort()

@@ -481,7 +481,9 @@ class HookCall:
 
         before = sessions.facts(self.folder, self.event.session).get("prompt")
         before = before or sessions.inherited(self.folder, self.event.session).get("task")
-        return follow(before if isinstance(before, str) else "", spoken(self.event.prompt)[1])
+        before = before if isinstance(before, str) else ""
+        command, words = spoken(self.event.prompt)
+        return follow(before, words) if words or before else command
 
     def _await_transcript(self) -> None:
         """Wait up to half a second for the turn's last words: the client may call the hook before it has written them."""
@@ -519,11 +521,13 @@ class HookCall:
         if event.writes:
             self._await_pending()
         usage, band = self._usage_and_band()
-        threat = self._threat_to_unsaved()
+        threat = self._threat_to_unsaved() if event.command else None
         if self._is_tool_call_saved():
             from keepfast.app.tool_calls import save_before
 
             save_before(self.engine, self.root, self.folder, event, self.clock())
+        if not event.command:
+            threat = self._threat_of_writing()  # after that save, which is enough for a file that is not left out
         if not band and threat is None:
             return Reply()
         self.background.leave_to_process("a checkpoint is due at once")
@@ -640,6 +644,30 @@ class HookCall:
             threat.add(unsaved)
         return threat if threat.is_certain or unsaved else None
 
+    def _threat_of_writing(self) -> Threat | None:
+        """Return the threat to files that a tool is about to write, as far as the newest version does not hold them."""
+        if not self.event.writes or self.settings["hooks.before_command"] == "off":
+            return None
+        start = self.root.rstrip(b"/") + b"/"
+        written = [path[2:].encode("utf-8", "surrogateescape") for path in self.event.paths if path[:2] == "w "]
+        below = tuple([path[len(start) :] for path in written if path.startswith(start) and b"/../" not in path])
+        if not below:
+            return None
+        from keepfast.app.saved_files import unsaved_files
+
+        unsaved = unsaved_files(self.folder, self.root, below)
+        if not unsaved:
+            return None
+        from keepfast.app.threat import unsaved_paths
+        from keepfast.shell.destruction import Threat, ThreatBuilder
+
+        unsaved = unsaved_paths(self.engine, self.root, self.workspace, unsaved)
+        if not unsaved:
+            return None
+        threat = Threat(ThreatBuilder("/", self.root.decode("utf-8", "surrogateescape")))
+        threat.add(unsaved)
+        return threat
+
     def _compaction_starts(self) -> Reply:
         """Save, and give the agent the checkpoint's id for its summary."""
         decision = self._decide("")
@@ -749,13 +777,14 @@ class HookCall:
             if trigger == "before_command":
                 from keepfast.secrets.cuts import head
 
-                pending_event.command, pending_event.until = head(self.event.command, MAX_COMMAND_CHARS), until
+                pending_event.command = head(self._call_in_words(), MAX_COMMAND_CHARS)
+            pending_event.until = until
             # Before anything else: past the deadline the command runs, and the paths may be gone.
             paths = threatened_paths(self.root, threat)
         named = pending_event.named = tuple([path for path in paths if path])
         if threat is not None and b"" not in paths and self._is_too_large():
             return self._save_named(pending_event, paths, threat)
-        ahead = self._read_ahead(named) if named else None
+        ahead = self._read_ahead(named, until) if named else None
         save_pending(self.engine, self.root, self.workspace, self.background.tidy, self.event.session)
         if ahead is not None:
             record(self.engine, self.root, self.folder, pending_event, ahead)
@@ -775,6 +804,14 @@ class HookCall:
         if threat is not None and (paths or threat.is_vague):
             result.add(self._save_excluded(pending_event, paths, threat))
         return result
+
+    def _call_in_words(self) -> str:
+        """Return the command, or the tool and the file that it writes."""
+        if self.event.command:
+            return self.event.command
+        from keepfast.app.tool_calls import title_of
+
+        return title_of(self.event, self.root)
 
     def _is_too_large(self) -> bool:
         """Return whether the tree may have too many files; then the command does not wait until they are counted.
@@ -827,7 +864,7 @@ class HookCall:
         losses.recreatable.clear()  # only what the command names is reported as recreatable
         result.add(losses)
 
-    def _read_ahead(self, named: tuple[bytes, ...]) -> ReadAhead | None:
+    def _read_ahead(self, named: tuple[bytes, ...], until: int) -> ReadAhead | None:
         """Read what the command names while another process saves this folder: scanning a large tree takes long."""
         from keepfast.state.workers import HOOKS, running_worker
 
@@ -836,7 +873,7 @@ class HookCall:
         from keepfast.app.checkpoint_save import read_ahead
 
         try:
-            return read_ahead(self.engine, self.root, self.workspace, _with_paths_below(self.root, named))
+            return read_ahead(self.engine, self.root, self.workspace, _with_paths_below(self.root, named), until)
         except (KeepfastError, OSError):
             return None  # the save that follows reports what is wrong
 
@@ -846,7 +883,8 @@ class HookCall:
         from keepfast.app.worker import save
 
         def save_more(only: tuple[bytes, ...], forced: tuple[bytes, ...]) -> None:
-            save(self.engine, self.root, self.folder, pending_event, only, forced)
+            if self.clock() < pending_event.until:  # once the command runs, nothing is gained
+                save(self.engine, self.root, self.folder, pending_event, only, forced)
 
         return save_excluded(self.engine, self.root, self.workspace, paths, threat, save_more)
 
@@ -886,10 +924,12 @@ class HookCall:
         if result.status == "late":
             why = self._late_message(threat, result.is_covered)
         unsaved = why or self._list_some([f"{path} ({why})" for path, why in result.unsaved])
-        if unsaved:
-            self.engine.workspaces.note(
-                self.root, "not protected", "before_command", self._text("unkept_command", why=unsaved)
-            )
+        if not unsaved:
+            return
+        text = self._text("unkept_command", why=unsaved)
+        if not self.event.command:
+            text = f"{self.event.tool} wrote a file before its former content was saved: {unsaved}."
+        self.engine.workspaces.note(self.root, "not protected", "before_command", text)
 
     def _late_message(self, threat: Threat, saved: bool) -> str:
         """Return which paths are not safe past the deadline. `saved`: everything but what the rules exclude is."""

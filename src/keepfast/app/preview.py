@@ -73,26 +73,26 @@ MISSING, DIFFERS, EMPTY = "missing", "differs", "empty"
 class Missing:
     """Something that a version excludes and that is not as it was then: restoring the version cannot bring it back."""
 
-    __slots__ = ("command", "held_by", "path", "state", "why")
+    __slots__ = ("command", "earlier_in", "held_by", "later_in", "path", "state", "why")
 
     def __init__(self, path: bytes, why: str, command: str | None, held_by: int, state: str = MISSING) -> None:
         self.path, self.why = path, why
         self.held_by = held_by
-        """The next version that has it, else the newest one before; 0 if none has."""
+        """The next version that has this very content, else the newest one before; 0 if none is known to have it."""
+        self.later_in = self.earlier_in = 0
+        """If none is: a version after or before that has a state of it."""
         self.state = state
         """`missing`, `differs`, or `empty`: an empty folder whose former content is unknown."""
         self.command = command
         """The command that recreates it; empty if its tool does so by itself, None if nothing does."""
 
     def holder_hint(self) -> str:
-        """Return the version that has it and the command to restore it from there; empty if none has."""
+        """Return the version that has it, or a state of it, and the command to restore that; empty if none has."""
         from shlex import quote
 
-        return (
-            f"v{self.held_by} has it: `keepfast restore v{self.held_by} -- {quote(show(self.path))}`"
-            if self.held_by
-            else ""
-        )
+        version = self.held_by or self.later_in or self.earlier_in
+        state = "it" if self.held_by else "a later state" if self.later_in else "an earlier state"
+        return f"v{version} has {state}: `keepfast restore v{version} -- {quote(show(self.path))}`" if version else ""
 
 
 class Preview:
@@ -180,10 +180,10 @@ class Planner:
         return missing
 
     def left_out(self, target: CheckpointRow, paths: Sequence[bytes] = ()) -> list[tuple[bytes, int]]:
-        """Return what the target excludes, at these paths or anywhere, each with the version that has it, 0 if none has."""
+        """Return what the target excludes, at these paths or anywhere, each as in `Missing.held_by`."""
         repository = self.repository
         return [
-            (row.path, self._held_by(row.path, target))
+            (row.path, self._held_by(row, target))
             for limit in paths or (b"",)
             for row in repository.left_out(target.workspace, target.version, limit)
         ]
@@ -209,10 +209,23 @@ class Planner:
 
     def _missing(self, row: Entry, target: CheckpointRow) -> Missing:
         command = rebuild_command(row.path, self._beside(row.path, target)) if row.kind == EXCLUDED else None
-        return Missing(row.path, why(row), command, self._held_by(row.path, target))
+        missing = Missing(row.path, why(row), command, self._held_by(row, target))
+        other = self.repository.holder(target.workspace, row.path, target.version) if not missing.held_by else None
+        if other is not None and other.version > target.version:
+            missing.later_in = other.version
+        elif other is not None:
+            missing.earlier_in = other.version
+        return missing
 
-    def _held_by(self, path: bytes, target: CheckpointRow) -> int:
-        holder = self.repository.holder(target.workspace, path, target.version)
+    def _held_by(self, row: Entry, target: CheckpointRow) -> int:
+        """Return the version that has the content which the target excluded; 0 if no version is known to have it."""
+        if row.kind not in (OVERSIZE, IGNORED) or not row.mtime:
+            return 0  # nothing tells which content that was
+
+        def is_same(entry: Entry) -> bool:
+            return (entry.size, entry.mtime) == (row.size, row.mtime)
+
+        holder = self.repository.holder(target.workspace, row.path, target.version, is_same)
         return holder.version if holder is not None else 0
 
     def _beside(self, path: bytes, target: CheckpointRow) -> set[bytes]:

@@ -160,6 +160,8 @@ class Resumer:
         ):
             if excluded and row.session == excluded:
                 continue
+            if row.session and any(row.session == work.row.session for work in of_sessions):
+                continue  # a newer one of that session holds all that this one does
             work = self.work_at(row)
             if not work.is_work and not (work.header.conversation and not self._summarises):
                 continue

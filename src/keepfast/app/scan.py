@@ -263,7 +263,7 @@ def include_excluded(folder: Folder, scan: Scan, paths: tuple[bytes, ...], free_
     from keepfast.fsutil.descriptors import lstat_below
     from keepfast.workspace.walk import FORCED, LEFT
 
-    included: set[bytes] = set()
+    left = {entry[0]: entry for entry in scan.left}
     for mark in sorted([mark for mark in scan.marks if mark[:1] == LEFT]):
         path = mark[1:]
         if not any(not limit or path == limit or path.startswith(limit + b"/") for limit in paths):
@@ -275,11 +275,11 @@ def include_excluded(folder: Folder, scan: Scan, paths: tuple[bytes, ...], free_
         if not S_ISREG(seen.st_mode) or seen.st_size > free_bytes:
             continue
         free_bytes -= seen.st_size
-        included.add(path)
+        scan.forced[path] = left.get(path)
         scan.candidates.append((path, seen))
         scan.marks.discard(mark)
         scan.marks.add(FORCED + path)
-    scan.left[:] = [entry for entry in scan.left if entry[0] not in included]
+    scan.left[:] = [entry for entry in scan.left if entry[0] not in scan.forced]
 
 
 def mark_vanished(

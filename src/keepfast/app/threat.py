@@ -7,6 +7,7 @@ from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
 from posix import open as open_fd
 
+from keepfast.app.saved_files import SavedFiles
 from keepfast.app.scan import free_room, list_below
 from keepfast.app.workspace_lock import capture_rules
 from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching_command
@@ -19,7 +20,7 @@ from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from keepfast.app.checkpoint import Engine
     from keepfast.model.entry import Entry
@@ -62,28 +63,8 @@ def unsaved_paths(engine: Engine, root: bytes, workspace: str, paths: tuple[byte
     if cache is None:
         return paths
     looked_at = {path: _files_at(root, path) for path in paths if NEVER_ENTERED.isdisjoint(path.split(b"/"))}
-    folders = {file.rpartition(b"/")[0] for files in looked_at.values() for file in files}
-    ctimes, sizes, inodes = cache.views()[:3]
-    cached: dict[bytes, tuple[int, int, int]] = {}
-    names, at = cache.names(), 0
-    for folder, count in zip(cache.paths(), cache.counts(), strict=True):
-        if folder in folders:
-            start = folder + b"/" if folder else b""
-            for number in range(at, at + count):
-                cached[start + names[number]] = (ctimes[number], sizes[number], inodes[number])
-        at += count
-    for mark in cache.marks():
-        if mark[:1] in (LEFT, NOT_ENTERED, UNREAD):
-            cached.pop(mark[1:], None)
-    return tuple([path for path in looked_at if not all(_is_saved(root, file, cached) for file in looked_at[path])])
-
-
-def _is_saved(root: bytes, path: bytes, cached: Mapping[bytes, tuple[int, int, int]]) -> bool:
-    try:
-        status = lstat(root + b"/" + path)
-    except OSError:
-        return True  # deleted meanwhile
-    return cached.get(path) == (status.st_ctime_ns, status.st_size, status.st_ino)
+    files = SavedFiles(cache, root, {file.rpartition(b"/")[0] for files in looked_at.values() for file in files})
+    return tuple([path for path in looked_at if not all(map(files.holds, looked_at[path]))])
 
 
 def _files_at(root: bytes, path: bytes) -> list[bytes]:

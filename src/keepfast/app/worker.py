@@ -112,7 +112,7 @@ def _save_event(
     engine: Engine, root: bytes, folder: str, event: PendingEvent, tidy: Callable[[bytes], None] | None
 ) -> None:
     try:
-        if event.trigger == sessions.CUT_OFF and not moved_on(engine, root, folder, event):
+        if event.trigger == sessions.CUT_OFF and not _has_unsaved_work(engine, root, folder, event):
             outcome = Outcome(UNCHANGED, root)
         else:
             outcome = save(engine, root, folder, event)
@@ -134,6 +134,19 @@ def _save_event(
             engine.workspaces.note(
                 root, "failed", "before_clear", f"The cleared session was not recorded: {error.strerror}."
             )
+
+
+def _has_unsaved_work(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> bool:
+    """Return whether a crashed session went on since its last checkpoint, by its conversation or by files changed in its turn."""
+    if moved_on(engine, root, folder, event):
+        return True
+    location = engine.workspaces.locate(root) if sessions.was_in_turn(sessions.facts(folder, event.session)) else None
+    row = engine.repository().workspace(location[1]) if location is not None else None
+    if row is None:
+        return False
+    from keepfast.app.inspect import pending as unsaved
+
+    return bool(unsaved(engine, root, row)[0])
 
 
 def _note_crash_saved(engine: Engine, root: bytes, folder: str, session: str, is_kept: bool) -> None:
@@ -378,7 +391,23 @@ def _key_points(notes: dict[str, Any] | None, last_words: str) -> tuple[str, ...
 
     analysis = notes["analysis"] if notes is not None else {}
     points = [*analysis.get("decisions_made", ()), *analysis.get("blockers", ())][: MAX_POINTS - 1]
-    return without_repeats([head(point, MAX_POINT_CHARS) for point in (*points, last_words) if point])
+    bare = [without_heading(point) for point in (*points, last_words)]
+    return without_repeats([head(point, MAX_POINT_CHARS) for point in bare if point])
+
+
+def without_heading(line: str) -> str:
+    """Return the line without a heading at its end, or nothing if it is a heading: it only announces what follows."""
+    text = line.strip()
+    bare = text.rstrip("*_ ")
+    if bare.endswith((":", "：")):
+        ends = [bare.rfind(mark) for mark in (". ", "! ", "? ")]
+        start = max(ends)
+        if start >= 0:
+            return bare[: start + 1]
+    is_heading = text.startswith("#") or (
+        text.startswith("**") and text.rstrip(":： ").endswith("**") and text.count("**") == 2
+    )
+    return "" if is_heading else text
 
 
 def without_repeats(points: Iterable[str]) -> tuple[str, ...]:

@@ -173,10 +173,12 @@ def _show(session: Session, unsaved: Unsaved) -> None:
 
 def _name_choices(session: Session, live: LiveSession) -> int:
     """Print the commands to choose from, because nobody can answer here."""
-    shell = "! " if live.is_parent else ""
+    from keepfast.present.environment import program
+
+    command = f"{'! ' if live.is_parent else ''}{program(session.environment)} clear-check"
     session.print("Save checkpoint before clearing?")
-    session.print(f"  {shell}keepfast clear-check -y    save, then clear")
-    session.print(f"  {shell}keepfast clear-check --no  clear without saving")
+    session.print(f"  {command} -y    save, then clear")
+    session.print(f"  {command} --no  clear without saving")
     return 1
 
 

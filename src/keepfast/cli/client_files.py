@@ -172,6 +172,19 @@ def write_launcher(session: Session, user: str = "") -> str:
     return path
 
 
+def launcher_defect(session: Session) -> str:
+    """Return why the launcher is not what `write_launcher` writes; empty if it is."""
+    path = launcher_path(session)
+    problem = launcher_problem(path)
+    if problem:
+        return problem
+    command, text = hook_command(), _text_of(path)
+    if launcher.named(text) != (command[0], command[-1]):
+        return f"{path} started {launcher.named(text)[0]}"
+    expected = launcher.script(command[0], command[-1], path, _folders(session, path))
+    return "" if text == expected else f"{path} was written by another version, or for other folders"
+
+
 def upgrade_launcher(session: Session) -> bool:
     """Rewrite a launcher of an earlier version; return whether there was one."""
     path = launcher_path(session)

@@ -46,13 +46,16 @@ def forget(
     _, workspace = session.workspace()
     max_bytes = _size_limit(session, keep_size)
     chosen = _by_reference(session, references) if references else _by_policy(session, workspace.id)
-    freed = _unneeded(session, workspace.id, chosen)
-    staying = _unneeded(session, workspace.id, chosen, with_newest=True) - freed
+    contents = _unneeded(session, workspace.id, chosen)
+    staying = _unneeded(session, workspace.id, chosen, with_newest=True) - contents
+    lost, talk = _conversations(session, workspace.id, chosen)
+    freed = contents + talk
     if dry_run:
-        _dry_run(session, chosen, bool(references), max_bytes, freed, staying)
+        _dry_run(session, chosen, bool(references), max_bytes, freed, staying, lost)
         return 0
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
+        _warn_of_conversations(session, lost)
         if not session.confirm(
             f"Forget {len(chosen):,} checkpoints? This cannot be undone."
             if len(chosen) > 1
@@ -70,7 +73,7 @@ def forget(
     compaction = _compact_after_forgetting(session, failures) if chosen else None
     thinned = [] if references or failures else _forget_for_size(session, max_bytes, failures)
     failed = failures[0] if failures else None
-    _print_result(session, chosen, thinned, freed, compaction, max_bytes, staying, failed)
+    _print_result(session, chosen, thinned, freed, compaction, max_bytes, staying, failed, lost)
     return _exit_code(session, failed)
 
 
@@ -120,6 +123,28 @@ def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], wit
     return bytes_freed_by(session.repository, workspace, [row.version for row in chosen], with_newest)
 
 
+def _conversations(session: Session, workspace: str, chosen: list[CheckpointRow]) -> tuple[dict[str, int], int]:
+    """Return the sessions whose conversation is in no other checkpoint, and the bytes of conversations that are freed."""
+    from keepfast.store.maintenance.space import conversation_bytes_freed_by, conversations_lost_by
+
+    versions = [row.version for row in chosen]
+    if not versions:
+        return {}, 0
+    repository = session.repository
+    lost = conversations_lost_by(repository, workspace, versions)
+    return lost, conversation_bytes_freed_by(repository, workspace, versions)
+
+
+def _warn_of_conversations(session: Session, lost: dict[str, int]) -> None:
+    """Name conversations that no other checkpoint has."""
+    if session.json:
+        return
+    for name, version in list(lost.items())[:MAX_SHOWN]:
+        session.warn(f"No other checkpoint has the conversation of session {name}; v{version} is the last with it.")
+    if len(lost) > MAX_SHOWN:
+        session.warn(f"… and {len(lost) - MAX_SHOWN:,} more conversations.")
+
+
 def _forget_for_size(session: Session, max_bytes: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
     from keepfast.app.tidy import thin
 
@@ -163,7 +188,13 @@ def _size_limit(session: Session, keep_size: str | None) -> int:
 
 
 def _dry_run(
-    session: Session, chosen: list[CheckpointRow], named: bool, max_bytes: int, freed: int, staying: int
+    session: Session,
+    chosen: list[CheckpointRow],
+    named: bool,
+    max_bytes: int,
+    freed: int,
+    staying: int,
+    lost: dict[str, int],
 ) -> None:
     from keepfast.present.json_forms import of_checkpoint
     from keepfast.present.terminal import size
@@ -173,11 +204,19 @@ def _dry_run(
     if session.json:
         listed = [of_checkpoint(row) for row in chosen]
         write_json(
-            {"dry_run": True, "forgotten": listed, "bytes_unneeded": freed, "bytes_staying": staying, "over_size": over}
+            {
+                "dry_run": True,
+                "forgotten": listed,
+                "conversations_lost": sorted(lost),
+                "bytes_unneeded": freed,
+                "bytes_staying": staying,
+                "over_size": over,
+            }
         )
         return
     if chosen:
         _print_chosen(session, chosen, "Would forget")
+        _warn_of_conversations(session, lost)
         session.print(f"Would free {size(freed)} of contents.")
         _name_staying(session, staying)
     else:
@@ -217,6 +256,7 @@ def _print_result(
     max_bytes: int,
     staying: int,
     failed: NotCompacted | None,
+    lost: dict[str, int],
 ) -> None:
     from keepfast.present.json_forms import of_checkpoint
     from keepfast.present.terminal import plural, size
@@ -234,6 +274,7 @@ def _print_result(
                 "dry_run": False,
                 "forgotten": [of_checkpoint(row) for row in chosen],
                 "thinned": [of_checkpoint(row) for row in thinned],
+                "conversations_lost": sorted(lost),
                 "bytes_unneeded": freed,
                 "bytes_staying": staying,
                 "compaction": _compaction(compaction) if compaction is not None else None,

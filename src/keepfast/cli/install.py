@@ -16,6 +16,7 @@ from keepfast.cli.client_files import (
     interpreter_file,
     is_at_home,
     is_empty,
+    launcher_defect,
     launcher_path,
     read,
     record,
@@ -128,15 +129,15 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     text = change(settings.text, settings.path)
     before, after = look(settings.text, settings.path), look(text, settings.path)
     changed = text != settings.text
-    is_pristine = not (before.commands or before.statusline)
+    is_pristine = not _has_ours(before)
     is_kept = changed and settings.exists and (is_pristine or not is_empty(_without_ours(settings.text, settings.path)))
     backup = backup_path(settings, is_pristine) if is_kept else None
     # A file that existed before the installation has a backup.
     is_removed = changed and not is_pristine and is_empty(text) and not has_first_copy(settings)
+    is_used = _has_ours(after)
+    defect = launcher_defect(session) if is_used and not is_pristine else ""
     if not dry_run:
-        _write_settings(
-            session, settings, None if is_removed else text, backup, bool(after.commands or after.statusline)
-        )
+        _write_settings(session, settings, None if is_removed else text, backup, is_used)
     if session.json:
         write_json(
             {
@@ -144,6 +145,7 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
                 "scope": scope,
                 "path": settings.path,
                 "changed": changed,
+                "launcher_rewritten": bool(defect),
                 "dry_run": dry_run,
                 "backup": backup,
                 "events": after.events,
@@ -153,11 +155,11 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
             }
         )
         return
+    _tell_launcher(session, defect, dry_run)
     if not changed:
-        session.say(f"Nothing to do: {settings.path} is up to date.")
+        session.say(f"{'' if defect else 'Nothing to do: '}{settings.path} is up to date.")
         return
-    session.say(f"{'Would change' if dry_run else 'Changed'} {settings.path}:")
-    _tell_change(session, before, after)
+    _tell_change(session, settings.path, before, after, dry_run)
     if is_removed:
         session.say(f"The file holds nothing else and {'would be' if dry_run else 'is'} removed.")
     if backup:
@@ -165,7 +167,17 @@ def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Cal
     _remarks(session, scope, after)
 
 
-def _tell_change(session: Session, before: Found, after: Found) -> None:
+def _has_ours(found: Found) -> bool:
+    return bool(found.commands or found.statusline)
+
+
+def _tell_launcher(session: Session, defect: str, dry_run: bool) -> None:
+    if defect:
+        session.say(f"{'Would rewrite' if dry_run else 'Rewrote'} the launcher: {defect}.")
+
+
+def _tell_change(session: Session, path: str, before: Found, after: Found, dry_run: bool) -> None:
+    session.say(f"{'Would change' if dry_run else 'Changed'} {path}:")
     for sign, kind, names in (
         ("-", "hooks", [event for event in before.events if event not in after.events]),
         ("+", "hooks", [event for event in after.events if event not in before.events]),

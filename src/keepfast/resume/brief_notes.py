@@ -26,7 +26,7 @@ class Facts:
     source: str = ""  # where conversation and files are from, if not from here and now
 
     def title(self, notes: Notes) -> str:
-        return (self.summary or notes.summary() or "session").replace("\n", " ")
+        return (self.summary or notes.summary() or "a session without a prompt").replace("\n", " ")
 
 
 def opening(facts: Facts, now: int) -> str:

@@ -19,6 +19,8 @@ LOOKED_AT, SHOWN = 4_000, 120
 """How many characters of a prompt are read, and of its title are searched for significant words: a summary is short."""
 MAX_CHARACTERS, MAX_HEAD_CHARACTERS, MAX_TAIL_CHARACTERS = 300, 200, 90
 BACK, MAX_FILES = 12, 3
+MAX_PATH_CHARACTERS = 24
+"""A path up to this length is named with its folders."""
 MIN_WORDS = 8
 """Words of a paragraph that says more than the line which announces it."""
 PROSE, TITLE, LISTED = "prose", "title", "listed"
@@ -134,7 +136,7 @@ def name(
     base = base or " ".join([words for words in (hints.command, hints.newest) if words]) or _first(answers, WEAK)
     if not hints.command and weight(base) >= WEAK and not ROLE.match(base):
         return join(base, "")
-    return _with_surroundings(base, answers, files, branch)
+    return _with_surroundings(base, answers, files, branch) or join(title, "")
 
 
 @dataclass(slots=True)
@@ -358,8 +360,8 @@ def _pasted(text: str) -> str:
 
 
 def _end_of_path(match: re.Match[str]) -> str:
-    """Return a path's last name: the folders would take its place in a summary."""
-    return match[1]
+    """Return a long path's last name: the folders would take the place of words in a summary."""
+    return match[0] if len(match[0]) <= MAX_PATH_CHARACTERS else match[1]
 
 
 def _planned(turn: Turn) -> str:

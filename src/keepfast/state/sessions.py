@@ -129,6 +129,11 @@ def last_activity(session_facts: Mapping[str, Any]) -> int:
     return _time(session_facts, "heard")
 
 
+def was_in_turn(session_facts: Mapping[str, Any]) -> bool:
+    """Return whether the session's last prompt was not answered: what changed afterwards may be its work."""
+    return 0 < last_activity(session_facts) == _time(session_facts, "prompted")
+
+
 def last_failed_save(session_facts: Mapping[str, Any]) -> int:
     """Return when saving the conversation of this crashed session last failed; 0 for never."""
     return _time(session_facts, "tried")

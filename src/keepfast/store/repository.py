@@ -129,11 +129,13 @@ class Repository:
         """Return (since, until, entry) of one path, oldest first."""
         return self.ledger.history(workspace, path)
 
-    def holder(self, workspace: str, path: bytes, after: int = 0) -> CheckpointRow | None:
-        """Return the first version after `after` that holds this path, else the newest one that does."""
+    def holder(
+        self, workspace: str, path: bytes, after: int = 0, is_meant: Callable[[Entry], bool] = lambda entry: True
+    ) -> CheckpointRow | None:
+        """Return the first version after `after` that holds this path in a state that is meant, else the newest that does."""
         holder = None
         for since, until, entry in self.ledger.history(workspace, path):
-            if entry.kind not in CAPTURED:
+            if entry.kind not in CAPTURED or not is_meant(entry):
                 continue
             rows = self.ledger.find(Query(workspace=workspace, before=until or 0, limit=1))
             if rows and rows[0].version >= since:

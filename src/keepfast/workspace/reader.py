@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
-from errno import EINVAL, ELOOP, ENXIO
+from errno import EINVAL, ELOOP, ENXIO, ETIME
 from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read, readlink, stat_result
 from posix import open as open_fd
 
@@ -30,7 +30,7 @@ from keepfast.secrets.marks import KEY, SECRET, kind_by_name
 from keepfast.workspace.directory import O_NOATIME
 from keepfast.workspace.secret_check import is_secret
 from keepfast.workspace.selection import SHORTAGE
-from keepfast.workspace.walk import DENIED, UNREAD, VANISHED
+from keepfast.workspace.walk import DENIED, FORCED, LEFT, UNREAD, VANISHED
 
 try:
     from posix import getxattr, listxattr
@@ -39,7 +39,7 @@ except ImportError:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from typing import Protocol
 
     from keepfast.workspace.walk import Scan
@@ -69,19 +69,37 @@ EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
 """Times that a document can hold; files may have others."""
 
 
+class TimeLimit:
+    """When reading of some files ends: they are read for a command, and once it runs nothing is gained by that."""
+
+    def __init__(self, is_over: Callable[[], bool], paths: Container[bytes] | None) -> None:
+        """`paths`: the files; None for all."""
+        self._is_over, self._paths = is_over, paths
+        self.unread: list[bytes] = []
+        """Files that were not read in time."""
+
+    def is_over(self, path: bytes) -> bool:
+        return (self._paths is None or path in self._paths) and self._is_over()
+
+
+class _OutOfTime(OSError):
+    """The time for reading this file is over."""
+
+
 def capture(
     root: int,
     scan: Scan,
     now: int,
     sink: Sink,
     progress: Callable[[int, int], None] | None = None,
+    limit: TimeLimit | None = None,
 ) -> dict[bytes, Entry]:
     """Read all candidates of the scan and return their rows by path; removed paths have a row of kind `-`.
 
     The scan's stat columns are brought up to date with what was read, and its candidates and their places are used up. A
     file that cannot be read becomes a row that says so; an error of `sink` is raised as it is.
     """
-    reader = _Reader(root, scan, now, sink)
+    reader = _Reader(root, scan, now, sink, limit)
     rows = reader.rows
     for path in scan.removed:
         rows[path] = gone(path)
@@ -102,7 +120,9 @@ def capture(
             if progress is not None and not number & 255:
                 progress(number, total)
             path, seen = candidates.pop()
-            rows[path] = reader.candidate(path, seen)
+            row = reader.candidate(path, seen)
+            if row is not None:
+                rows[path] = row
     finally:
         reader.close()
         scan.places = {}
@@ -127,8 +147,8 @@ def _group(info: stat_result) -> int:
 
 
 class _Reader:
-    def __init__(self, root: int, scan: Scan, now: int, sink: Sink) -> None:
-        self.root, self.scan, self.now, self.sink = root, scan, now, sink
+    def __init__(self, root: int, scan: Scan, now: int, sink: Sink, limit: TimeLimit | None) -> None:
+        self.root, self.scan, self.now, self.sink, self.limit = root, scan, now, sink, limit
         self.rows: dict[bytes, Entry] = {}
         owner = fstat(root)
         self.owner = owner.st_uid, owner.st_gid
@@ -150,9 +170,13 @@ class _Reader:
         flags, extra = self._attributes(seen, -1)
         return Entry(path, FOLDER, seen.st_mode & 0o7777, flags, 0, 0, 0, b"", extra)
 
-    def candidate(self, path: bytes, seen: stat_result) -> Entry:
+    def candidate(self, path: bytes, seen: stat_result) -> Entry | None:
+        """Return the row of a file or link; None if what the newest version says of it stays true."""
         try:
+            self._check_time(path)
             return self._read(path, seen)
+        except _OutOfTime:
+            return self._unread(path, seen)
         except OSError as error:
             if self.storing or error.errno in SHORTAGE:
                 raise
@@ -165,6 +189,21 @@ class _Reader:
                 self._distrust(path)  # it may be temporary: a bad sector, a lock of another system
             self.scan.marks.add(UNREAD + path)
             return _left_out(path, UNREADABLE, 0, seen)
+
+    def _check_time(self, path: bytes) -> None:
+        if self.limit is not None and self.limit.is_over(path):
+            raise _OutOfTime(ETIME, "The time for reading it is over")
+
+    def _unread(self, path: bytes, seen: stat_result) -> Entry | None:
+        """Return the row of a file that was not read in time: as without the command, if the rules leave it out."""
+        assert self.limit is not None
+        self.limit.unread.append(path)
+        if path not in self.scan.forced:
+            return _left_out(path, UNREADABLE, 0, seen)
+        self.scan.marks.discard(FORCED + path)
+        self.scan.marks.add(LEFT + path)
+        left = self.scan.forced[path]
+        return _left_out(*left) if left is not None else None
 
     def _read(self, path: bytes, seen: stat_result) -> Entry:
         """Read what exists now; its kind may have changed since the scan, and it may change while it is read."""
@@ -200,7 +239,7 @@ class _Reader:
             size = before.st_size
             if size > LARGE:
                 is_sealed = self._is_sealed(path, None, size, _group(before))
-                digest, length = self._stream(lambda most: read(fd, most), size + SLACK, is_sealed)
+                digest, length = self._stream(path, lambda most: read(fd, most), size + SLACK, is_sealed)
             else:
                 data = read(fd, size + 1)
                 if len(data) != size:
@@ -216,7 +255,7 @@ class _Reader:
                 return None
             if not digest:
                 is_sealed = self._is_sealed(path, data, length, _group(before))
-                digest = self._keep(data, is_sealed)
+                digest = self._keep(path, data, is_sealed)
             row = self._row(path, fd, after, seen, length, digest, steady)
             return row._replace(flags=row.flags | SEALED) if is_sealed else row
         finally:
@@ -261,13 +300,14 @@ class _Reader:
             parts.append(data)
         return b"".join(parts)
 
-    def _stream(self, more: Callable[[int], bytes], limit: int, is_sealed: bool) -> tuple[bytes, int]:
+    def _stream(self, path: bytes, more: Callable[[int], bytes], limit: int, is_sealed: bool) -> tuple[bytes, int]:
         """Pass a large file to the store in parts; return digest and length."""
         length = 0
 
         def pull(most: int) -> bytes:
             nonlocal length
             self.storing = False
+            self._check_time(path)
             data = more(min(most, limit - length))
             self.storing = True
             length += len(data)
@@ -278,12 +318,12 @@ class _Reader:
         self.storing = False
         return digest, length
 
-    def _keep(self, data: bytes, is_sealed: bool) -> bytes:
+    def _keep(self, path: bytes, data: bytes, is_sealed: bool) -> bytes:
         """Pass a file that was read at once to the store; return its digest."""
         if len(data) > LARGE or is_sealed:  # it grew while it was read, or goes another way
             from io import BytesIO
 
-            return self._stream(BytesIO(data).read, len(data), is_sealed)[0]
+            return self._stream(path, BytesIO(data).read, len(data), is_sealed)[0]
         self.storing = True
         digest = self.sink.small(data)
         self.storing = False

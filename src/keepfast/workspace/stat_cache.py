@@ -16,7 +16,7 @@ Bytes (native byte order, since it never leaves the machine):
 
 A renewal is what a save of some paths adds: they are looked at again, and all else holds for the new version too.
 A ctime of -1 never equals a real one: such a file is read again, such a folder listed again, at the next save.
-A mark is a letter and a path; `walk.py` says what the letters mean.
+A mark is a letter and a path.
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ if TYPE_CHECKING:
     Column = Any  # a list of numbers while it grows, then a view of their bytes
 
 MAGIC = b"HFSTAT2\n"
+# Marks: what the cache stores besides the columns. Each is a letter and a path.
+NOT_ENTERED = b"x"  # a row of kind x
+UNREAD = b"u"  # a row of kind u: retried when its folder is listed
+SMALL = b"k"  # an ignored folder that is captured because it has few files: counted again when it changes
+REPOSITORY = b"r"  # a folder below the root with a .git: ignore rules start afresh there
+DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
+LEFT = b"o"  # a row of kind o or i: saved after all if a command is about to destroy it
+FORCED = b"f"  # a row of kind f in spite of the rules, as long as the file is unchanged
+CROWDED = b"c"  # no path: large ignored folders are left out, because the tree would have too many files
+
 HEAD = 64
 # ctime, size, inode of files; mtime, ctime, inode, number of files of folders. Inodes use all 64 bits on some file
 # systems, and a folder's mtime is whatever somebody has set: both are kept modulo 2^64.

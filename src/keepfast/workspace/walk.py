@@ -14,6 +14,14 @@ from keepfast.workspace.directory import list_folder
 from keepfast.workspace.marker import show
 from keepfast.workspace.plain_check import BITS
 from keepfast.workspace.selection import SHORTAGE, Chooser, Rulebook
+from keepfast.workspace.stat_cache import CROWDED as CROWDED
+from keepfast.workspace.stat_cache import DISREGARDED as DISREGARDED
+from keepfast.workspace.stat_cache import FORCED as FORCED
+from keepfast.workspace.stat_cache import LEFT as LEFT
+from keepfast.workspace.stat_cache import NOT_ENTERED as NOT_ENTERED
+from keepfast.workspace.stat_cache import REPOSITORY as REPOSITORY
+from keepfast.workspace.stat_cache import SMALL as SMALL
+from keepfast.workspace.stat_cache import UNREAD as UNREAD
 from keepfast.workspace.stat_cache import Cache
 from keepfast.workspace.stat_cache_writer import empty_columns
 
@@ -27,16 +35,6 @@ if TYPE_CHECKING:
 
 DENIED = (EACCES, EPERM)
 
-# Marks: what the stat cache stores besides the columns. Each is a letter and a path.
-NOT_ENTERED = b"x"  # a row of kind x
-UNREAD = b"u"  # a row of kind u: retried when its folder is listed
-SMALL = b"k"  # an ignored folder that is captured because it has few files: counted again when it changes
-REPOSITORY = b"r"  # a folder below the root with a .git: ignore rules start afresh there
-DISREGARDED = b"!"  # the rules of this repository hide everything and are not followed
-LEFT = b"o"  # a row of kind o or i: saved after all if a command is about to destroy it
-FORCED = b"f"  # a row of kind f in spite of the rules, as long as the file is unchanged
-CROWDED = b"c"  # no path: large ignored folders are left out, because the tree would have too many files
-
 
 class Scan:
     """The result of a scan, and the columns of the next stat cache."""
@@ -46,6 +44,7 @@ class Scan:
         "columns",
         "emptied",
         "folders",
+        "forced",
         "full",
         "left",
         "marks",
@@ -68,6 +67,8 @@ class Scan:
         """Those of them that were empty and had just changed: their files may have been removed during the scan."""
         self.left: list[tuple[bytes, str, int, stat_result | None]] = []
         """What is left out: path, kind, flags."""
+        self.forced: dict[bytes, tuple[bytes, str, int, stat_result | None] | None] = {}
+        """Candidates that the rules leave out → what `left` would have had of them; None if they have not changed."""
         self.removed: list[bytes] = []
         """Known paths that are no longer there (after a check; after a walk everything not in `seen` is gone)."""
         self.seen: set[bytes] = set()

@@ -138,7 +138,7 @@ def test_what_was_read_ahead_covers_those_paths_alone(ground: Ground) -> None:
     ground.put("c", "c3")
     engine = ground.restorer().engine
     root, row = engine.workspaces.root(os.fsencode(ground.root))
-    ahead = read_ahead(engine, root, row.id, (b"c",))
+    ahead = read_ahead(engine, root, row.id, (b"c",), engine.clock() + 10**10)
     assert ahead is not None
     outcome = ahead.record(Event(root, engine.clock(), trigger="before_command", created_by="auto", message="before x"))
     ground.put("c", "lost")

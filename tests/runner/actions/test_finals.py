@@ -175,3 +175,16 @@ class _Nobody:
 
     def close(self) -> None:
         return
+
+
+def test_the_log_has_the_start_of_an_agent_before_what_failed_after_its_end(place: Place) -> None:
+    place.task([DONE])
+    place.supervise()
+    with without_store(place):
+        task = place.task([DONE])
+        place.supervise()
+
+    events = place.events(task)
+    begun = events.index("agent_started")
+    assert begun < max(number for number, event in enumerate(events) if event == "checkpoint_failed"), events
+    assert begun < min(number for number, event in enumerate(events) if event == "run_begun") + 4, events

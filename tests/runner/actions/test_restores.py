@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from keepfast.app.unprotect import at, purge
 from keepfast.cli.event_lines import log_line, supervisor_line
+from keepfast.model.event import Event
 from keepfast.runner.actions.report import report
 from keepfast.runner.actions.restores import HELD, RESTARTING
 from keepfast.runner.domain.records import Task
@@ -546,3 +548,21 @@ def test_a_task_whose_checkpoints_were_all_forgotten_is_not_resumed(place: Place
         place.tasks.resume(task.id)
 
     assert place.state(task) == ("active", "user_pause")
+
+
+@pytest.mark.parametrize("saved_again", [False, True])
+def test_a_task_whose_history_was_purged_is_not_resumed(place: Place, saved_again: bool) -> None:
+    """Not even if a new history of the folder has the same version numbers."""
+    task = paused_after(place, "a.txt")
+    with place.runtime.engine() as engine:
+        purge(engine, [at(engine, os.fsencode(place.workspace()))])
+        if saved_again:
+            for number in range(6):
+                (place.workspace() / "other.txt").write_text(str(number))
+                engine.handle(Event(os.fsencode(place.workspace()), engine.clock(), adopt=True))
+
+    with pytest.raises(NotAllowed, match="No checkpoint found to resume from"):
+        place.tasks.resume(task.id)
+
+    assert place.tasks.views.show(task.id)["checkpoints"] == []
+    assert place.tasks.views.show(task.id)["checkpoints_total"] == 0

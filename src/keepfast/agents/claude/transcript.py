@@ -64,7 +64,10 @@ NOT_ASKED = re.compile(
     r"|Caveat:|\[Request interrupted|This session is being continued from a previous conversation|Stop hook feedback:"
     r"|Operation stopped by hook|The user wants to clarify these questions"
 )
+CAVEAT = re.compile(r"\s*<local-command-caveat>.*?</local-command-caveat>", re.S)
+"""The client's notice before or after a command that was run without the model."""
 COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.S)
+SHELL_INPUT = re.compile(r"\s*<bash-input>(.+?)</bash-input>", re.S)
 ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
 SKILL_FOLDER = re.compile(r"\s*Base directory for this skill: [^\n]*\n*")
 MAX_BODY_LENGTH = 4_000
@@ -244,6 +247,9 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
     if not side:
         if entry.get("isMeta"):
             _expand(conversation, _text(content) if isinstance(content, list) else content)
+        typed = SHELL_INPUT.match(content) if isinstance(content, str) else None
+        if typed is not None:  # the person's own command, which names a session in which nothing else was asked
+            conversation.title = conversation.title or f"! {clip(typed[1].strip(), 'asked')}"
         command, text = _asked(entry)
         if command:
             _add(conversation, entry, "command", clip(command, "asked"), prompt, False)
@@ -254,7 +260,9 @@ def _user(conversation: Conversation, entry: dict[str, Any], prompt: int, side: 
 def _expand(conversation: Conversation, body: object) -> None:
     """Take the text that a command stands for, which the client writes right after the command."""
     last = conversation.turns[-1] if conversation.turns else None
-    if last is not None and last.kind == "command" and not last.body and isinstance(body, str):
+    if last is None or last.kind != "command" or last.body or not isinstance(body, str):
+        return
+    if not NOT_ASKED.match(body.lstrip()):
         last.body = head(SKILL_FOLDER.sub("", body), MAX_BODY_LENGTH)
 
 
@@ -301,7 +309,7 @@ def _asked(entry: dict[str, Any]) -> tuple[str, str]:
 def spoken(text: str) -> tuple[str, str]:
     """Return the command and the words. A command is no prompt, but what a person writes after it may be one."""
     if "<" in text:
-        text = BESIDE.sub("", text)
+        text = CAVEAT.sub("", BESIDE.sub("", text))
     text = text.strip()
     if text.startswith("<command-"):
         name, arguments = COMMAND.search(text), ARGUMENTS.search(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from keepfast.app.inspect import pending
 from keepfast.app.worker import MAX_SUMMARY_CHARS, event_of
-from keepfast.model.errors import KeepfastError
+from keepfast.model.errors import KeepfastError, NoWorkspace
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
 from keepfast.runner.actions import descriptions, documents, folders
@@ -323,9 +323,13 @@ def _end_before(runtime: Runtime, task: Task) -> TaskCheckpoint | None:
 
 
 def row_of(repository: Repository, workspace: str, reference: CheckpointRef) -> CheckpointRow | None:
-    """Return the store's row of a task's checkpoint; one that was rebuilt from a document may have an id only."""
+    """Return the store's row of a task's checkpoint; one that was rebuilt from a document may have an id only.
+
+    After a purge, another checkpoint may have the version.
+    """
     if reference.version:
-        return repository.checkpoint(workspace, reference.version)
+        row = repository.checkpoint(workspace, reference.version)
+        return row if row is not None and row.id == reference.id else None
     rows = repository.find(Query(workspace=workspace, id_prefix=reference.id, limit=1))
     return rows[0] if rows else None
 
@@ -351,6 +355,8 @@ def _forgotten(runtime: Runtime, task: Task, rows: Sequence[TaskCheckpoint]) -> 
         with runtime.engine() as engine:
             repository = engine.repository()
             found = {row.id: row_of(repository, task.workspace_id, _reference(row)) for row in rows}
+    except NoWorkspace:
+        return frozenset([row.id for row in rows])
     except (KeepfastError, OSError):
         return frozenset()
     return frozenset(id for id, row in found.items() if row is None or row.forgotten)
@@ -372,6 +378,8 @@ def is_any_left(runtime: Runtime, task: Task) -> bool:
         with runtime.engine() as engine:
             _, row = engine.workspaces.root(os.fsencode(task.workspace))
             return bool(available_rows(runtime, engine.repository(), row.id, task.id))
+    except NoWorkspace:
+        return False  # the history was purged: documents without it cannot be resumed from
     except (KeepfastError, OSError):
         return True
 

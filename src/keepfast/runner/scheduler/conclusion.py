@@ -52,6 +52,7 @@ def settle(runtime: Runtime, id: str) -> None:
     judged = _judge(task, run, status, output)
     step("settle:judged")
     dialogue.save(runtime, run, output)
+    _log_start(runtime, run)
     saved = checkpoints.save(runtime, task, run, _reason(judged), f"{id}:{judged.kind}", output)
     step("settle:saved")
     passed, output_text = verify(runtime, task, judged)
@@ -64,6 +65,19 @@ def settle(runtime: Runtime, id: str) -> None:
         checkpoints.publish(runtime, document)
     metadata.project(runtime, task.id)
     logs.write(runtime, run)
+
+
+def _log_start(runtime: Runtime, run: Run) -> None:
+    """Log that the agent was started, if it ended before it was observed: before anything that came after its end."""
+    pid = shims.agent(run.folder).pid
+    if not pid:
+        return
+    with runtime.tables.write() as tables:
+        if tables.run(run.id).live_at:
+            return
+        at = run_outputs.began_at(runtime, run)
+        tables.change_run(run.id, pid=int(pid), live_at=at)
+        tables.log(run.task, at, "agent_started", {"pid": int(pid), "session": run.session}, run.id)
 
 
 def _reason(judged: Verdict) -> str:

@@ -127,7 +127,6 @@ class Settlement:
 
     def _end_run(self, tables: Tables) -> None:
         run, output = self.run, self.output
-        self._log_start(tables)
         left = [f"{tool.name} {tool.what}".strip() for tool in output.tools.values()]
         outcome = "host_restart" if self.rebooted and self.judged.kind == verdict.CRASHED else self.judged.kind
         seconds = run_outputs.duration(self.runtime, run, self.status)
@@ -161,15 +160,6 @@ class Settlement:
         log_progress(tables, run, self.now, output)
         tables.log(self.task.id, self.now, "agent_ended", facts, run.id)
         self.task = tables.task(self.task.id)
-
-    def _log_start(self, tables: Tables) -> None:
-        """Log that the agent was started, if it ended before it was observed."""
-        pid = shims.agent(self.run.folder).pid
-        if pid and not tables.run(self.run.id).live_at:
-            at = run_outputs.began_at(self.runtime, self.run)
-            tables.change_run(self.run.id, pid=int(pid), live_at=at)
-            facts = {"pid": int(pid), "session": self.run.session}
-            tables.log(self.task.id, at, "agent_started", facts, self.run.id)
 
     def _log_malformed(self, tables: Tables) -> None:
         """Log blocks that could not be parsed; next to a valid question, also warn people that there was another one."""

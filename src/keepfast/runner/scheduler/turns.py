@@ -6,7 +6,7 @@ import os
 import uuid
 from typing import TYPE_CHECKING
 
-from keepfast.runner.actions import accounts, memory, restores, vault
+from keepfast.runner.actions import accounts, checkpoints, memory, restores, vault
 from keepfast.runner.actions.memory import Start
 from keepfast.runner.actions.questions import hold_for_open_prompts
 from keepfast.runner.db import changes, queries
@@ -157,6 +157,7 @@ class Turns:
             return None
         now, resumes, session_before = self.runtime.now(), start.resumes, task.session
         milliseconds = (self.runtime.since_boot() - started) // 1_000_000
+        has_checkpoints = start.restored is not None or checkpoints.is_any_left(self.runtime, task)
         with self.tables.write() as tables:
             task = tables.task(task.id)
             if not _is_free(tables, task) or task.session != session_before:
@@ -177,7 +178,7 @@ class Turns:
                 boot=self.runtime.boot, host=self.runtime.host, started_at=now, account=account,
             )  # fmt: skip
             origin = start.restored.checkpoint.id if start.restored is not None else restores.origin(tables, task, last)
-            if origin and not start.is_lost:
+            if origin and not start.is_lost and has_checkpoints:
                 restores.log(
                     tables,
                     task.id,

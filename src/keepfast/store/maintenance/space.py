@@ -9,8 +9,9 @@ from keepfast.model.entry import FILE
 from keepfast.model.errors import Busy, Conflict, Damaged, DiskFull, Failed, KeepfastError, NotCompacted, NotFound
 from keepfast.model.steps import step
 from keepfast.state.mounts import Unmounted
+from keepfast.store.conversations import conversation_from_json
 from keepfast.store.keyframes import write_keyframe_if_due
-from keepfast.store.maintenance.compaction import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compactor, NoRoom
+from keepfast.store.maintenance.compaction import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compactor, NoRoom, contents_of
 from keepfast.store.records import STORE_LOG, Chain
 from keepfast.store.reserve import disk_full_hint, free_space, reserve_size, try_ensure_reserve, with_reserve
 from keepfast.store.restore_journal import Journal
@@ -99,6 +100,36 @@ def bytes_freed_by(repository: Repository, workspace: str, versions: Sequence[in
             for _, _, entry in repository.ledger.intervals(other.id):
                 freed.pop(entry.content, None)
     return sum(freed.values())
+
+
+def conversation_bytes_freed_by(repository: Repository, workspace: str, versions: Sequence[int]) -> int:
+    """Return the stored bytes of conversations that nothing would need any more if these versions were forgotten."""
+    chosen, staying = set[bytes](), set[bytes]()
+    for other in repository.ledger.workspaces():
+        for version, ids in repository.ledger.attachments(other.id).items():
+            (chosen if other.id == workspace and version in versions else staying).update(ids)
+    if not chosen:
+        return 0
+    freed = contents_of(repository, chosen) - contents_of(repository, staying)
+    return sum(place.length for place in repository.ledger.locate(list(freed)).values())
+
+
+def conversations_lost_by(repository: Repository, workspace: str, versions: Sequence[int]) -> dict[str, int]:
+    """Return the sessions whose conversation no version would have any more, each with the newest version that has it."""
+    lost, kept = dict[str, int](), set[str]()
+    for version in sorted(repository.ledger.attachments(workspace)):
+        row = repository.checkpoint(workspace, version)
+        if row is None or row.forgotten:
+            continue
+        try:
+            conversation = conversation_from_json(repository.document(row)[0].conversation)
+        except KeepfastError:
+            continue  # it cannot be read in any case
+        if conversation is not None and version in versions:
+            lost[conversation.session] = version
+        elif conversation is not None:
+            kept.add(conversation.session)
+    return {session: version for session, version in lost.items() if session not in kept}
 
 
 def forget(repository: Repository, workspace: str, versions: Sequence[int], why: str, folder: str = "") -> int:
