@@ -184,7 +184,7 @@ def _is_blank(byte: int) -> bool:
 def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
     """Return whether this address begins with `user:password@`. Slashes and colons may be escaped, or percent-encoded (`coded`)."""
     end = min(at + MAX_PASSWORD_SPAN, len(content))
-    colon = False
+    colon = user_has_at = False
     if not coded and content.find(b"@", at, end) < 0:
         return False
     while at < end:
@@ -205,7 +205,9 @@ def _has_password(content: bytes, at: int, coded: bool = False) -> bool:
         if byte in b"<>" or (byte == 47 and not colon):
             return False
         if byte == 64:
-            return colon
+            if colon or user_has_at:
+                return colon
+            user_has_at = True
         colon |= byte == 58
         at += 1
     return False
