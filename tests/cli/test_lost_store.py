@@ -421,6 +421,21 @@ def test_hooks_are_silent_where_the_marker_names_another_homes_store(bare: Box, 
     assert bare.call("status").code == MISSING
 
 
+@pytest.mark.parametrize("words", [["save", "--auto"], ["list"]])
+def test_a_home_that_is_not_absolute_is_told(box: Box, words: list[str]) -> None:
+    """The command uses another home than the one that was meant, and so another store."""
+    box.put("a", "one")
+    assert box.call("init").code == 0
+    box.variables |= {"XDG_DATA_HOME": str(box.home / "elsewhere"), "XDG_CONFIG_HOME": str(box.home / "settings")}
+    absolute = box.call(*words).err
+    home, box.variables["HOME"] = box.variables["HOME"], "."
+    result = box.call(*words)
+    box.variables["HOME"] = home
+
+    assert "HOME is not an absolute path" not in absolute
+    assert result.err.startswith("keepfast: HOME is not an absolute path; /")
+
+
 def test_the_store_that_the_marker_names_can_be_given(bare: Box) -> None:
     assert len(bare.call("--store", str(bare.home / "disk/keepfast/store"), "list", "--json").json()) == 1
 

@@ -48,6 +48,9 @@ def known(seed: int) -> Iterator[Sample]:
             head = "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: me\nPublic-Lines: 2"
             tail = f"Private-Lines: 2\n{private}\nPrivate-MAC: {_some(random, HEX, 64)}"
             yield Sample(kind, f"{head}\n{public}\n{tail}")
+        elif kind == "oracle-password":
+            for driver in ("thin", "oci"):
+                yield Sample(kind, f"jdbc:oracle:{driver}:scott/{_some(random, MIXED, 14)}@db.example.org:1521/app")
         elif kind != "url-password":
             yield Sample(kind, _made(random, pattern).replace("\\", ""))  # before slashes in JSON
     for scheme in (
@@ -72,6 +75,8 @@ def known(seed: int) -> Iterator[Sample]:
         yield Sample(
             "url-password", f"{scheme}://{_some(random, MIXED, 8)}:{_some(random, MIXED, 14)}@db.example.org/app"
         )
+    for scheme in ("ftp", "smtp", "https"):
+        yield Sample("url-password", f"{scheme}://me@x.org:{_some(random, MIXED, 14)}@db.example.org/app")
     for user, password in ((8, "a7/Fw+{}/9x"), (90, "Zx9{}q"), (0, "k3{}T"), (12, "p%40{}%2Fz"),
         (3, "MyS3c{}"), (3, "Enterprise7{}"), (3, "Replace{}8"), (3, "mock{}5"), (3, "Sample{}4q"), (3, "%40{}"), (3, "$9{}"),
         (3, "xxx{}8"), (3, "123/{}x9"), (3, "54321/{}q7Z"), (3, "[{}9"), (3, "your8{}"), (3, "p@{}3w"),

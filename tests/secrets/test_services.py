@@ -54,7 +54,34 @@ def test_every_known_kind_is_found_in_every_place() -> None:
     assert {place for _, place in plainly if not place.startswith("base64")} <= {"broken in two", "quoted-printable"}
     assert not {kind for kind, _ in plainly} & {*services.BEGINNINGS} - {"flutterwave-key", "duffel-token"}
     # The shortest of some kinds, and addresses whose passwords are percent-encoded already.
-    assert len(left) - len(plainly) <= 40
+    assert len(left) - len(plainly) <= 55
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "patZq7Lm2Xw9RtB4k." + "3f9a1c7e" * 8, "EAABwzLixnjY" + "Zq7Lm2Xw9RtB4kVs" * 9, "EAAGm0PX4ZCps" + "Zq7Lm2Xw9RtB4kVs" * 9,
+        "AQEyhmfxLY7LYxVCw0m/n3Q5qf3VaY9UCJ14XWZE03G/k2NFitRvbe4N1XqH1eHaH2AksaEQwV1bDb7kfNy1WIxIIkxgBw==-"
+        "y3qzswmlmALhxaVPNjYf74bqPotG12HroatrKA066yE=",
+        "pa-Zq7Lm2Xw9RtB4kVsYp6Jn3Hd8GcF5bTrZq7Lm2Xw9Rt", "ftp://me@x.org:Zq7Lm2Xw9RtB@host/",
+        "jdbc:oracle:thin:u/Zq7Lm2Xw9@host:1521/x",
+        "prod:happy-animal-123|eyJ2MiI6Zq7Lm2Xw9RtB4kVsYp6Jn3Hd8GcF5bTr",
+        "dev:happy-animal-123|eyJ2MiI6Zq7Lm2Xw9RtB4kVsYp6Jn3Hd8GcF5bTr",
+        "zpka_0123456789abcdef0123456789abcdef_4c1d4a53", "YCMq7Lm2Xw9RtB4kVsYp6Jn3Hd8GcF5bTrZq7Lm2",
+        "t1.9euelZqOnJq7Lm2Xw.Zq7Lm2Xw9RtB4kVsYp6Jn3Hd8GcF5bTrZq7Lm2Xw9RtB4kVsYp6Jn3Hd8GcF5bTrZq7Lm2Xw9RtB4kVsYp6Jn3",
+        "sc_Zq7Lm2Xw9.Rt4k.acc_Zq7Lm2Xw9RtB." + "Zq7Lm2Xw9RtB4kVs" * 3, "Zq7L" * 13 + "JQQJ99BAACYeBjFXJ3w3AAABACOGxk2Q",
+        "Zq7L" * 19 + "+AStZq7LmQ==", "Zq7L" * 19 + "ACDbZq7LmQ==", "Zq7L" * 8 + "Z+ASbAq7Lm2=", "Zq7L" * 10 + "ZqAzSeBq7Lm2",
+    ],
+)  # fmt: skip
+def test_a_key_as_its_service_writes_it_is_found(key: str) -> None:
+    assert is_secret(b"a.py", f"connect('{key}')\n".encode())
+    assert key not in redact(f"It is {key} there.")
+
+
+@pytest.mark.parametrize("text", ["mysql -uroot -pZq7Lm2Xw9RtB app\n", "mysqldump -h db -u root -pZq7Lm2Xw9RtB app\n"])
+def test_the_password_of_a_database_in_a_command_is_found(text: str) -> None:
+    assert is_secret(b"run.sh", text.encode())
+    assert "Zq7Lm2Xw9RtB" not in redact(text)
 
 
 def begun(value: str) -> dict[str, bytes]:
@@ -248,7 +275,7 @@ def test_a_key_counts_by_what_it_is_wherever_its_file_lies() -> None:
     [
         "task-management-of-2-things-in-one", "disk-usage-of-20-gigabytes-left", "{0}AKIA{1}", "{0}ghp_{1}", "x{0}hf_{1}",
         "sk-ssh-ed25519-cert-v01@openssh.com", "GL_FRAMEBUFFER_ATTACHMENT_TEXTURE_3D_ZOFFSET", "secret_manager_of_the_cloud",
-        "http://localhost:4873/@scope/name", "https://example.org:8080/a@b",
+        "http://localhost:4873/@scope/name", "ssh://git@github.com:some/repository@v1", "path/to/the/pattern.of_all", "https://example.org:8080/a@b",
     ],
 )  # fmt: skip
 def test_what_only_begins_like_a_key_is_none(text: str) -> None:

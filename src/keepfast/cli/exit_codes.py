@@ -29,6 +29,7 @@ def leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -
 def _leave(session: Session, arguments: Sequence[str], work: Callable[[], int]) -> int:
     try:
         session.refuse_untrusted_folders()
+        session.warn_of_relative_home()
         code = work()
         sys.stdout.flush()
         return code

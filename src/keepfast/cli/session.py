@@ -91,6 +91,13 @@ class Session:
         except NoWorkspace:
             refuse_untrusted_folders(self.environment, b"/")
 
+    def warn_of_relative_home(self) -> None:
+        """Print which home is used if HOME is not absolute: settings and store are then others than the user may expect."""
+        named = self.environment.variables.get(b"HOME", b"")
+        if named and not named.startswith(b"/") and not self.environment.has_given_folders:
+            home = self.environment.folders[0]
+            self.warn(f"keepfast: HOME is not an absolute path; {home}, the home in the passwd entry, is used.")
+
     # What there is to work with
 
     @once

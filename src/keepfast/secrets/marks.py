@@ -66,7 +66,7 @@ AFTER_SHORT_LABEL = b"=", b":", b" =", b" :", b'"', b"'", b"`", b">", b"<", b"\t
 """What follows a short label if a value comes next."""
 OTHER_LABELS = (
     b"authorization", b"cookie:", b"auth_key", b"auth-key", b"authkey", b"signature=", b"?sig=", b"&sig=", b"bearer ", b"sshpass ",
-    b"redis-cli", b"curl -u", b"--user ",
+    b"redis-cli", b"curl -u", b"--user ", b"mysql -", b"mysqldump -", b"mysqladmin -",
 )  # fmt: skip
 """What stands before secret values in headers, URLs and commands."""
 SCHEMES = "tp ps es ql db rv is ss qp sh ap er it ts ka se ch tt s5 s4 g2 s3 h2 b2 4j"

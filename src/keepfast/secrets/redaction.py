@@ -56,6 +56,7 @@ MAX_GAP_LENGTH = 80
 _kinds_by_beginning: dict[tuple[str, ...], set[str]] = {}
 """Kinds by the first three letters of their signs."""
 WITH_BLANKS = ("private-key", "url-password", "openvpn-key", "putty-key")
+WITH_PASSWORD = ("url-password", "oracle-password")
 MIN_KEY_LENGTH = 15
 EXAMPLE_PASSWORDS = frozenset(
     ("pass", "passwd", "pwd", "pw", "tiger", "guest", "root", "admin", "postgres", "user", "foo", "bar", "p")
@@ -219,7 +220,7 @@ def _keys_of(kinds: list[str], text: str) -> Iterator[Span]:
             pattern = _compiled[kind] = compile(services.pattern(kind))
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
-            if kind == "url-password" and (PLACEHOLDER.match(match[1]) or match[1].lower() in EXAMPLE_PASSWORDS):
+            if kind in WITH_PASSWORD and (PLACEHOLDER.match(match[1]) or match[1].lower() in EXAMPLE_PASSWORDS):
                 continue
             if match[group].endswith("EXAMPLE"):
                 continue  # example keys in AWS's manuals end so

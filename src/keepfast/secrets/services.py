@@ -15,6 +15,8 @@ _BOUNDARY = (
 )
 _BASE64_BOUNDARY = _BOUNDARY.replace("_~.-", "+/")
 _HOST = r"[^\s/@:\"'<>\\]{0,256}"
+_USER = _HOST + r"(?:@[^\s/@:\"'<>\\]{1,256}(?=:[^\s/@:\"'<>\\]{1,512}@))?"
+"""The user may be an e-mail address; then the password has no slash, since `ssh://git@host:folder/name@v1` has none."""
 # A host's port is no password, and what comes behind it may have an `@` in it: `http://localhost:4873/@scope/name`. Of what has
 # one in it, only what could be a password by its look counts.
 _PORT = r"(?!\d{1,5}\\?/(?![A-Za-z0-9+_.~!$%^&*-]{8,64}@)|\d{1,5}\\?/(?-i:[a-z._-]*)@)"
@@ -32,6 +34,12 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "google-refresh-token": ("1//0", _URL + "{40,}", "A-Za-z0-9/"),
     "alibaba-key": ("LTAI", _LETTERS + "{16,24}" + _END),
     "yandex-key": ("AQVN t1.9eu", _URL + r"{35,}(?:={0,2}\.[A-Za-z0-9_-]{80,}={0,2})?"),
+    "yandex-token": ("t1.", r"[A-Za-z0-9_-]{8,}={0,2}\.[A-Za-z0-9_-]{86}={0,2}"),
+    "yandex-secret": (
+        " ".join(f"YC{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
+        "(?=[A-Z_a-z-]*[0-9])(?=[A-Z0-9_-]*[a-z])(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{37}(?![A-Za-z0-9+/=_]|-(?!->))",
+        "A-Za-z0-9+/_-",
+    ),
     "digitalocean-token": ("dop_v1_ doo_v1_ dor_v1_", _HEX + "{64}"),
     "heroku-key": ("HRKU-", _URL + "{30,}"),
     "flyio-token": ("fo1_ fm1a_ fm1r_ fm2_", "[A-Za-z0-9+/_-]{40,}={0,3}"),
@@ -96,6 +104,8 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "retool-key": ("retool_", "(?=[a-z]*[0-9])[a-z0-9]{26}" + _END),
     "chromatic-token": ("chpt_", _HEX + "{15}" + _END),
     "inngest-key": ("signkey-prod- signkey-test-", _HEX + "{32,}"),
+    "convex-key": ("prod: preview: project:", r"[a-z0-9-]{3,40}(?::[a-z0-9-]{2,40})?\|[A-Za-z0-9+/=]{20,}"),
+    "zuplo-key": ("zpka_", "[A-Za-z0-9]{32}_[A-Za-z0-9]{8}" + _END),
     # Models
     "anthropic-key": ("sk-ant-", _URL + "{16,}"),
     "openai-key": (
@@ -119,6 +129,7 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "fireworks-key": (
         "fw_", "(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])[A-Za-z0-9]{20,32}" + _END, "A-Za-z0-9_"
     ),
+    "voyage-key": ("pa-", "(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_]|-(?!->))", "A-Za-z0-9_-"),
     "jina-key": ("jina_", _LETTERS + "{60}" + _END),
     # Payments and shops
     "stripe-key": (
@@ -127,7 +138,10 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "stripe-webhook": ("whsec_", "[A-Za-z0-9+/=]{24,}"),
     "square-token": ("sq0atp- sq0csp- sq0idp-", _URL + "{22,}"),
     "square-access-token": ("EAAA", _URL + "{56,64}(?![A-Za-z0-9+/=_-])", "A-Za-z0-9+/"),
-    "facebook-token": ("EAAM EAAC EAAB EAAG", _LETTERS + "{100,}"),
+    "facebook-token": (
+        " ".join(f"EAA{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ"), _LETTERS + "{100,}", "A-Za-z0-9+/"
+    ),
+    "adyen-key": ("AQE", "[A-Za-z0-9+/]{40,}={0,2}-[A-Za-z0-9+/]{20,}={0,2}", "A-Za-z0-9+/"),
     "razorpay-key": ("rzp_live_ rzp_test_", _LETTERS + "{14,}"),
     "plaid-token": ("access-sandbox- access-development- access-production-", _UUID),
     "flutterwave-key": ("FLWSECK- FLWSECK_TEST- FLWPUBK_TEST-", "[A-Za-z0-9]{12,}(?:-X)?"),
@@ -179,6 +193,11 @@ BEGINNINGS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "A-Za-z0-9/.-",
     ),
     "adafruit-key": ("aio_", "(?=[A-Za-z]*[0-9])[A-Za-z0-9]{28}" + _END, "A-Za-z0-9_"),
+    # Not `path`, `patt` and `patc`: too many words of programs begin with them.
+    "airtable-token": (
+        " ".join(f"pat{letter}" for letter in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefgijklmnopqrsuvwxyz"),
+        r"[A-Za-z0-9]{13}\.[0-9a-f]{64}" + _END,
+    ),
     "figma-token": ("figd_ figu_ figo_", _URL + "{36,}"),
     "contentful-token": ("CFPAT-", _URL + "{40,}"),
     "dropbox-token": ("sl.", r"(?:u\.)?[A-Za-z0-9_-]{120,}"),
@@ -232,7 +251,10 @@ OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "url-password": (
         ("://", ":\\/", ":/\\"),
-        rf"(?i)[a-z][a-z0-9+.-]{{1,20}}:(?:\\?/){{2}}{_HOST}:({_PASSWORD})@",
+        rf"(?i)[a-z][a-z0-9+.-]{{1,20}}:(?:\\?/){{2}}{_USER}:({_PASSWORD})@",
+    ),
+    "oracle-password": (
+        ("jdbc:oracle:",), r"jdbc:oracle:[a-z0-9]{3,8}:[^\s/@:\"'<>\\]{1,64}\\?/([^\s@/\"'<>\\]{3,128})@"
     ),
     "azure-key": (
         ("AccountKey=", "SharedAccessKey="), r"(?:AccountKey|SharedAccessKey)=([A-Za-z0-9+/]{40,}={0,2})"
@@ -247,12 +269,26 @@ OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "azure-devops-token": (("AZDO",), _BOUNDARY + r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}" + _END),
     "azure-function-key": (("AzFu",), _BOUNDARY + r"[A-Za-z0-9_-]{44}AzFu[A-Za-z0-9_-]{4,}={0,2}"),
     "azure-search-key": (("AzSe",), _BOUNDARY + r"[A-Za-z0-9]{42}AzSe[A-D][A-Za-z0-9]{5}" + _END),
-    "azure-storage-key": (("+ASt",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{4}=="),
-    "azure-cosmos-key": (("ACDb",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{76}ACDb[A-Za-z0-9+/]{4}=="),
+    "azure-storage-key": (
+        ("+ASt", "+ABa", "+AMC"), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{76}\+A(?:St|Ba|MC)[A-Za-z0-9+/]{5}[AQgw]=="
+    ),
+    "azure-bus-key": (
+        ("+ASb", "+AEh", "+ARm"), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{33}\+A(?:Sb|Eh|Rm)[A-P][A-Za-z0-9+/]{5}="
+    ),
+    # What Azure OpenAI and others make: 84 characters with a sign at a fixed place.
+    "azure-common-key": (
+        ("JQQJ9", "ACOG"),
+        _BOUNDARY + r"[A-Za-z0-9]{52}(?:JQQJ9[A-Za-z0-9]{23}|[A-Za-z0-9]{24}ACOG)[A-Za-z0-9]{4}" + _END,
+    ),
+    "azure-cosmos-key": (("ACDb",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{76}ACDb[A-Za-z0-9+/]{5}[AQgw]=="),
     "azure-registry-key": (("+ACR",), _BASE64_BOUNDARY + r"[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}(?![A-Za-z0-9+/])"),
     "authress-key": (
         (".acc-", ".acc_"),
-        _BOUNDARY + r"(?:sc|ext|scauth|authress)_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][a-z0-9-]{10,32}\.[a-z0-9+/_=-]{30,120}",
+        _BOUNDARY + r"(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}"
+        r"\.acc[_-][A-Za-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,120}",
+    ),
+    "convex-dev-key": (
+        ("|ey", "|01"), _BOUNDARY + r"dev:[a-z0-9-]{3,40}(?::[a-z0-9-]{2,40})?\|(?:eyJ|01)[A-Za-z0-9+/=]{20,}"
     ),
     "salesforce-token": (("!AQ",), _BOUNDARY + r"00D[A-Za-z0-9]{12,15}!AQ[A-Za-z0-9._]{80,100}"),
     "newrelic-license": (("NRAL",), _BOUNDARY + r"[0-9a-f]{36}NRAL" + _END),
@@ -287,7 +323,7 @@ OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "maxmind-key": (("_mmk",), _BOUNDARY + r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
 }  # fmt: skip
 
-URL_LOGIN_REST = rf":(?:\\?/){{2}}{_HOST}:{_PASSWORD}@"
+URL_LOGIN_REST = rf":(?:\\?/){{2}}{_USER}:{_PASSWORD}@"
 """What follows the scheme in every URL with a password; quick to search for, since it begins with a fixed character."""
 
 

@@ -112,7 +112,7 @@ def _ask(local: tuple[Host, int], remote: tuple[Host, int]) -> tuple[int, int] |
         raise OSError("The answer is none about a socket.")
     _, state, _, _, found, _, _, _, user, _ = ANSWER.unpack_from(answer, HEADER.size)
     # In place of a connection that has ended, the kernel may name a socket that listens at the same port.
-    return (state, user) if found[:4] == ends[:4] and state == ESTABLISHED else (0, NOBODY)
+    return (state, user) if found[:4] == ends[:4] else (0, NOBODY)
 
 
 def _listed_user(local: tuple[Host, int], remote: tuple[Host, int]) -> int | None:

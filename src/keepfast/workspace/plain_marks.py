@@ -192,7 +192,7 @@ def _is_blank(byte: int) -> bool:
 def _has_password(content: bytes, offset: int, coded: bool = False) -> bool:
     """Return whether this address begins with `user:password@`. Slashes and colons may be escaped, or percent-encoded (`coded`)."""
     end = min(offset + MAX_PASSWORD_SPAN, len(content))
-    colon = False
+    colon = user_has_at = False
     if not coded and content.find(b"@", offset, end) < 0:
         return False
     while offset < end:
@@ -213,7 +213,9 @@ def _has_password(content: bytes, offset: int, coded: bool = False) -> bool:
         if byte in b"<>" or (byte == 47 and not colon):
             return False
         if byte == 64:
-            return colon
+            if colon or user_has_at:
+                return colon
+            user_has_at = True
         colon |= byte == 58
         offset += 1
     return False

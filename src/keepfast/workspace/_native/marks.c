@@ -269,7 +269,7 @@ static const uint8_t *next_line(const uint8_t *p, const uint8_t *end)
    percent-encoded. */
 static int has_password(const uint8_t *p, const uint8_t *end, int coded)
 {
-    int colon = 0;
+    int colon = 0, user_has_at = 0;
     if (end - p > FURTHEST)
         end = p + FURTHEST;
     while (p < end) {
@@ -290,8 +290,11 @@ static int has_password(const uint8_t *p, const uint8_t *end, int coded)
         }
         if (*p == '<' || *p == '>' || (*p == '/' && !colon))
             return 0;
-        if (*p == '@')
-            return colon;
+        if (*p == '@') {
+            if (colon || user_has_at)
+                return colon;
+            user_has_at = 1;
+        }
         colon |= *p++ == ':';
     }
     return 0;
