@@ -78,9 +78,16 @@ class BuildNative(build_ext):
             objects = self.compiler.object_filenames([source], output_dir=self.build_temp)
             folder = Path("src") if self.inplace or getattr(self, "editable_mode", False) else Path(self.build_lib)
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            self.compiler.link_executable(objects, path.name, output_dir=str(folder / path.parent))
+            self._link(objects, path.name, str(folder / path.parent))
         except (CompileError, LinkError, AttributeError) as error:
             self.warn(f"no client for hooks: {error}")
+
+    def _link(self, objects: list[str], name: str, folder: str) -> None:
+        try:
+            # Without shared libraries it starts in two thirds of the time. Not every system has them to link with.
+            self.compiler.link_executable(objects, name, output_dir=folder, extra_postargs=["-static"])
+        except LinkError:
+            self.compiler.link_executable(objects, name, output_dir=folder)
 
     def get_outputs(self) -> list[str]:
         return [*super().get_outputs(), str(Path(self.build_lib) / CLIENT[0])]

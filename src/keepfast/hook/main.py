@@ -35,6 +35,10 @@ USAGE = "usage: keepfast hook AGENT [--part N] [--config FILE]"
 PACKAGE = __file__.rpartition("/hook/")[0] + "/"
 
 
+class TurnedOff(Declined):
+    """The settings forbid the resident that was asked."""
+
+
 def serve(arguments: Sequence[str]) -> int:
     """Run `main` for the command line, which has parsed the options already."""
     return main(arguments)
@@ -205,6 +209,8 @@ def call_of(
     from keepfast.app.wiring import build, place
 
     settings = settings_of(environment, event.cwd, options.get("--config"))
+    if open_stores is not None and settings["resident"] == "off":
+        raise TurnedOff("the setting `resident` is off")
     part = options.get("--part", "1")
     number = int(part) if part.isascii() and part.isdigit() else 1
 

@@ -13,8 +13,8 @@ from keepfast import __version__
 from keepfast.agents.registry import agent
 from keepfast.app.open_stores import OpenStores
 from keepfast.fsutil.lock_wait import WAITING
-from keepfast.hook.autosave import options_of, settings_of
-from keepfast.hook.main import GUARD, SUPERVISED, respond
+from keepfast.hook.autosave import options_of
+from keepfast.hook.main import GUARD, SUPERVISED, TurnedOff, respond
 from keepfast.model.errors import Declined
 from keepfast.present import background
 from keepfast.present.background import LAUNCH
@@ -28,7 +28,6 @@ from keepfast.resident.server import Server
 LOCK_SECONDS = 1.0
 """How long a save waits for a workspace's lock: other hooks wait meanwhile."""
 MAX_LOG_BYTES = 256 << 10
-OFF = "off"
 PROGRAM = os.path.realpath(LAUNCH)
 SECOND = 1_000_000_000
 
@@ -62,6 +61,7 @@ class Handler:
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
         self.open_stores = OpenStores()
+        self._own_paths: set[str] = set()
         self.facts: Callable[[], dict[str, object]] = dict
         """What the server has to say of itself."""
         self.stop: Callable[[str], None] = lambda reason: None
@@ -78,19 +78,26 @@ class Handler:
         environment = Environment(request.variables, request.folders)
         if request.words[0] != "hook" or options is None or client is None:
             raise Declined("not a hook's words")
-        if request.folders != self.folders or os.path.realpath(request.program) != PROGRAM:
+        if request.folders != self.folders or not self._is_ours(request.program):
             raise Declined("other folders, or another installation")
         if options.get("--part") == GUARD or environment.text(SUPERVISED) or environment.text(RUN):
             raise Declined("a supervised run")
-        if settings_of(environment, request.cwd, options.get("--config"))["resident"] == OFF:
-            self.stop("the setting `resident` is off")
-            raise Declined("the setting `resident` is off")
         options["--event"] = request.event_id
         work = Processes(request, environment, options.get("--config"))
-        output, problem, code = respond(
-            client, request.payload, environment, work, options, cwd=request.cwd, open_stores=self.open_stores
-        )
+        try:
+            output, problem, code = respond(
+                client, request.payload, environment, work, options, cwd=request.cwd, open_stores=self.open_stores
+            )
+        except TurnedOff as reason:
+            self.stop(str(reason))
+            raise
         return Answer(code, output, f"keepfast: {problem}\n".encode("utf-8", "backslashreplace") if problem else b"")
+
+    def _is_ours(self, program: str) -> bool:
+        """Return whether this is our `launch.py`, by whatever path."""
+        if program not in self._own_paths and os.path.realpath(program) == PROGRAM:
+            self._own_paths.add(program)
+        return program in self._own_paths
 
     def close(self) -> None:
         self.open_stores.close()
