@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.equipment import programs
+from tests.equipment.residents import end_resident
 from tests.equipment.saver import Saver
 
 if TYPE_CHECKING:
@@ -54,6 +55,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("campaign"):
                 item.add_marker(pytest.mark.timeout(LONGEST))
+
+
+RESIDENT = ".local/share/keepfast/resident/started"
+
+
+@pytest.fixture(autouse=True)
+def no_resident_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hooks that a test runs as a client would start a resident; it would go on until its home is removed."""
+    yield
+    base = request.node.funcargs.get("tmp_path")
+    for depth in ("", "*/", "*/*/") if base is not None else ():
+        for stamp in base.glob(depth + RESIDENT):
+            end_resident(stamp.parents[4], begun=stamp.stat().st_mtime)
 
 
 @pytest.fixture(scope="session")
