@@ -15,7 +15,7 @@ class Inline:
     def leave_to_process(self, why: str) -> None:
         pass
 
-    def detach(self, work: Callable[[], object]) -> None:
+    def detach(self, work: Callable[[], object], at: int = 0) -> None:
         work()
 
     def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None:

@@ -454,7 +454,7 @@ def test_the_first_end_of_a_turn_tells_whatever_the_save_is_at(ground: Ground) -
 class Slow(Inline):
     """The background of a machine on which nothing is done in time."""
 
-    def detach(self, work: Callable[[], object]) -> None:
+    def detach(self, work: Callable[[], object], at: int = 0) -> None:
         pass
 
     def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None:

@@ -109,7 +109,7 @@ def test_a_version_that_does_not_know_of_pointers_removes_none(ground: Ground) -
     """Versions of before such files were captured have none of them, which says nothing; nor does one of some paths."""
     pointer = ground.put("sub/.git", POINTER)
     ground.put("sub/a", "a")
-    ground.save(only=(b"sub", b"sub/a"))
+    ground.save(only=(b"sub", b"sub/a"), partial=(b"sub", b"sub/a"))
     ground.put("sub/a", "b")
     ground.save()
     done = ground.restore(1)

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
         def leave_to_process(self, why: str) -> None:
             """Raise `Declined` in the resident, which does only what is quick. What was done before is done again."""
 
-        def detach(self, work: Callable[[], object]) -> None: ...
+        def detach(self, work: Callable[[], object], at: int = 0) -> None:
+            """Do the work that an event left; `at`: when the event was recorded."""
+
         def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
         def tidy(self, folder: bytes) -> None: ...
         def pause(self, seconds: float) -> None: ...
@@ -398,7 +400,7 @@ class HookCall:
         except OSError:
             self._shorten_rest(decision.trigger)
             raise
-        self.background.detach(self._run_worker)
+        self.background.detach(self._run_worker, self._at)
 
     def _keep_unanswered(self) -> None:
         """Keep the checkpoint that a clear asked about: the user went on working without an answer."""

@@ -8,7 +8,7 @@ from posix import close
 from keepfast.agents.claude.usage import tokens
 from keepfast.app.active_files import MAX_ACTIVE_FILES
 from keepfast.model.errors import Busy, sentence
-from keepfast.model.event import CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
+from keepfast.model.event import AFTER_TOOL_CALLS, CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
 from keepfast.model.policy import failed_trigger_time, rest_period
 from keepfast.state import brief_parts as parts
 from keepfast.state import pending_events as pending
@@ -182,7 +182,10 @@ def save(
 ) -> Outcome:
     """Make the checkpoint of an event that a hook recorded. Raises what `Engine.handle` raises."""
     event = event_of(engine, root, folder, pending_event, only)
-    event.moved_on = pending_event.trigger in CONVERSED and moved_on(engine, root, folder, pending_event)
+    if pending_event.trigger in CONVERSED:
+        event.moved_on = moved_on(engine, root, folder, pending_event)
+    elif pending_event.trigger in AFTER_TOOL_CALLS:
+        event.moved_on = _is_tool_call_newest(engine, root)
     event.keep = keep
     outcome = engine.handle(event)
     if outcome.status == OUTSIDE:
@@ -244,6 +247,15 @@ def event_of(
         until=pending_event.until,
         partial=pending_event.partial,
     )
+
+
+def _is_tool_call_newest(engine: Engine, root: bytes) -> bool:
+    """Return whether the newest checkpoint is one of a single tool call."""
+    from keepfast.store.rows import LIGHT_TRIGGERS, Query
+
+    location = engine.workspaces.locate(root)
+    rows = engine.repository().find(Query(workspace=location[1], limit=1)) if location is not None else []
+    return bool(rows) and rows[0].trigger in LIGHT_TRIGGERS
 
 
 def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> bool:

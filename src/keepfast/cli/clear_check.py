@@ -135,17 +135,13 @@ def _find_unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSe
 
 
 def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
-    """Return the newest checkpoint, except the one made by the prompt that runs this command."""
+    """Return the newest checkpoint, except those of tool calls and the one made by the prompt that runs this command."""
     from keepfast.store.rows import Query
 
-    repository = session.repository
-    newest = repository.checkpoint(row.id, row.version) if row.version else None
+    newest, before = [*session.repository.find(Query(workspace=row.id, limit=2, light=False)), None, None][:2]
     if newest is None or not live.is_parent or (newest.trigger, newest.session) != ("prompt", live.name):
         return newest
-    if newest.created_at < live.prompted_at:
-        return newest
-    before = repository.find(Query(workspace=row.id, before=row.version, limit=1))
-    return before[0] if before else None
+    return newest if newest.created_at < live.prompted_at else before
 
 
 def _show(session: Session, unsaved: Unsaved) -> None:

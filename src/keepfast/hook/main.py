@@ -257,7 +257,7 @@ class Processes:
     def __init__(self, config: str | None, environment: Environment) -> None:
         self.config, self.environment = config, environment
 
-    def detach(self, work: Callable[[], object]) -> None:
+    def detach(self, work: Callable[[], object], at: int = 0) -> None:
         from keepfast.present.background import detach
 
         detach(work)

@@ -121,9 +121,9 @@ class Processes:
     def tidy(self, folder: bytes) -> None:
         background.tidy(folder, self.config, self.environment)
 
-    def detach(self, work: Callable[[], object]) -> None:
+    def detach(self, work: Callable[[], object], at: int = 0) -> None:
         """Start a worker for the event: it does the same work, from the same payload."""
-        options = ["--event", self.request.event_id, "--worker", str(now_ns()), "--cwd", os.fsdecode(self.request.cwd)]
+        options = ["--event", self.request.event_id, "--worker", str(at or now_ns()), "--cwd", os.fsdecode(self.request.cwd)]
         with TemporaryFile() as payload:
             payload.write(self.request.payload)
             payload.seek(0)

@@ -32,12 +32,16 @@ CONVERSED = frozenset(("turn", "before_clear", "session_end"))
 """Those of them that also create a version if only the conversation continued."""
 
 
+AFTER_TOOL_CALLS = frozenset(("before_command",))
+"""Those of them that also create a version if the newest one is of a tool call: lists hide that one."""
+
+
 def takes(trigger: str, changed: bool, first: bool, moved_on: bool = False) -> bool:
     """Return whether this trigger makes a version. The first checkpoint of a workspace is always made.
 
-    `moved_on`: the conversation went on since the last checkpoint of its session.
+    `moved_on`: the conversation went on since the last checkpoint of its session, or a tool call was saved since.
     """
-    return changed or first or trigger not in ONLY_IF_CHANGED or (moved_on and trigger in CONVERSED)
+    return changed or first or trigger not in ONLY_IF_CHANGED or (moved_on and trigger in CONVERSED | AFTER_TOOL_CALLS)
 
 
 class Event:
@@ -136,7 +140,7 @@ class Event:
         self.guarded = guarded
         """Redact values of sealed files in its texts? Hooks have no time for that."""
         self.moved_on = moved_on
-        """Whether the conversation has continued since the last checkpoint of its session."""
+        """Whether the conversation has continued since the last checkpoint of its session, or a tool call was saved since."""
 
 
 class Outcome:

@@ -74,6 +74,8 @@ def test_hidden_damage_is_in_the_models_next_request_with_a_command_that_brings_
     commit += " git -c user.name=a -c user.email=a@b commit -qm first"
     subprocess.run(commit, shell=True, cwd=resident.project, check=True)
 
+    kept = resident.base / "all.tar"
+    subprocess.run(["tar", "cf", kept, "."], cwd=resident.project, check=True)
     for name, task in DAMAGES.items():
         resident.endpoint.requests.clear()
         resident.script(call(use("Bash", command=task.command, description="work")), say("Done."))
@@ -91,6 +93,7 @@ def test_hidden_damage_is_in_the_models_next_request_with_a_command_that_brings_
         )
         assert done.returncode == 0, (name, done.stderr)
         assert {path: read(resident, path) for path in task.damaged} == before, name
+        subprocess.run(["tar", "xf", kept], cwd=resident.project, check=True)
 
 
 def read(bench: Bench, path: str) -> tuple[bytes, int]:

@@ -36,7 +36,7 @@ def test_the_types_of_the_source_have_their_phases(tmp_path: Path) -> None:
     ("keys", "why"),
     [
         ({"breif": "x"}, "unknown key 'breif'"), ({"type": "odd"}, "type = 'odd'"), ({"brief": ""}, "needs a `brief`"),
-        ({"brief": 3}, "must be a string"), ({"workspace": "nowhere"}, "there is no folder"),
+        ({"brief": 3}, "must be a string"), ({"workspace": "nowhere"}, "does not exist"),
         ({"phases": "x"}, "must be a list"), ({"phases": [{"promt": "x"}]}, "unknown key 'promt'"),
         ({"phases": [{"review": "yes"}]}, "true or false"), ({"budget": {"tokens": -1}}, "0 or more"),
         ({"budget": {"token": 1}}, "unknown key 'token'"), ({"agent": {"command": []}}, "is empty"),
