@@ -192,5 +192,21 @@ def test_a_dry_run_speaks_of_automatic_ones_only_where_there_are_some(saved_box:
     with_some = saved_box.call("forget", "-n", "--keep-size", "1MB")
 
     assert (by_hand.code, with_some.code) == (0, 0)
-    assert "forgotten too" not in by_hand.out and "manual" in by_hand.out
-    assert "forgotten too" in with_some.out
+    assert "Would forget more" not in by_hand.out and "manual" in by_hand.out
+    assert "Would forget more" in with_some.out
+
+
+def test_what_the_size_limit_would_remove_is_listed_and_asked_about(saved_box: Box) -> None:
+    automatic(saved_box, 6, size=300_000)
+    before = saved_box.versions()
+
+    listed = saved_box.call("forget", "-n", "--keep-size", "1MB", "--json").json()
+    shown = saved_box.call("forget", "-n", "--keep-size", "1MB")
+    unasked = saved_box.call("forget", "--keep-size", "1MB")
+    saved_box.terminal("forget", "--keep-size", "1MB", typed=b"n\n")
+
+    assert listed["over_size"] > 0
+    assert [row["version"] for row in listed["at_most"]] == [f"v{number}" for number in range(4, 9)]
+    assert "Would forget more" in shown.out and "Nothing would be forgotten" not in shown.out
+    assert unasked.code == 2 and "-y" in unasked.err
+    assert saved_box.versions() == before

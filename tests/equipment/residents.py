@@ -7,7 +7,6 @@ import signal
 import time
 from pathlib import Path
 
-
 BEGINNING_SECONDS = 1.0
 """A resident that was asked to start may be seen only after so long."""
 

@@ -50,7 +50,8 @@ def test_a_destructive_command_is_preceded_by_what_others_changed(begun: Home) -
 
     begun.tool("Bash", lambda: (begun.project / "a.txt").unlink(), command="rm a.txt")
 
-    assert [row.trigger for row in begun.checkpoints()][-2:] == ["between", "tool"]
+    assert [row.trigger for row in begun.checkpoints()][-3:] == ["between", "before_command", "tool"]
+    assert "before rm a.txt" in begun.run("list").stdout, "lists hide the one before it"
 
 
 def test_two_sessions_in_one_folder_are_told_apart(begun: Home) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 5
 MAX_UNREAD_NAMED = 5
 MANY_PACKS = 64
+SAFETY = "before_restore"
+"""Trigger of the checkpoint that a restore makes first."""
 TRIGGERS_AWAITED = frozenset(("before_command", "auto_70", "auto_80", "auto_90"))
 MAX_AWAITED_BYTES = 4 << 20
 """Somebody waits for these saves: they save a conversation up to this size, or leave it to the next save."""
@@ -168,7 +170,10 @@ def _scan(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter
         return Scans(None, whole)
     named = scan_only(folder, event.only, saving, event.keep)
     _include(event, folder, named, saving)
-    if event.partial or event.rest_unchanged or is_at_newest(folder, saving.repository, saving.row.version):
+    if event.partial or event.rest_unchanged:
+        return Scans(named, None)
+    # What a restore saves is a state to go back to, unsaved edits elsewhere included; a command does not wait for that.
+    if event.trigger != SAFETY and is_at_newest(folder, saving.repository, saving.row.version):
         return Scans(named, None)
     fresh = folder.fresh()
     changes = stat_cache.check(fresh, folder.fd, folder.capture.accelerated) if fresh is not None else None

@@ -69,7 +69,7 @@ TEXTS = {
     "unkept_command": (
         "keepfast: not saved before this command: {why}. If the command deletes it, it cannot be restored."
     ),
-    "remade_command": "keepfast: not saved before this command, because it can be recreated: {what}.",
+    "remade_command": "keepfast: not saved before this command: {what}.",
     "made_by": "{path} (run `{command}` to recreate it)",
     "made_by_itself": "{path} (recreated when needed)",
     "left_by_settings": "{path} (excluded by capture.exclude)",

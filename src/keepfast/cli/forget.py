@@ -50,19 +50,17 @@ def forget(
     staying = _unneeded(session, workspace.id, chosen, with_newest=True) - contents
     lost, talk = _conversations(session, workspace.id, chosen)
     freed = contents + talk
+    over, thinnable = (0, []) if references else _over_size(session, chosen, max_bytes)
     if dry_run:
-        _dry_run(session, chosen, bool(references), max_bytes, freed, staying, lost)
+        _dry_run(session, chosen, thinnable, over, max_bytes, freed, staying, lost)
         return 0
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
         _warn_of_conversations(session, lost)
-        if not session.confirm(
-            f"Forget {len(chosen):,} checkpoints? This cannot be undone."
-            if len(chosen) > 1
-            else "Forget it? This cannot be undone.",
-            yes,
-        ):
-            raise Failed("Nothing was forgotten.")
+    if thinnable and not session.json:
+        session.print(_thinning(thinnable, over, max_bytes))
+    if (chosen or thinnable) and not session.confirm(_question(len(chosen), len(thinnable)), yes):
+        raise Failed("Nothing was forgotten.")
     from keepfast.store.maintenance.space import forget as forget_versions
 
     reason = "asked" if references else "policy"
@@ -187,10 +185,40 @@ def _size_limit(session: Session, keep_size: str | None) -> int:
     return limit
 
 
+def _over_size(session: Session, chosen: list[CheckpointRow], max_bytes: int) -> tuple[int, list[CheckpointRow]]:
+    """Return by how many bytes the store is over the limit, and which others the limit may remove, oldest first."""
+    from keepfast.app.tidy import thinnable
+    from keepfast.store.maintenance.space import store_size
+
+    over = max(0, store_size(session.repository) - max_bytes)
+    if not over:
+        return 0, []
+    versions = {(row.workspace, row.version) for row in chosen}
+    rows = thinnable(session.repository, session.engine.place.path)
+    return over, [row for row in rows if (row.workspace, row.version) not in versions]
+
+
+def _thinning(rows: list[CheckpointRow], over: int, max_bytes: int) -> str:
+    from keepfast.present.terminal import plural, size
+
+    return (
+        f"The store is {size(over)} over {size(max_bytes)}: up to {plural(len(rows), 'automatic checkpoint')} of all"
+        " workspaces, the oldest first, until it fits."
+    )
+
+
+def _question(chosen: int, thinnable: int) -> str:
+    if not chosen:
+        return "Forget as many as needed? This cannot be undone."
+    count = f"{chosen:,} checkpoints" if chosen > 1 else "it"
+    return f"Forget {count}{', and as many more as needed' if thinnable else ''}? This cannot be undone."
+
+
 def _dry_run(
     session: Session,
     chosen: list[CheckpointRow],
-    named: bool,
+    thinnable: list[CheckpointRow],
+    over: int,
     max_bytes: int,
     freed: int,
     staying: int,
@@ -198,9 +226,7 @@ def _dry_run(
 ) -> None:
     from keepfast.present.json_forms import of_checkpoint
     from keepfast.present.terminal import size
-    from keepfast.store.maintenance.space import store_size
 
-    over = 0 if named else max(0, store_size(session.repository) - max_bytes)
     if session.json:
         listed = [of_checkpoint(row) for row in chosen]
         write_json(
@@ -211,6 +237,7 @@ def _dry_run(
                 "bytes_unneeded": freed,
                 "bytes_staying": staying,
                 "over_size": over,
+                "at_most": [of_checkpoint(row) for row in thinnable],
             }
         )
         return
@@ -219,19 +246,12 @@ def _dry_run(
         _warn_of_conversations(session, lost)
         session.print(f"Would free {size(freed)} of contents.")
         _name_staying(session, staying)
-    else:
+    elif not thinnable:
         session.print("Nothing would be forgotten.")
-    if over:
-        from keepfast.app.tidy import thinnable
-
-        chosen_versions = {(row.workspace, row.version) for row in chosen}
-        more_rows = [
-            row
-            for row in thinnable(session.repository, session.engine.place.path)
-            if (row.workspace, row.version) not in chosen_versions
-        ]
-        also = "the oldest automatic ones would be forgotten too" if more_rows else NOTHING_LEFT
-        session.print(f"The store is {size(over)} over {size(max_bytes)}; {also}.")
+    if thinnable:
+        session.print(f"Would forget more. {_thinning(thinnable, over, max_bytes)}")
+    elif over:
+        session.print(f"The store is {size(over)} over {size(max_bytes)}; {NOTHING_LEFT}.")
 
 
 def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> None:

@@ -123,7 +123,14 @@ class Processes:
 
     def detach(self, work: Callable[[], object], at: int = 0) -> None:
         """Start a worker for the event: it does the same work, from the same payload."""
-        options = ["--event", self.request.event_id, "--worker", str(at or now_ns()), "--cwd", os.fsdecode(self.request.cwd)]
+        options = [
+            "--event",
+            self.request.event_id,
+            "--worker",
+            str(at or now_ns()),
+            "--cwd",
+            os.fsdecode(self.request.cwd),
+        ]
         with TemporaryFile() as payload:
             payload.write(self.request.payload)
             payload.seek(0)

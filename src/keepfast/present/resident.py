@@ -115,11 +115,22 @@ def state(environment: Environment, settings: Settings | None = None) -> Residen
     found = address.read(data)
     if found is None or not address.is_held(data):
         is_off = settings is not None and settings[SETTING] == OFF
-        return ResidentState(False, why="the setting `resident` is off" if is_off else "no hook has started it yet")
+        return ResidentState(False, why="the setting `resident` is off" if is_off else _last_end(data))
     try:
         return ResidentState(True, found.process, facts=_ask(environment, found.socket, STATUS))
     except (OSError, ValueError) as error:
         return ResidentState(True, found.process, f"it does not answer: {error}")
+
+
+def _last_end(data: str) -> str:
+    """Return why none runs, by the last line of the log."""
+    try:
+        with open(address.folder_of(data) + address.LOG, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return "no hook has started it yet"
+    _, ended, reason = lines[-1].partition(" Ended: ") if lines else ("", "", "")
+    return f"it ended: {reason.rstrip('.')}" if ended else "it was killed; the next hook starts it"
 
 
 def _ask(environment: Environment, path: str, verb: str) -> dict[str, Any]:

@@ -170,3 +170,20 @@ def test_after_such_a_version_the_next_is_of_everything_again(ground: Ground) ->
     outcome = ground.saver.save("before_command", only=(b"c",), created_by="auto")
 
     assert texts(ground, outcome.version) == ONE | {"c": "c4"}
+
+
+def test_before_a_restore_of_one_path_edits_elsewhere_are_saved_too(ground: Ground) -> None:
+    """The folder is at its newest version, and edited since."""
+    ground.put("a", "a1")
+    ground.put("b", "b1")
+    first = ground.save()
+    ground.put("a", "a2")
+    second = ground.save()
+    ground.put("b", "edited")
+    ground.put("new", "new")
+
+    ground.restore(first, "a")
+    ground.restore(second + 1)
+
+    assert (ground.root / "a").read_text() == "a2"
+    assert (ground.root / "b").read_text() == "edited" and (ground.root / "new").read_text() == "new"
