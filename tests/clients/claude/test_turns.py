@@ -115,7 +115,7 @@ def test_rm_rf_by_bash_the_state_before_exists_and_comes_back(hooked: Bench) -> 
 
     assert not (hooked.project / "src").exists()
     made = hooked.settle()
-    (before,) = [one for one in made if one["trigger"] == "before_command" and one["changed"]][:1]
+    (before,) = [one for one in made if one["trigger"] == "before_command"][:1]
     hooked.keepfast("restore", before["id"], "-y")
     assert (hooked.project / "src/deep/a.py").read_text() == "print('a')\nwork of this turn\n"
 
