@@ -3,13 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 3
-PATTERNS := $(addprefix src/keepfast/secrets/,patterns.py services.py marks.py declarations.py prose.py redaction.py values.py precompiled.py light_re.py)
 
 .PHONY: install demo demo-task test check bench bench-large campaign mutants eval clean
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml setup.py $(wildcard src/keepfast/*/*.[ch]) $(PATTERNS)
+$(STAMP): pyproject.toml setup.py $(wildcard src/keepfast/*/*.[ch])
 	@echo "Installing into .venv; that takes a minute or two, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip

@@ -1,4 +1,4 @@
-"""Builds the optional parts: the C modules, the client of hooks and the precompiled patterns; see also pyproject.toml."""
+"""Builds the optional parts: the C modules and the client of hooks; see also pyproject.toml."""
 
 import hashlib
 import sys
@@ -6,7 +6,6 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, LinkError
 
 SOURCES = {
@@ -20,7 +19,6 @@ LINUX_ONLY = {
 HEADERS = tuple(f"workspace/_native/{name}.h" for name in ("cache", "seen", "stat")) + ("store/_native/lanes.h",)
 CLIENT = Path("keepfast/resident/keepfast-hook"), "src/keepfast/resident/_native/client.c"
 """The program that hooks run first, and its source."""
-READY = "keepfast/secrets/_ready.py"
 
 
 def digests() -> dict[str, str]:
@@ -46,25 +44,6 @@ def accelerator(name: str, sources: tuple[str, ...]) -> Extension:
         py_limited_api=True,
         optional=True,  # without a compiler the package works the same, but saves many new files more slowly
     )
-
-
-class Build(build_py):
-    """Also writes a generated module: the patterns of secrets, compiled by the Python that runs the build."""
-
-    def run(self) -> None:
-        super().run()
-        here = Path(__file__).parent / "src"
-        sys.path.insert(0, str(here))
-        try:
-            from keepfast.secrets.precompiled import module_text
-
-            text = module_text()
-        except Exception as error:
-            # Another version of Python may compile them differently; then they are compiled at first use.
-            self.warn(f"no precompiled patterns: {error!r}")
-            return
-        path = (here if self.editable_mode else Path(self.build_lib)) / READY
-        path.write_text(text, encoding="utf-8")
 
 
 class BuildNative(build_ext):
@@ -97,7 +76,7 @@ if __name__ == "__main__":
     built = SOURCES | LINUX_ONLY if sys.platform == "linux" else SOURCES
     setup(
         ext_modules=[accelerator(name, sources) for name, sources in built.items()],
-        cmdclass={"build_py": Build, "build_ext": BuildNative},
+        cmdclass={"build_ext": BuildNative},
         options={
             "bdist_wheel": {"py_limited_api": False},
             # Results of another Python or of older sources are not reused.

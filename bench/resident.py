@@ -66,7 +66,9 @@ class Place:
         self.git.first()
 
     def keepfast(self, *words: str) -> None:
-        subprocess.run([sys.executable, "-m", "keepfast", *words], cwd=self.project, env=self.env, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "keepfast", *words], cwd=self.project, env=self.env, check=True, capture_output=True
+        )
 
     def event(self, name: str, **fields: object) -> Usage:
         """Run the hook as the client does; its CPU and what the resident used for it."""
@@ -114,7 +116,9 @@ def cpu_of(process: int) -> float:
     return total / 1e9
 
 
-def measure_resident(base: Path, sizes: tuple[int, ...], runs: int, say: Callable[[str], None]) -> list[dict[str, object]]:
+def measure_resident(
+    base: Path, sizes: tuple[int, ...], runs: int, say: Callable[[str], None]
+) -> list[dict[str, object]]:
     """Return the medians for trees of these sizes."""
     results: list[dict[str, object]] = []
     for files in sizes:
@@ -151,7 +155,10 @@ def memory_of(process: int) -> float:
 
 def judge(files: int, usages: dict[str, list[Usage]]) -> list[dict[str, object]]:
     rows = [("hook answered", "bare python", HOOK_GOAL)]
-    rows += [("none", "none, git", NONE_GOALS.get(files, 0.0)), ("10 files", "10 files, git", TEN_GOALS.get(files, 0.0))]
+    rows += [
+        ("none", "none, git", NONE_GOALS.get(files, 0.0)),
+        ("10 files", "10 files, git", TEN_GOALS.get(files, 0.0)),
+    ]
     judged: list[dict[str, object]] = []
     for name, other, goal in rows:
         own, reference = summarise(usages[name]), summarise(usages[other])
@@ -187,7 +194,9 @@ def main() -> int:
     options = parser.parse_args()
     sizes = tuple(int(size) for size in options.files.split(","))
     with tempfile.TemporaryDirectory(prefix="bench-resident-") as base:
-        results = measure_resident(Path(base), sizes, options.runs, lambda text: print(text, file=sys.stderr, flush=True))
+        results = measure_resident(
+            Path(base), sizes, options.runs, lambda text: print(text, file=sys.stderr, flush=True)
+        )
     print(resident_table(results))
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=2))

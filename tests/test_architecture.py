@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,21 @@ SOURCE = ROOT / "src" / "keepfast"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 WALKS = re.findall(r"^\*\*(.+?)\*\*\n((?:\d+\. .+\n)+)", PAGE, re.M)
 
+OPTIONAL = {
+    "backports", "compression", "cryptography", "dbos", "jinja2", "mcp", "mfusepy", "psycopg", "pyfastcdc", "pygments",
+    "starlette", "uvicorn", "watchfiles",
+}  # fmt: skip
+SLOW = {"asyncio", "ctypes", "difflib", "http", "sqlite3", "tempfile", "urllib", "webbrowser"}
+"""Packages that may be imported in functions: those that are optional or needed rarely, and of Python those that load slowly."""
+LATE = {
+    "keepfast.agents.claude.transcript", "keepfast.agents.codex.transcript", "keepfast.agents.transcript",
+    "keepfast.app.command_report", "keepfast.app.model_notes", "keepfast.app.resume",
+    "keepfast.resume.brief", "keepfast.resume.extractor", "keepfast.resume.model_client", "keepfast.resume.task_name",
+    "keepfast.store._unpack", "keepfast.store.maintenance.verify",
+}  # fmt: skip
+"""Modules of ours that may be imported in functions: most hooks and commands do not need them, and they load slowly."""
+LOADERS = {"keepfast.entry", "keepfast.hook.start"}
+"""Modules that load whole front ends, one at a time."""
 BESIDE_PACKAGES = {"bench", "clients", "data", "equipment", "faults", "tools"}
 """Folders of tests that no package gives its name: programs beside it, campaigns, real clients, and what tests share."""
 MAX_BRANCHES = 20
@@ -49,6 +65,76 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
     modules = {metrics.name_of(SOURCE, path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
     assert [sorted(group) for group in metrics.groups(metrics.imports(modules)) if len(group) > 1] == []
+
+
+def trees() -> dict[str, ast.Module]:
+    metrics = house_metrics()
+    return {metrics.name_of(SOURCE, path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def targets(node: ast.AST, modules: Iterable[str]) -> set[str]:
+    """Return the modules that an import names; of ours those that exist, of others the full name."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    assert isinstance(node, ast.ImportFrom) and node.module
+    inner = {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name if name in modules or name in LATE else node.module for name in inner}
+
+
+def imports_in(tree: ast.AST, modules: Iterable[str], *, functions: bool) -> set[str]:
+    """Return what is imported in functions, or what is imported with the module; imports for types alone do not count."""
+    found: set[str] = set()
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, is_inside = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom) and is_inside is functions:
+            found |= targets(node, modules)
+        is_inside = is_inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        todo += [(child, is_inside) for child in ast.iter_child_nodes(node)]
+    return found
+
+
+def test_no_module_imports_what_is_private_to_python() -> None:
+    modules = trees()
+    found = {
+        name: imported
+        for name, tree in modules.items()
+        for functions in (False, True)
+        for imported in imports_in(tree, modules, functions=functions)
+        if imported == "posix" or (imported.startswith("_") and imported != "__future__")
+    }
+
+    assert found == {}
+
+
+def test_imports_stand_at_the_top_but_for_what_is_optional_or_slow() -> None:
+    """A module of ours that loads something optional or slow is as slow, for modules that do not load it anyway."""
+    modules = trees()
+    loaded = {name: imports_in(tree, modules, functions=False) for name, tree in modules.items()}
+    slow = {name: {root for root in map(root_of, found) if root in OPTIONAL | SLOW} for name, found in loaded.items()}
+    for name in LATE & slow.keys():
+        slow[name].add(name)
+    for _ in modules:  # long enough for the longest chain
+        for name, found in loaded.items():
+            slow[name] = slow[name].union(*[slow.get(one, set()) for one in found])
+
+    odd = {
+        f"{name} imports {imported} in a function"
+        for name, tree in modules.items()
+        if name not in LOADERS
+        for imported in imports_in(tree, modules, functions=True)
+        if root_of(imported) not in OPTIONAL | SLOW
+        and imported not in LATE
+        and not slow.get(imported, set()) - slow[name]
+    }
+
+    assert odd == set()
+
+
+def root_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def test_every_file_that_the_page_names_exists() -> None:

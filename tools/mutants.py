@@ -30,7 +30,7 @@ class Mutant(NamedTuple):
 MUTANTS = (
     # Access control
     Mutant("hooks take no folder from variables", "present/environment.py",
-           "folders or default_folders())", "folders or folders_from(dict(environ)))", "tests/hook/test_environment.py"),
+           "folders or default_folders())", "folders or folders_from(dict(environb)))", "tests/hook/test_environment.py"),
     Mutant("names of the kernel are refused", "present/trust.py",
            "if any(_contains(top, path) for top in KERNEL_FOLDERS):", "if False:", "tests/cli/test_trust.py"),
     Mutant("folders in a project are refused", "present/trust.py",
@@ -40,10 +40,10 @@ MUTANTS = (
            "tests/cli/test_trust.py"),
     Mutant("a supervisor is believed by its shim", "present/supervision.py",
            'return folder if _process_in(read_start(folder + LOCK_FILE)) in above else ""', "return folder",
-           "tests/hook/test_environment.py tests/hook/test_start.py tests/runner/process/test_guard.py"),
+           "tests/hook/test_environment.py tests/runner/process/test_guard.py"),
     Mutant("a run that is over silences nobody", "present/supervision.py",
            "if not _is_held(folder + LOCK_FILE):", "if False:",
-           "tests/hook/test_environment.py tests/hook/test_start.py tests/runner/process/test_guard.py"),
+           "tests/hook/test_environment.py tests/runner/process/test_guard.py"),
     Mutant("a link in the place of a marker is not followed", "workspace/marker.py",
            'folder + b"/" + MARKER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW', 'folder + b"/" + MARKER, O_RDONLY | O_DIRECTORY',
            "tests/cli/test_markers.py tests/hook/test_markers.py"),

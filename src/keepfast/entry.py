@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
 
+from keepfast.model.errors import shortage
+
+if TYPE_CHECKING:
     from keepfast.present.environment import Environment, Folders
 
 SERVERS = {
@@ -15,7 +19,7 @@ SERVERS = {
 """Long-running front ends: their module has `serve(options, environment, clock) -> exit code`."""
 
 LIGHT_FRONT_ENDS = {"statusline": "keepfast.hook.statusline", "hook": "keepfast.hook.main"}
-"""Front ends that clients start often, so they skip loading the command line (60 ms): their module has `main(arguments)`."""
+"""Front ends that clients start often, so they skip loading the command line: their module has `main(arguments)`."""
 
 
 def main(folders: Folders | None = None) -> NoReturn:
@@ -23,8 +27,6 @@ def main(folders: Folders | None = None) -> NoReturn:
 
     `folders` override those of the environment, and so does `--folders HOME CONFIG DATA` as the first arguments.
     """
-    from keepfast.model.errors import shortage
-
     try:
         _main(folders)
     except (MemoryError, ImportError, OSError) as error:
@@ -32,20 +34,20 @@ def main(folders: Folders | None = None) -> NoReturn:
         if short is None:
             raise
         # Load nothing more: there may be no memory even for the modules that report errors.
-        from posix import _exit, write
-
-        write(2, f"keepfast: {short}\n{short.hint}\n".encode())
-        _exit(short.exit_code)
+        os.write(2, f"keepfast: {short}\n{short.hint}\n".encode())
+        os._exit(short.exit_code)
 
 
 def _main(folders: Folders | None) -> NoReturn:
-    import gc
-    import sys
-
-    from keepfast.model.errors import shortage
-
     try:
-        from keepfast.present.environment import COMPLETION, command_environment, now_ns, split_folders, unset_variables
+        from keepfast.present.environment import (
+            COMPLETION,
+            LIBRARY_VARIABLES,
+            command_environment,
+            now_ns,
+            split_folders,
+            unset_variables,
+        )
 
         folders_option, arguments = split_folders(sys.argv[1:])
         if arguments:
@@ -53,29 +55,14 @@ def _main(folders: Folders | None) -> NoReturn:
         folders = folders_option or folders
         light = LIGHT_FRONT_ENDS.get(arguments[0]) if arguments else None
         if light is not None and not {"-h", "--help"}.intersection(arguments):
-            from importlib import import_module
-
+            unset_variables(LIBRARY_VARIABLES)  # before anything is loaded that might obey them
             sys.exit(import_module(light).main(arguments[1:], folders))
     except (ImportError, SyntaxError) as error:
         if shortage(error) is not None:
             raise
         sys.exit(f"keepfast: The installation is incomplete: {error}.")  # exit code 1
-    from keepfast.hook.start import Finder
-
-    # A command loads a hundred modules: this finder is faster than the default ones.
-    sys.meta_path.insert(0, Finder(__file__.rpartition("/keepfast/")[0]))
-    from keepfast.cli import scripted
-
-    gc.disable()  # a short command frees few values: collecting them costs more than it saves
     environment = command_environment(folders)
     _take_over(environment)
-    code = scripted.run(arguments, environment, now_ns)
-    if code is not None:
-        from posix import _exit
-
-        sys.stderr.flush()
-        _exit(code)  # everything is written and closed; skip the interpreter's shutdown
-    gc.enable()
     from keepfast.cli.root import run
 
     sys.exit(run(arguments, environment, now_ns, start))
@@ -94,6 +81,4 @@ def _take_over(environment: Environment) -> None:
 
 def start(name: str, *arguments: object) -> int:
     """Run a server until it ends. Raises `ModuleNotFoundError` if its extra is not installed."""
-    from importlib import import_module
-
     return int(import_module({**SERVERS, **LIGHT_FRONT_ENDS}[name]).serve(*arguments))

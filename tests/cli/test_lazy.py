@@ -12,19 +12,21 @@ from keepfast.cli.root import TABLE, root
 from tests.equipment.box import SOURCE, Box
 
 HEAVY = (
-    "sqlite3",
-    "json",
-    "blake3",
-    "difflib",
-    "keepfast.app.checkpoint",
-    "keepfast.settings",
-    "keepfast.store",
-    "keepfast.workspace",
+    "asyncio",
+    "cryptography",
+    "dbos",
+    "jinja2",
+    "mcp",
+    "psycopg",
+    "pyfastcdc",
+    "starlette",
+    "uvicorn",
+    "keepfast.app.resume",
 )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
-def test_help_loads_no_command_and_no_database(words: list[str]) -> None:
+def test_help_loads_no_command_and_nothing_slow(words: list[str]) -> None:
     program = (
         "import sys\nfrom keepfast.entry import main\n"
         "try: main()\nexcept SystemExit: pass\nprint(*sys.modules, file=sys.stderr)"

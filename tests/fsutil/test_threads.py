@@ -58,7 +58,7 @@ def test_where_no_thread_can_be_had_the_caller_does_it_all(monkeypatch: pytest.M
     def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(together, "start_new_thread", refuse)
+    monkeypatch.setattr("threading.Thread.start", refuse)
     left, done = [1, 2, 3], set[tuple[int, int]]()
 
     share(left, lambda piece: done.add((piece, get_ident())))
@@ -92,7 +92,7 @@ def test_without_a_thread_it_is_done_when_it_is_wanted(monkeypatch: pytest.Monke
     def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(together, "start_new_thread", refuse)
+    monkeypatch.setattr("threading.Thread.start", refuse)
     done: list[int] = []
     beside = together.Beside(lambda: done.append(get_ident()))
     assert not done

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import keepfast
 from keepfast.agents.claude.sessions import forked, last_message
 from keepfast.runner.domain.prompts import PROTOCOL
-from keepfast.secrets import light_re, precompiled, services
+from keepfast.secrets import services
 from keepfast.secrets.light_redaction import without_secrets
 from keepfast.secrets.patterns import ASSIGNED, BEGINNINGS, CONTINUED, ESCAPE, LOGIN_BEHIND, OPTION, WRAP
 from keepfast.secrets.redaction import _label_places, _matches_at, find, holds_key, redact
@@ -262,32 +258,6 @@ def test_looking_where_names_begin_finds_what_looking_everywhere_finds(text: str
     assert [match.span() for match in _matches_at(ASSIGNED, text, _label_places(text))] == [
         match.span() for match in ASSIGNED.finditer(text)
     ]
-
-
-def test_a_pattern_compiled_alone_is_the_one_that_re_compiles() -> None:
-    code = (
-        "import sys; from keepfast.secrets.light_re import compile; pattern = compile(r'(?i)a(?P<b>\\d+)');"
-        "assert 'enum' not in sys.modules and 're' not in sys.modules; import re;"
-        "assert pattern == re.compile(r'(?i)a(?P<b>\\d+)') and pattern.search('xA12')['b'] == '12'"
-    )
-    site = str(Path(keepfast.__file__).parents[1])
-    subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {site!r}); {code}"], check=True)
-
-
-def test_patterns_made_when_the_package_was_built_are_those_that_re_compiles() -> None:
-    ready = pytest.importorskip("keepfast.secrets._ready")
-    assert ready.MADE_BY == light_re.THIS_PYTHON
-    assert {*precompiled.pattern_sources()} == {*ready.PATTERNS}
-    for pattern in precompiled.pattern_sources():
-        assert ready.PATTERNS[pattern] == precompiled.compiled(pattern)
-        assert light_re.compile(pattern) == re.compile(pattern)
-
-
-def test_without_precompiled_patterns_of_this_python_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(light_re, "THIS_PYTHON", ())
-    monkeypatch.setattr(light_re, "_ready", None)
-    assert light_re.compile(ASSIGNED.source)  # type: ignore[attr-defined]
-    assert light_re._ready == {}
 
 
 PLAINLY = {

@@ -10,7 +10,6 @@ from threading import Lock, get_ident
 
 import pytest
 
-from keepfast.fsutil import threads as together
 from keepfast.model.errors import Damaged
 from keepfast.store import bulk_read
 from keepfast.store.bulk_read import read_many
@@ -114,7 +113,7 @@ def test_where_no_thread_can_be_had_one_does_it_all(repository: Repository, monk
     def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(together, "start_new_thread", refuse)
+    monkeypatch.setattr("threading.Thread.start", refuse)
     taken = Taken()
 
     read_many(repository, [digest(content) for content in CONTENTS], taken)

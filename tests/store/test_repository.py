@@ -23,7 +23,7 @@ from keepfast.model import document, steps
 from keepfast.model.entry import ATTRIBUTES, Entry, checked_path, gone
 from keepfast.model.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace, Unreachable
 from keepfast.model.ids import checkpoint_id
-from keepfast.model.light_json import dumps, loads
+from keepfast.model.strict_json import dumps, loads
 from keepfast.store.compression import zstd_module
 from keepfast.store.digest import ZERO, digest
 from keepfast.store.factory import create_store, open_store

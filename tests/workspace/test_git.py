@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import keepfast
 from keepfast.workspace.git import HOPS, PACKED, SMALL, GitFacts, facts
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="compares with git")
@@ -464,13 +462,3 @@ def test_what_may_not_be_read_is_not_known(repository: Path, name: str) -> None:
         (inner / name).chmod(0o755)
 
     assert found is None or (found.work_tree, found.branch, found.commit) == (os.fsencode(inner), "main", None)
-
-
-def test_module_costs_the_hook_no_imports() -> None:
-    source = os.path.dirname(os.path.dirname(keepfast.__file__))
-    program = f"import sys; sys.path.insert(0, {source!r}); import keepfast.workspace.git; print(*sys.modules)"
-
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, check=True, text=True)
-
-    heavy = {"os", "re", "typing", "pathlib", "subprocess", "dataclasses", "json", "collections", "enum", "functools"}
-    assert heavy.isdisjoint(done.stdout.split())

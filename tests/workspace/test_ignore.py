@@ -380,23 +380,3 @@ def test_very_long_patterns_are_read_and_match_nothing(pattern: bytes) -> None:
 @given(text=st.binary(), path=st.binary(min_size=1), is_dir=st.booleans())
 def test_no_bytes_are_refused(text: bytes, path: bytes, is_dir: bool) -> None:
     assert ignore.parse(text).match(path, is_dir) in (True, False, None)
-
-
-def test_loading_and_using_the_module_loads_no_other() -> None:
-    program = """
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-loader = SourceFileLoader("ignore", sys.argv[1])
-module = module_from_spec(spec_from_loader("ignore", loader))
-before = set(sys.modules)
-loader.exec_module(module)
-rules = module.parse(b"a\\n*.b\\nc*\\n/d\\ne/\\n*[0-9]*x?/**/y\\n")
-rules.match(b"f/1x2/y", False)
-print(sorted(set(sys.modules) - before))
-"""
-    command = [sys.executable, "-I", "-S", "-B", "-c", program, ignore.__file__]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "['__future__']\n"

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
 from keepfast.model.agent_event import AgentEvent
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Protocol
 
-    class Agent(Protocol):
-        """A client's hooks. Any module with these two functions implements it."""
+class Agent(Protocol):
+    """A client's hooks. Any module with these two functions implements it."""
 
-        NAME: str
+    NAME: str
 
-        def read(self, payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
-            """Return the event. Unknown events are `OTHER`; raises `ValueError` if it is no payload at all."""
+    def read(self, payload: bytes, environment: Mapping[bytes, bytes]) -> AgentEvent:
+        """Return the event. Unknown events are `OTHER`; raises `ValueError` if it is no payload at all."""
 
-        def answer(self, event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
-            """Return what the client accepts on standard output for this event, and an exit code that blocks nothing."""
+    def answer(self, event: AgentEvent, reply: Reply) -> tuple[bytes, int]:
+        """Return what the client accepts on standard output for this event, and an exit code that blocks nothing."""
 
-    class Sessions(Protocol):
-        """A client's stored conversations. Any module with these functions implements it."""
 
-        def last_message(self, lines: bytes) -> str:
-            """Return the id of the last message of the main conversation in these lines; empty if there is none."""
+class Sessions(Protocol):
+    """A client's stored conversations. Any module with these functions implements it."""
 
-        def has_message(self, lines: bytes) -> bool:
-            """Return whether these lines have a message of the main conversation."""
+    def last_message(self, lines: bytes) -> str:
+        """Return the id of the last message of the main conversation in these lines; empty if there is none."""
 
-        def folder(self, home: str, variables: Mapping[str, str], cwd: str) -> str:
-            """Return the folder in which the client looks for the sessions of the folder `cwd`."""
+    def has_message(self, lines: bytes) -> bool:
+        """Return whether these lines have a message of the main conversation."""
 
-        def forked(self, lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str]]) -> Iterator[bytes]:
-            """Yield the lines of a transcript as those of another session, with paths moved as `places` say."""
+    def folder(self, home: str, variables: Mapping[str, str], cwd: str) -> str:
+        """Return the folder in which the client looks for the sessions of the folder `cwd`."""
 
-        def base_of(self, path: str) -> str:
-            """Return the client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
+    def forked(self, lines: Iterable[bytes], session: str, places: Sequence[tuple[str, str]]) -> Iterator[bytes]:
+        """Yield the lines of a transcript as those of another session, with paths moved as `places` say."""
 
-        def cwd_of(self, lines: Iterable[bytes]) -> str:
-            """Return the folder in which a session began."""
+    def base_of(self, path: str) -> str:
+        """Return the client's own folder, from the path of a transcript in it; empty if it lies elsewhere."""
 
-        def command(self, session: str) -> list[str]:
-            """Return the command that goes on with a session."""
+    def cwd_of(self, lines: Iterable[bytes]) -> str:
+        """Return the folder in which a session began."""
+
+    def command(self, session: str) -> list[str]:
+        """Return the command that goes on with a session."""
 
 
 class Reply:

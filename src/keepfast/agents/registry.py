@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.agents.base import Agent, Sessions
+from keepfast.agents.base import Agent, Sessions
+from keepfast.agents.claude import hooks as claude_code
+from keepfast.agents.claude import sessions as claude_sessions
 
 NAMES = ("claude-code",)
 
@@ -12,8 +12,6 @@ NAMES = ("claude-code",)
 def agent(name: str) -> Agent | None:
     """Return the agent of that name; only its own module is loaded."""
     if name == "claude-code":
-        from keepfast.agents.claude import hooks as claude_code
-
         return claude_code
     return None
 
@@ -21,7 +19,5 @@ def agent(name: str) -> Agent | None:
 def sessions(name: str) -> Sessions | None:
     """Return what is known of the transcripts of the agent of that name."""
     if name == "claude-code":
-        from keepfast.agents.claude import sessions as claude_sessions
-
         return claude_sessions
     return None

@@ -7,15 +7,13 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from keepfast.agents.recorded_files import Files
+from keepfast.agents.turns import Call
 from keepfast.shell.programs import SHELLS, VALUE_OPTIONS, WRAPPERS
 from keepfast.shell.script import MAX_DEPTH, SHELL_KEYWORDS
 from keepfast.shell.words import Redirection, Word, tokenize
-
-if TYPE_CHECKING:
-    from keepfast.agents.recorded_files import Files
-    from keepfast.agents.turns import Call
 
 SED = re.compile(r"^(\d+)(?:,(\d+))?p$")
 NUMBERED = re.compile(r"^\s*(\d+)\t")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+
+from keepfast.model.artefacts import generated_folder
+from keepfast.model.entry import FILE, GONE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from keepfast.model.entry import Entry
-    from keepfast.model.event import Event
-    from keepfast.store.repository import Repository
-    from keepfast.store.save import CheckpointWriter
+from keepfast.model.event import BY_THEMSELVES, Event
+from keepfast.model.exclusion import excluded_by
+from keepfast.secrets.marks import is_secret_by_name
+from keepfast.store.repository import Repository
+from keepfast.store.rows import Query
+from keepfast.store.save import CheckpointWriter
 
 MAX_ACTIVE_FILES = 50
 
@@ -24,10 +26,6 @@ def active_of(event: Event, changed: Sequence[Entry], saving: CheckpointWriter, 
     """
     if event.trigger == "session_start" or len(event.active_files) >= MAX_ACTIVE_FILES:
         return event.active_files
-    from keepfast.model.entry import GONE
-    from keepfast.model.event import BY_THEMSELVES
-    from keepfast.store.rows import Query
-
     if not event.session and event.trigger not in BY_THEMSELVES:
         return event.active_files
     rows = saving.repository.find(Query(workspace=saving.row.id, session=event.session, limit=1))
@@ -55,9 +53,6 @@ def made_by_tools(
 
     `new`: paths that the following version adds.
     """
-    from functools import lru_cache
-
-    from keepfast.model.artefacts import generated_folder
 
     @lru_cache(4096)
     def is_there(path: bytes) -> bool:
@@ -70,10 +65,6 @@ def _changed_names(
     changed: Sequence[Entry], patterns: list[str], is_made: Callable[[bytes], bytes], most: int
 ) -> list[str]:
     """Return changed files that a summary may name: no secrets, nothing that a tool makes, nothing excluded."""
-    from keepfast.model.entry import FILE, SEALED
-    from keepfast.model.exclusion import excluded_by
-    from keepfast.secrets.marks import is_secret_by_name
-
     names: list[str] = []
     for entry in changed:
         if len(names) >= most:

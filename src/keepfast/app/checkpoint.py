@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from posix import stat, unlink
+from collections.abc import Callable
+from os import stat, unlink
+from typing import Any
 
+from keepfast.app.checkpoint_save import make, preview_save
+from keepfast.app.open_stores import OpenStores
+from keepfast.app.scan import count
 from keepfast.app.workspace_lock import Folder
 from keepfast.app.workspaces import Workspaces
+from keepfast.fsutil.durable import explain
+from keepfast.model.entry import Entry
 from keepfast.model.errors import Elsewhere, KeepfastError, TooMany, Unreachable, sentence, shortage
 from keepfast.model.event import OUTSIDE, UNCHANGED, Event, Outcome, takes
+from keepfast.secrets.light_redaction import without_secrets
+from keepfast.settings import Settings
 from keepfast.state.names import UNSAVED
+from keepfast.state.notices import note_unsaved, unsaved
+from keepfast.store.place import Place
+from keepfast.store.repository import Repository
 from keepfast.workspace import stat_cache
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from keepfast.app.open_stores import OpenStores
-    from keepfast.model.entry import Entry
-    from keepfast.settings import Settings
-    from keepfast.store.place import Place
-    from keepfast.store.repository import Repository
-    from keepfast.workspace.reader import Sink
-
+from keepfast.workspace.adoption import is_large
+from keepfast.workspace.reader import Sink
 
 COUNT_SECONDS, FOREVER = 1.0, float("inf")
 """For how long a folder's entries are counted: by default, and always."""
@@ -60,8 +61,6 @@ class Engine:
         try:
             outcome = self._handle(event, root, workspace)
         except OSError as error:
-            from keepfast.fsutil.durable import explain
-
             explained = explain(error, "Saving", self.place.path)
             self._note_unsaved(event, workspace, explained)
             raise explained from None
@@ -89,8 +88,6 @@ class Engine:
                 same = not len(changes[0]) and not len(changes[1]) and not event.keep
                 if same and not takes(event.trigger, False, False, event.moved_on):
                     return Outcome(UNCHANGED, root)
-            from keepfast.app.checkpoint_save import make
-
             return make(self, event, folder, changes)
 
     def _is_counted_first(self, folder: str) -> bool:
@@ -100,8 +97,6 @@ class Engine:
             stat(folder + UNSAVED)
         except OSError as error:
             return str(error.filename) == folder + "/cache"
-        from keepfast.state.notices import unsaved
-
         failure = unsaved(folder)
         return failure is not None and failure.kind == TooMany.kind
 
@@ -110,9 +105,6 @@ class Engine:
         if event.only or isinstance(error, Unreachable | ImportError | SyntaxError):
             # Never write into another store. A missing module is back after the upgrade that removed it.
             return
-        from keepfast.secrets.light_redaction import without_secrets
-        from keepfast.state.notices import note_unsaved
-
         ours = error if isinstance(error, KeepfastError) else shortage(error)
         text = f"{ours} {ours.hint}".rstrip() if ours is not None else sentence(error)
         kind = ours.kind if ours is not None else KeepfastError.kind
@@ -121,14 +113,10 @@ class Engine:
     def refuse_too_many(self, root: bytes, seconds: float = COUNT_SECONDS) -> None:
         """Raise `TooMany` if a count within this time shows more files than a save takes."""
         if self.is_large(root, seconds):
-            from keepfast.app.scan import count
-
             count(self, root)
 
     def is_large(self, root: bytes, seconds: float = COUNT_SECONDS) -> bool | None:
         """Return whether the folder has more entries than a save takes files; None if counting took too long."""
-        from keepfast.workspace.adoption import is_large
-
         return is_large(root, self.settings["capture.exclude"], self.settings["capture.max_files"], seconds)
 
     def preview_save(
@@ -138,8 +126,6 @@ class Engine:
 
         Contents go to the sink, which need not keep them. Nothing is written, not even the stat cache.
         """
-        from keepfast.app.checkpoint_save import preview_save
-
         return preview_save(self, root, workspace, sink, only)
 
     def repository(self) -> Repository:

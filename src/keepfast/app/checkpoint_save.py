@@ -6,32 +6,45 @@ need it.
 
 from __future__ import annotations
 
-from posix import urandom
+from collections.abc import Sequence
+from io import BytesIO
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, urandom
+from os import open as open_fd
+from typing import TYPE_CHECKING, Any
 
+from keepfast.agents.registry import sessions
 from keepfast.app.active_files import active_of
 from keepfast.app.coverage import is_at_newest
+from keepfast.app.known_secrets import guard
 from keepfast.app.scan import ensure_registered, free_room, include_excluded, include_files, mark_vanished, scan_only
 from keepfast.app.scan import scan as scan_changes
 from keepfast.app.workspace_lock import Folder
+from keepfast.model.age import amount
+from keepfast.model.entry import FILE, FOLDER, GONE, LINK, SEALED, UNREADABLE, Entry
 from keepfast.model.errors import Failed, KeepfastError, TooMany
-from keepfast.model.event import CREATED, UNCHANGED, Event, Outcome, takes
+from keepfast.model.event import BY_THEMSELVES, CREATED, UNCHANGED, Event, Outcome, takes
+from keepfast.model.ids import checkpoint_id
 from keepfast.model.steps import step
+from keepfast.secrets.light_redaction import without_secrets
+from keepfast.settings import Settings
+from keepfast.store.conversations import (
+    MAX_TRANSCRIPT_LENGTH,
+    SavedConversation,
+    latest_conversation,
+    store_side_files,
+    store_transcript,
+)
+from keepfast.store.maintenance.space import is_over_cap
+from keepfast.store.save import CheckpointWriter, SaveConflict
 from keepfast.workspace import stat_cache
+from keepfast.workspace.git import GitFacts, facts
 from keepfast.workspace.marker import show
+from keepfast.workspace.reader import Sink, TimeLimit, capture
+from keepfast.workspace.scan import Scan
+from keepfast.workspace.secret_check import is_secret
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from keepfast.app.checkpoint import Engine
-    from keepfast.model.entry import Entry
-    from keepfast.settings import Settings
-    from keepfast.store.conversations import SavedConversation
-    from keepfast.store.save import CheckpointWriter
-    from keepfast.workspace.git import GitFacts
-    from keepfast.workspace.reader import Sink, TimeLimit
-    from keepfast.workspace.scan import Scan
 
 MAX_ATTEMPTS = 5
 MAX_UNREAD_NAMED = 5
@@ -56,8 +69,6 @@ PRIVACY_SETTINGS = (
 
 def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
     """Make a checkpoint of what differs; try again if a sweep removed blobs that it relied on."""
-    from keepfast.store.save import SaveConflict
-
     repository = engine.repository()
     ensure_registered(folder, repository, event.at)
     for _ in range(MAX_ATTEMPTS):
@@ -76,8 +87,6 @@ def make(engine: Engine, event: Event, folder: Folder, changes: Any) -> Outcome:
 
 
 def _attempt(engine: Engine, event: Event, folder: Folder, saving: CheckpointWriter, changes: Any) -> Outcome:
-    from keepfast.workspace.git import facts
-
     started = engine.clock()
     scans = _scan(engine, event, folder, saving, changes)
     step("save:scanned")
@@ -140,8 +149,6 @@ class Scans:
 
         `limit` is for the named paths if there are any.
         """
-        from keepfast.workspace.reader import capture
-
         rows: dict[bytes, Entry] = {}
         if self.named is not None:
             rows, limit = capture(folder.fd, self.named, folder.now, saving, engine.progress, limit), None
@@ -198,8 +205,6 @@ def _store_chosen(
     """Store the contents that the event brings; return the rows of their files with them. A file that is gone has none."""
     if not event.chosen:
         return {}
-    from keepfast.model.entry import FILE
-
     present = {**saving.repository.current(folder.workspace, list(event.chosen)), **rows}
     return {
         path: _with_content(row, saving, data)
@@ -216,8 +221,6 @@ def _fill_in_words(engine: Engine, event: Event, saving: CheckpointWriter, chang
     if _lacks_words(event) and engine.settings["checkpoint.auto_summary_enabled"]:
         event.summary = _title_of(changed, saving.row.version)
     if event.guarded:
-        from keepfast.app.known_secrets import guard
-
         guard(event, saving, changed)
 
 
@@ -233,8 +236,6 @@ def _time_limit(engine: Engine, event: Event, scans: Scans) -> TimeLimit | None:
     """Return the limit for files that are read only because of the event's command; None if there are none."""
     if not event.until or not (event.only or event.keep):
         return None
-    from keepfast.workspace.reader import TimeLimit
-
     forced = scans.whole.forced if scans.whole is not None and scans.named is None else None
     return TimeLimit(lambda: engine.clock() >= event.until, forced)
 
@@ -243,8 +244,6 @@ def _unread_notices(limit: TimeLimit | None) -> list[str]:
     """Return the notice about files that the command may have changed before they could be read."""
     if limit is None or not limit.unread:
         return []
-    from keepfast.model.age import amount
-
     return [
         f"{amount(len(limit.unread), 'file')} could not be read before the command started: {_first_of(limit.unread)}."
     ]
@@ -269,8 +268,6 @@ class ReadAhead:
 
         If the folder is not at the newest version, the version covers these paths alone.
         """
-        from keepfast.store.save import SaveConflict
-
         with Folder(self.engine, self.folder.root, self.folder.workspace) as folder:
             saving = self.saving
             folder.look_up()
@@ -302,12 +299,6 @@ class ReadAhead:
 
 def read_ahead(engine: Engine, root: bytes, workspace: str, paths: tuple[bytes, ...], until: int) -> ReadAhead | None:
     """Read these paths into the store, as far as time suffices; None if the store does not know the workspace yet."""
-    from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
-    from posix import open as open_fd
-
-    from keepfast.model.entry import GONE, UNREADABLE
-    from keepfast.workspace.reader import TimeLimit, capture
-
     repository = engine.repository()
     if repository.workspace(workspace) is None:
         return None
@@ -336,8 +327,6 @@ def _is_untidy(engine: Engine) -> bool:
     size, most = sum([pack.size for pack in packs]), engine.settings["retention.max_size"]
     if size <= most:
         return False
-    from keepfast.store.maintenance.space import is_over_cap
-
     return is_over_cap(engine.place.path, size, most)
 
 
@@ -348,8 +337,6 @@ def preview_save(
 
     Contents go to the sink, which need not keep them. Nothing is written, not even the stat cache.
     """
-    from keepfast.workspace.reader import capture
-
     try:
         with Folder(engine, root, workspace, reading=True) as folder:
             changes: Any = None
@@ -370,15 +357,6 @@ def _conversation_of(
     event: Event, root: bytes, saving: CheckpointWriter, notices: list[str]
 ) -> SavedConversation | None:
     """Save the conversation and return its part of the header. A problem with a transcript becomes a notice."""
-    from keepfast.agents.registry import sessions
-    from keepfast.store.conversations import (
-        MAX_TRANSCRIPT_LENGTH,
-        SavedConversation,
-        latest_conversation,
-        store_side_files,
-        store_transcript,
-    )
-
     previous = latest_conversation(saving.repository, saving.row.id, event.session)
     max_bytes = MAX_AWAITED_BYTES if event.trigger in TRIGGERS_AWAITED else MAX_TRANSCRIPT_LENGTH
     client = sessions(event.agent)
@@ -405,8 +383,6 @@ def _conversation_of(
 
 def _lacks_words(event: Event) -> bool:
     """Return whether nothing but the changed files describes the checkpoint: no message by a person or agent, no session."""
-    from keepfast.model.event import BY_THEMSELVES
-
     if event.summary or event.session or event.trigger not in BY_THEMSELVES:
         return False
     return event.message == "auto" or event.trigger == "watch"
@@ -414,9 +390,6 @@ def _lacks_words(event: Event) -> bool:
 
 def _title_of(changed: Sequence[Entry], version: int) -> str:
     """Return a title made of what changed against `version`, for a checkpoint without a message."""
-    from keepfast.model.entry import FILE, FOLDER, LINK
-    from keepfast.workspace.marker import show
-
     if not version:
         files = len([entry for entry in changed if entry.kind in (FILE, LINK)])
         return f"First checkpoint: {files:,} file{'' if files == 1 else 's'}"
@@ -429,11 +402,6 @@ def _title_of(changed: Sequence[Entry], version: int) -> str:
 
 def _with_content(entry: Entry, saving: CheckpointWriter, data: bytes) -> Entry:
     """Return the row with other contents, stored; sealed if the path or the contents are secret."""
-    from io import BytesIO
-
-    from keepfast.model.entry import SEALED
-    from keepfast.workspace.secret_check import is_secret
-
     if entry.flags & SEALED or is_secret(entry.path, data) or saving.is_copy(len(data), data):
         return entry._replace(content=saving.sealed(BytesIO(data).read), size=len(data), flags=entry.flags | SEALED)
     return entry._replace(content=saving.store_content(data), size=len(data))
@@ -450,8 +418,6 @@ def _header_of(
     settings: Settings,
 ) -> dict[str, Any]:
     """Return a checkpoint's header, without what the store adds (docs/format/checkpoint.md)."""
-    from keepfast.secrets.light_redaction import without_secrets
-
     header = {
         "id": _new_id(event.at),
         "created_at": event.at,
@@ -494,6 +460,4 @@ def _header_of(
 
 
 def _new_id(now: int) -> str:
-    from keepfast.model.ids import checkpoint_id
-
     return checkpoint_id(now, urandom(10))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, mkdir, unlink, urandom
-from posix import open as open_fd
+from collections.abc import Iterable, Iterator, Mapping
+from os import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, mkdir, unlink, urandom
+from os import open as open_fd
 
+from keepfast.agents.base import Sessions
+from keepfast.agents.registry import sessions
+from keepfast.fsutil.durable import write_all
 from keepfast.model.errors import Failed, NotFound
-from keepfast.store.conversations import conversation_from_json, load_transcript
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from keepfast.agents.base import Sessions
-    from keepfast.store.conversations import SavedConversation
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.conversations import SavedConversation, conversation_from_json, load_transcript
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow
 
 
 class NewSession:
@@ -86,8 +83,6 @@ class ConversationRestorer:
         raise NotFound(f"v{self.row.version} has no conversation.", "Run `keepfast list --session ID` to see others.")
 
     def _sessions(self) -> Sessions:
-        from keepfast.agents.registry import sessions
-
         agent = self.conversation.agent
         client = sessions(agent)
         if client is None:
@@ -126,8 +121,6 @@ def _write(path: str, parts: Iterable[bytes]) -> None:
     temporary = f"{path}.{urandom(6).hex()}"
     fd = open_fd(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     try:
-        from keepfast.fsutil.durable import write_all
-
         try:
             for part in parts:
                 write_all(fd, part)

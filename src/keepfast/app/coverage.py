@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from posix import stat
+from os import stat
 
+from keepfast.app.workspace_lock import Folder
+from keepfast.model.document import header
 from keepfast.model.errors import Damaged
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.app.workspace_lock import Folder
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow
 
 PARTIAL_BY = ("auto", "system")
 """Only saves before an agent's command or before a restore may cover less than the whole tree."""
@@ -18,8 +16,6 @@ PARTIAL_BY = ("auto", "system")
 
 def covered_paths(repository: Repository, row: CheckpointRow) -> list[bytes]:
     """Return the paths that a version is limited to; empty for a version of everything."""
-    from keepfast.model.document import header
-
     if row.created_by not in PARTIAL_BY:
         return []
     try:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from time import monotonic, sleep
+from typing import Any
 
 from keepfast.agents.base import Reply
+from keepfast.agents.working_file import WorkingFile
+from keepfast.app.checkpoint import Engine
 from keepfast.app.messages import ago, counted, text
 from keepfast.app.resume import Resumer, SavedWork, redacted
+from keepfast.app.state_document import Working, analysis, bounds_of, working_files
+from keepfast.model.agent_event import AgentEvent
 from keepfast.resume import inheritance
+from keepfast.resume.notes import Notes
 from keepfast.resume.quotation import clean
 from keepfast.state import brief_parts as parts
 from keepfast.state import sessions
-
-if TYPE_CHECKING:
-    from keepfast.agents.working_file import WorkingFile
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.state_document import Working
-    from keepfast.model.agent_event import AgentEvent
-    from keepfast.resume.notes import Notes
 
 STARTUP, RESUME, CLEAR, COMPACT, FORK = "startup", "resume", "clear", "compact", "fork"
 DAY, SECOND = 86_400_000_000_000, 1_000_000_000
@@ -98,8 +97,6 @@ class Delivery:
 
         Every part waits. A session whose saving failed is not waited for.
         """
-        from time import monotonic, sleep
-
         event, since, end = self.event, self.engine.clock() - REPEAT_NS, monotonic() + CRASH_WAIT_SECONDS
         while any(
             sessions.last_failed_save(facts) < since
@@ -213,8 +210,6 @@ class Delivery:
 
         Every part waits: parts about different checkpoints would not fit together.
         """
-        from time import monotonic, sleep
-
         end = monotonic() + CLEAR_WAIT_SECONDS
         while (clear := self._clear_facts()) and not clear.get("status"):
             if monotonic() >= end:
@@ -269,8 +264,6 @@ class Delivery:
         return self.event.slash + name if self.event.slash else f"! {self._program()} {name}"
 
     def _working(self, work: SavedWork) -> Working:
-        from keepfast.app.state_document import working_files
-
         root = os.fsdecode(self.resumer.root)
         return working_files(self.engine.repository(), work.row, work.header, root, self.settings)
 
@@ -288,8 +281,6 @@ class Delivery:
         return listed + more
 
     def _analysis_words(self, work: SavedWork) -> str:
-        from keepfast.app.state_document import analysis, bounds_of
-
         analysed = analysis(work.header, bounds_of(work.header, self.settings))
         parts = [self._text("current_task")] if analysed.current_task else []
         for lines, word in (

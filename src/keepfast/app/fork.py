@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import ENOTEMPTY
-from os import fsencode, listdir, makedirs
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, rename, urandom
-from posix import open as open_fd
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fsencode, listdir, makedirs, rename, urandom
+from os import open as open_fd
 from shutil import rmtree
+from typing import Any
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.workspace_lock import capture_rules
 from keepfast.fsutil.durable import sync_folder
-from keepfast.model.entry import CAPTURED, LINK
+from keepfast.model.entry import CAPTURED, LINK, Entry
 from keepfast.model.errors import Conflict, Damaged, Failed, NotFound, Refused, Usage, WrongKey
 from keepfast.model.event import Event
-from keepfast.model.restore_plan import plan
+from keepfast.model.restore_plan import Plan, plan
 from keepfast.model.steps import step
 from keepfast.store.bulk_read import read_many
 from keepfast.store.digest import add, weight
-from keepfast.store.rows import Query
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from keepfast.workspace.adoption import refuse_whole
 from keepfast.workspace.apply import Apply
+from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.block_clone import Cloning
 from keepfast.workspace.capture import GIT, NEVER_ENTERED
-from keepfast.workspace.git import facts
+from keepfast.workspace.git import GitFacts, facts
+from keepfast.workspace.git_clone import GitPlumbing, clone, refresh
 from keepfast.workspace.git_pointers import MAX_POINTER_BYTES, POINTS_IN, leads_in, leads_out, targets
 from keepfast.workspace.marker import show
 from keepfast.workspace.selection import Chooser, Rulebook
 from keepfast.workspace.staged_files import ContentSource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.model.entry import Entry
-    from keepfast.model.restore_plan import Plan
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
-    from keepfast.workspace.apply_result import ApplyResult
-    from keepfast.workspace.git import GitFacts
-    from keepfast.workspace.git_clone import GitPlumbing
 
 TRIGGER = "fork"
 CLOSED_REASON = "it is sealed, and its key is missing"
@@ -85,8 +76,6 @@ class Forker:
                 self._clone(git, source, commit, building, branch)
             applied = self._write(building, plan)
             if git is not None:
-                from keepfast.workspace.git_clone import refresh
-
                 refresh(git, building)
             self.engine.workspaces.mark(building, workspace)
             step("fork:written")
@@ -238,8 +227,6 @@ class Forker:
         return b"%b/.%b.fork-%b" % (above, name[:200], urandom(4).hex().encode())
 
     def _clone(self, git: GitPlumbing, source: GitFacts, commit: str, folder: bytes, branch: str) -> None:
-        from keepfast.workspace.git_clone import clone
-
         clone(git, source, commit, folder, branch)
 
     def _write(self, folder: bytes, plan: Plan) -> ApplyResult:

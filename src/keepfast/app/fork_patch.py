@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from keepfast.app.checkpoint import Engine
 from keepfast.app.fork import fork_point
 from keepfast.app.inspect import Change, compare
 from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.restore_plan import GIT, parents
+from keepfast.store.rows import WorkspaceRow
 from keepfast.workspace.diff import compare as compare_lines
 from keepfast.workspace.diff import unified
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.rows import WorkspaceRow
 
 MAX_COMPARED_BYTES = 16 << 20
 """Larger contents are not compared line by line."""

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from os import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, lstat, pipe, read, set_blocking, stat, write
+from os import open as open_fd
+from os.path import isfile
+from stat import S_ISDIR, S_ISREG
+from time import monotonic
+from typing import Protocol
+
 from keepfast.agents.base import Reply
+from keepfast.agents.claude.usage import tokens
+from keepfast.app.checkpoint import Engine
+from keepfast.app.checkpoint_save import ReadAhead, read_ahead
+from keepfast.app.messages import text
+from keepfast.app.saved_files import unsaved_files
+from keepfast.app.threat import Losses, excluded_paths, save_excluded, save_named, threatened_paths, unsaved_paths
+from keepfast.app.tool_calls import save_after, save_before, title_of
+from keepfast.app.worker import record, save, save_pending
+from keepfast.fsutil.durable import explain
+from keepfast.model.age import amount
 from keepfast.model.agent_event import (
     COMPACTION_STARTS,
     OTHER,
@@ -12,47 +31,45 @@ from keepfast.model.agent_event import (
     TOOL_ENDED,
     TOOL_STARTS,
     TURN_ENDED,
+    AgentEvent,
 )
+from keepfast.model.budget import Band, TokenUsage, band, highest_announced_band
 from keepfast.model.errors import Elsewhere, KeepfastError, Refused, TooMany, sentence
-from keepfast.model.policy import BUDGET_REST, Ask, Skip, State, decide, failed_trigger_time, rest_period
+from keepfast.model.policy import BUDGET_REST, Ask, Decision, Skip, State, decide, failed_trigger_time, rest_period
+from keepfast.model.strict_json import dumps, loads
+from keepfast.secrets.cuts import first_line, head
+from keepfast.secrets.redaction import redact
+from keepfast.settings import Settings
 from keepfast.settings.ownership import HERE, LOST, find
+from keepfast.shell.destruction import Threat, ThreatBuilder, threat_of
 from keepfast.state import pending_events as pending
-from keepfast.state import sessions
+from keepfast.state import rescues, sessions
 from keepfast.state.names import UNSAVED
-from keepfast.workspace.marker import marker, show
+from keepfast.state.notices import FailedSave, unsaved
+from keepfast.state.notices import read as read_notices
+from keepfast.state.pending_events import PendingEvent
+from keepfast.state.workers import HOOKS, running_worker
+from keepfast.store.place import Place
+from keepfast.store.rows import CheckpointRow, Query
+from keepfast.workspace.marker import marker, obstacle, show
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Protocol
 
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.checkpoint_save import ReadAhead
-    from keepfast.app.threat import Losses
-    from keepfast.model.agent_event import AgentEvent
-    from keepfast.model.budget import Band, TokenUsage
-    from keepfast.model.policy import Decision
-    from keepfast.settings import Settings
-    from keepfast.shell.destruction import Threat
-    from keepfast.state.pending_events import PendingEvent
-    from keepfast.store.place import Place
-    from keepfast.store.rows import CheckpointRow
+class Background(Protocol):
+    """How work is done by another process; see `present/background.py`, and `hook/resident.py` for the resident."""
 
-    class Background(Protocol):
-        """How work is done by another process; see `present/background.py`, and `hook/resident.py` for the resident."""
+    def leave_to_process(self, why: str) -> None:
+        """Raise `Declined` in the resident, which does only what is quick. What was done before is done again."""
 
-        def leave_to_process(self, why: str) -> None:
-            """Raise `Declined` in the resident, which does only what is quick. What was done before is done again."""
+    def detach(self, work: Callable[[], object], at: int = 0) -> None:
+        """Do the work that an event left; `at`: when the event was recorded."""
 
-        def detach(self, work: Callable[[], object], at: int = 0) -> None:
-            """Do the work that an event left; `at`: when the event was recorded."""
+    def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
+    def tidy(self, folder: bytes) -> None: ...
+    def pause(self, seconds: float) -> None: ...
 
-        def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None: ...
-        def tidy(self, folder: bytes) -> None: ...
-        def pause(self, seconds: float) -> None: ...
 
-    Deliver = Callable[[Engine, bytes, str, AgentEvent, int], Reply]
-    """Engine, root, workspace, the start of a session and the number of the brief's part → the reply to the client."""
+Deliver = Callable[[Engine, bytes, str, AgentEvent, int], Reply]
+"""Engine, root, workspace, the start of a session and the number of the brief's part → the reply to the client."""
 
 PENDING_WAIT_SECONDS, PENDING_POLL_SECONDS = 2.0, 0.005
 """How long a tool that may write waits for a pending checkpoint, and how often the hook checks."""
@@ -230,8 +247,6 @@ class HookCall:
         """Return the error as a sentence with a hint, worded as by `keepfast save`."""
         if isinstance(error, KeepfastError):
             return error
-        from keepfast.fsutil.durable import explain
-
         return explain(error, "Saving", self.place.path)
 
     def close(self) -> None:
@@ -312,8 +327,6 @@ class HookCall:
         folder_marker = marker(self.root)
         if folder_marker is not None and folder_marker[0] == self.workspace:
             return ""  # the usual case
-        from keepfast.workspace.marker import obstacle
-
         blocking_path = obstacle(self.root)
         if not blocking_path or not self._claim_report("obstacle"):
             return ""
@@ -335,8 +348,6 @@ class HookCall:
 
     def _failed_save_warning(self) -> str:
         """Return why the last save of this folder failed, once at the session's start and once at the end of a turn."""
-        from keepfast.state.notices import FailedSave, unsaved
-
         failure = unsaved(self.folder)
         if failure is None and not _file_size(self.folder + "/cache"):
             # Nothing was saved here yet, and the first save may still be running: tell now if it is bound to fail.
@@ -369,11 +380,9 @@ class HookCall:
         """Return why no save of this folder ever succeeded, where not even the failure could be recorded in the store."""
         if _file_size(self.folder + "/cache") or _file_size(self.folder + UNSAVED):
             return ""
-        from keepfast.state.notices import read
-
         failures = [
             notice
-            for notice in read(self.engine.workspaces.notice_folders(self.root, self.workspace))
+            for notice in read_notices(self.engine.workspaces.notice_folders(self.root, self.workspace))
             if notice.kind == "failed"
         ]
         if not failures or not sessions.claim(self.folder, self.event.session, "never saved", self.clock(), DAY):
@@ -433,8 +442,6 @@ class HookCall:
 
     def _run_worker(self) -> None:
         """Save what is pending, in the detached process. Every failure becomes a notice."""
-        from keepfast.app.worker import save_pending
-
         try:
             if self.event.kind == TURN_ENDED:
                 self._await_transcript()
@@ -458,8 +465,6 @@ class HookCall:
         event = self.event
         texts = {"prompt": self._requested_task(), "said": _first_line(event.last_answer)}
         if any(texts.values()):
-            from keepfast.secrets.redaction import redact
-
             texts = {key: redact(text) for key, text in texts.items()}
         facts: dict[str, str | int] = {"session": event.session, "transcript": event.transcript, "model": event.model}
         facts["prompted"] = self._at if event.prompt else 0
@@ -525,8 +530,6 @@ class HookCall:
         usage, band = self._usage_and_band()
         threat = self._threat_to_unsaved() if event.command else None
         if self._is_tool_call_saved():
-            from keepfast.app.tool_calls import save_before
-
             save_before(self.engine, self.root, self.folder, event, self.clock())
         if not event.command:
             threat = self._threat_of_writing()  # after that save, which is enough for a file that is not left out
@@ -557,8 +560,6 @@ class HookCall:
         if self.event.paths:
             sessions.touch(self.folder, event.session, event.paths)
         if self._is_tool_call_saved():
-            from keepfast.app.tool_calls import save_after
-
             row = save_after(self.engine, self.root, self.folder, event, self.clock())
             if row is not None and event.command:
                 return Reply(agent_text=self._command_report(row))
@@ -602,9 +603,6 @@ class HookCall:
         event, settings = self.event, self.settings
         if not event.transcript or event.subagent or not self.part:
             return None, ""
-        from keepfast.agents.claude.usage import tokens
-        from keepfast.model.budget import band
-
         budget_tokens, windows = settings["budget.tokens"], settings["budget.windows"]
         usage = tokens(self.folder, event.session, event.transcript, event.model, budget_tokens, windows)
         crossed = band(usage.percent, settings["hooks.checkpoint_threshold_percent"])
@@ -612,10 +610,8 @@ class HookCall:
 
     def _note_missed_band(self, why: str) -> None:
         """Note once in five minutes that a band was crossed and nothing could be saved: no checkpoint records it."""
-        from keepfast.state.notices import read
-
         trigger, since = self._usage_and_band()[1], self.clock() - BUDGET_REST
-        notices = read(self.engine.workspaces.notice_folders(self.root, self.workspace)) if trigger else []
+        notices = read_notices(self.engine.workspaces.notice_folders(self.root, self.workspace)) if trigger else []
         if trigger and not any(notice.trigger == trigger and notice.at > since for notice in notices):
             self.engine.workspaces.note(self.root, "failed", trigger, why)
 
@@ -629,8 +625,6 @@ class HookCall:
         """Return what the command may destroy here; None if nothing, or if the setting turns the check off."""
         if not self.event.command or self.settings["hooks.before_command"] == "off":
             return None
-        from keepfast.shell.destruction import threat_of
-
         return threat_of(self.event.command, self.event.cwd, self.root, _script_text)
 
     def _threat_to_unsaved(self) -> Threat | None:
@@ -640,8 +634,6 @@ class HookCall:
             return threat
         unsaved = tuple([path for path in threat.mentioned if _exists(self.root + b"/" + path)])
         if unsaved:
-            from keepfast.app.threat import unsaved_paths
-
             unsaved = unsaved_paths(self.engine, self.root, self.workspace, unsaved)
             threat.add(unsaved)
         return threat if threat.is_certain or unsaved else None
@@ -655,14 +647,9 @@ class HookCall:
         below = tuple([path[len(start) :] for path in written if path.startswith(start) and b"/../" not in path])
         if not below:
             return None
-        from keepfast.app.saved_files import unsaved_files
-
         unsaved = unsaved_files(self.folder, self.root, below)
         if not unsaved:
             return None
-        from keepfast.app.threat import unsaved_paths
-        from keepfast.shell.destruction import Threat, ThreatBuilder
-
         unsaved = unsaved_paths(self.engine, self.root, self.workspace, unsaved)
         if not unsaved:
             return None
@@ -691,8 +678,6 @@ class HookCall:
 
     def _save_now(self, trigger: str, threat: Threat | None) -> SaveResult:
         """Save within the deadline. The saving process reports `is_covered` through a pipe."""
-        from posix import close, pipe, read, set_blocking
-
         reading, writing = pipe()
         set_blocking(reading, False)
         try:
@@ -713,10 +698,6 @@ class HookCall:
 
         The caller reports a failure in time. One that nobody waits for any more, or missing files of ours, becomes a notice.
         """
-        from time import monotonic
-
-        from keepfast.model.light_json import dumps, loads
-
         end = monotonic() + seconds - DEADLINE_MARGIN_SECONDS
 
         def work_to_json() -> bytes:
@@ -750,8 +731,6 @@ class HookCall:
 
     def _save_before_command(self, trigger: str, threat: Threat | None, report: int) -> SaveResult:
         """Save before a destructive command, and keep retention from the version with everything in danger for a day."""
-        from keepfast.state import rescues
-
         result = self._save(trigger, threat, report)
         row = self.engine.repository().workspace(self.workspace)
         if row is not None and row.version:
@@ -768,17 +747,11 @@ class HookCall:
 
         A byte goes to the descriptor `report` in between. If the tree has too many files, only what the command names is saved.
         """
-        from keepfast.app.worker import record, save, save_pending
-
         pending_event = self._pending_event(trigger)
         until = pending_event.at + int(self._deadline() * 1e9)
         paths: tuple[bytes, ...] = ()
         if threat is not None:
-            from keepfast.app.threat import threatened_paths
-
             if trigger == "before_command":
-                from keepfast.secrets.cuts import head
-
                 pending_event.command = head(self._call_in_words(), MAX_COMMAND_CHARS)
             pending_event.until = until
             # Before anything else: past the deadline the command runs, and the paths may be gone.
@@ -811,8 +784,6 @@ class HookCall:
         """Return the command, or the tool and the file that it writes."""
         if self.event.command:
             return self.event.command
-        from keepfast.app.tool_calls import title_of
-
         return title_of(self.event, self.root)
 
     def _is_too_large(self) -> bool:
@@ -820,8 +791,6 @@ class HookCall:
 
         A tree that was never saved as a whole is counted for a second; if that is not enough it is too large for now.
         """
-        from keepfast.state.notices import unsaved
-
         failure = unsaved(self.folder)
         if failure is None and not _file_size(self.folder + "/cache"):
             return self.engine.is_large(self.root, NAME_COUNT_SECONDS_AT_START) is not False
@@ -834,9 +803,6 @@ class HookCall:
 
         `why`: the tree as a whole was tried just now and cannot be saved.
         """
-        from keepfast.app.threat import save_named
-        from keepfast.app.worker import save
-
         pending_event.partial = paths
         result = SaveResult("unchanged")
 
@@ -855,8 +821,6 @@ class HookCall:
 
     def _save_whole(self, pending_event: PendingEvent, threat: Threat, result: SaveResult) -> None:
         """Save the whole tree, which had too many files at the last attempt; if it still has, say so in `result`."""
-        from keepfast.app.worker import save
-
         try:
             save(self.engine, self.root, self.folder, pending_event)
         except TooMany as error:
@@ -868,12 +832,8 @@ class HookCall:
 
     def _read_ahead(self, named: tuple[bytes, ...], until: int) -> ReadAhead | None:
         """Read what the command names while another process saves this folder: scanning a large tree takes long."""
-        from keepfast.state.workers import HOOKS, running_worker
-
         if running_worker(self.folder, HOOKS) is None and running_worker(self.folder, "/lock") is None:
             return None
-        from keepfast.app.checkpoint_save import read_ahead
-
         try:
             return read_ahead(self.engine, self.root, self.workspace, _with_paths_below(self.root, named), until)
         except (KeepfastError, OSError):
@@ -881,8 +841,6 @@ class HookCall:
 
     def _save_excluded(self, pending_event: PendingEvent, paths: tuple[bytes, ...], threat: Threat) -> Losses:
         """Save what the rules exclude of the paths that the command may destroy, after all else is safe."""
-        from keepfast.app.threat import save_excluded
-        from keepfast.app.worker import save
 
         def save_more(only: tuple[bytes, ...], forced: tuple[bytes, ...]) -> None:
             if self.clock() < pending_event.until:  # once the command runs, nothing is gained
@@ -894,8 +852,6 @@ class HookCall:
         """Save if a trigger is given, and return the newest checkpoint: the session's, else the workspace's."""
         if trigger:
             self._save(trigger)
-        from keepfast.store.rows import Query
-
         repository, session = self.engine.repository(), self.event.session
         query = Query(workspace=self.workspace, session=session, limit=1, light=False)
         rows = repository.find(query) if session else []
@@ -935,9 +891,6 @@ class HookCall:
 
     def _late_message(self, threat: Threat, saved: bool) -> str:
         """Return which paths are not safe past the deadline. `saved`: everything but what the rules exclude is."""
-        from keepfast.app.threat import excluded_paths, threatened_paths
-        from keepfast.workspace.marker import show
-
         reason = self._text("late", seconds=self._deadline())
         paths = threatened_paths(self.root, threat)
         if saved:
@@ -978,8 +931,6 @@ class HookCall:
 
     def _budget_reply(self, usage: TokenUsage, trigger: str, result: SaveResult) -> Reply:
         """Return the messages about a crossed band of the token budget."""
-        from keepfast.model.budget import Band
-
         crossed = Band(int(trigger.rpartition("_")[2]))
         if crossed.is_quiet:
             crossed = self._unreported_band(usage) or crossed
@@ -1000,8 +951,6 @@ class HookCall:
 
     def _unreported_band(self, usage: TokenUsage) -> Band | None:
         """Return the band below a quiet threshold that was crossed without a checkpoint, and so without a message."""
-        from keepfast.model.budget import highest_announced_band
-
         crossed = highest_announced_band(usage.percent)
         if crossed is None or sessions.trigger_times(self.folder, self.event.session).get(crossed.trigger):
             return None
@@ -1024,11 +973,6 @@ class HookCall:
         now, session = self.clock(), self.event.session
         if 0 <= now - sessions.trigger_times(self.folder, session).get("late", -MINUTE) < MINUTE:
             return  # the first scan of a large tree takes long: a session waits for it once
-        from time import monotonic
-
-        from keepfast.model.age import amount
-        from keepfast.state.workers import HOOKS, running_worker
-
         if running_worker(self.folder, HOOKS) is None:
             self.background.detach(self._run_worker)
         end = monotonic() + PENDING_WAIT_SECONDS
@@ -1047,8 +991,6 @@ class HookCall:
     # Shared
 
     def _text(self, name: str, **values: object) -> str:
-        from keepfast.app.messages import text
-
         return text(name, self._language(), **values)
 
     def _decide(self, band: str, is_destructive: bool = False) -> Decision:
@@ -1088,15 +1030,11 @@ class _TakenTimes:
 def _first_line(text: str) -> str:
     if not text:
         return ""
-    from keepfast.secrets.cuts import first_line
-
     return first_line(text, 1000)
 
 
 def _with_paths_below(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return the paths and everything below them, up to a number that can be saved in time."""
-    import os
-
     paths: dict[bytes, None] = {}
     for path in named:
         paths[path] = None
@@ -1112,8 +1050,6 @@ def _with_paths_below(root: bytes, named: tuple[bytes, ...]) -> tuple[bytes, ...
 
 
 def _signal(report: int) -> None:
-    from posix import write
-
     try:
         write(report, b"1")
     except OSError:
@@ -1121,8 +1057,6 @@ def _signal(report: int) -> None:
 
 
 def _end_of_transcript(path: str) -> bytes:
-    from os.path import isfile
-
     if not isfile(path):
         return b""  # opening a pipe could block forever
     try:
@@ -1135,10 +1069,6 @@ def _end_of_transcript(path: str) -> bytes:
 
 def _script_text(path: str) -> str | None:
     """Return the text of a script that a command runs; empty if it is no script, None if it is too long or unreadable."""
-    from _stat import S_ISDIR, S_ISREG
-    from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, read
-    from posix import open as open_fd
-
     try:
         fd = open_fd(path.encode("utf-8", "surrogateescape"), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     except (OSError, ValueError):
@@ -1158,8 +1088,6 @@ def _script_text(path: str) -> str | None:
 
 
 def _exists(path: bytes) -> bool:
-    from posix import lstat
-
     try:
         lstat(path)
     except OSError:
@@ -1168,8 +1096,6 @@ def _exists(path: bytes) -> bool:
 
 
 def _file_size(name: str) -> int:
-    from posix import stat
-
     try:
         return stat(name).st_size
     except OSError:

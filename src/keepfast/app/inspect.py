@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read
-from posix import open as open_fd
+from os import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read
+from os import open as open_fd
 
 from blake3 import blake3
 
+from keepfast.app.checkpoint import Engine
+from keepfast.app.scan import list_below
+from keepfast.app.workspace_lock import capture_rules
 from keepfast.fsutil.descriptors import open_below
 from keepfast.model.entry import (
     BY_GIT,
@@ -22,21 +26,14 @@ from keepfast.model.entry import (
     same,
 )
 from keepfast.model.errors import Damaged, Failed, TooMany
-from keepfast.model.light_json import loads
 from keepfast.model.restore_plan import parents
+from keepfast.model.strict_json import loads
 from keepfast.store.bases import bases_before
 from keepfast.store.digest import digest
-from keepfast.store.rows import SAFETY_TRIGGERS, Query
+from keepfast.store.repository import Repository
+from keepfast.store.rows import SAFETY_TRIGGERS, CheckpointRow, Query, WorkspaceRow
 from keepfast.store.sealed_copies import SealedCopies
 from keepfast.workspace.marker import show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 MAX_DOCUMENTS, MAX_ROWS = 200, 5_000
 """Up to these numbers the change sets between two versions name the paths to compare; beyond, both states are read."""
@@ -178,9 +175,6 @@ def disk_now(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[byt
 
 def _paths_at(engine: Engine, root: bytes, row: WorkspaceRow, paths: Sequence[bytes]) -> tuple[bytes, ...]:
     """Return these paths, those above and all below them, on disk or in the newest version. Raises `TooMany`."""
-    from keepfast.app.scan import list_below
-    from keepfast.app.workspace_lock import capture_rules
-
     repository = engine.repository()
     saved = [entry.path for path in paths for entry in repository.state(row.id, row.version, path)]
     existing, _ = list_below(root, [path for path in paths if _is_folder(root, path)], capture_rules(engine, root))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from keepfast.model.entry import FILE
+from keepfast.model.entry import FILE, Entry
 from keepfast.model.errors import KeepfastError
+from keepfast.model.event import Event
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
 from keepfast.secrets.values import MIN_VALUE_LENGTH, SealedFile, redact_values
-
-if TYPE_CHECKING:
-    from keepfast.model.entry import Entry
-    from keepfast.model.event import Event
-    from keepfast.store.repository import Repository
-    from keepfast.store.save import CheckpointWriter
+from keepfast.store.repository import Repository
+from keepfast.store.save import CheckpointWriter
 
 MAX_FILES, MAX_FILE_BYTES = 100, 64 << 10
 """How many sealed files are read, up to which size: somebody may wait for the brief."""

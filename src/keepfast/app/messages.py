@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keepfast.app.translations import catalogue
 from keepfast.model.age import ago as english_age
 from keepfast.model.age import amount, unit
 
@@ -112,6 +113,4 @@ def language(setting: str, *locales: str) -> str:
 def _form(table: str, name: str, english: str, language: str) -> str:
     if language == "en":
         return english
-    from keepfast.app.translations import catalogue
-
     return catalogue(language)[table].get(name, english)

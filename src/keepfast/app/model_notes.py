@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import Failed, KeepfastError
 from keepfast.resume.model_answer import Extract, checked, mark
+from keepfast.secrets.redaction import redact
+from keepfast.settings import Settings
 from keepfast.state import sessions
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.settings import Settings
 
 OFF, ANTHROPIC, COMMAND = "off", "anthropic", "command"
 MINUTE = 60_000_000_000
@@ -48,7 +47,6 @@ def ask(settings: Settings, transcript: str, home: str, folder: str = "", sessio
     from keepfast.app.resume import conversation_of, redacted
     from keepfast.resume import model_client
     from keepfast.resume.model_prompt import render_record
-    from keepfast.secrets.redaction import redact
 
     conversation = conversation_of(transcript, folder, session)
     record = render_record(conversation, redact) if conversation is not None else ""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.agents import transcript as transcripts
 from keepfast.agents.claude.subagents import FOLDER as SUBAGENTS
+from keepfast.agents.transcript import Conversation
 from keepfast.agents.working_file import WorkingFile
+from keepfast.app.checkpoint import Engine
+from keepfast.model.document import Header
 from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, LINK
 from keepfast.model.errors import KeepfastError
 from keepfast.model.restore_plan import parents
@@ -17,16 +21,8 @@ from keepfast.resume import disk_files as disk
 from keepfast.resume import history as earlier
 from keepfast.resume.history import Earlier
 from keepfast.store import conversations
-from keepfast.store.rows import Query
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from keepfast.agents.transcript import Conversation
-    from keepfast.app.checkpoint import Engine
-    from keepfast.model.document import Header
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
 
 TAIL_BYTES, HEAD_BYTES = 4 << 20, 1 << 20
 """A longer conversation is read at both ends; the checkpoint's notes have the middle."""

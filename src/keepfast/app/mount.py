@@ -10,17 +10,15 @@ from errno import EBADF, EIO, ENOTCONN
 from functools import wraps
 from itertools import count
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.mount_tree import Browser, Node
 from keepfast.fsutil.durable import explain
 from keepfast.model.errors import Failed, KeepfastError, Usage, extra
 from keepfast.state.mounts import hold
+from keepfast.store.rows import CheckpointRow
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.rows import CheckpointRow
 
 TYPES = {"f": stat.S_IFREG, "l": stat.S_IFLNK, "d": stat.S_IFDIR}
 BLOCK = 4096

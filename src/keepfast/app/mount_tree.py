@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
 from errno import EIO, EISDIR, ENOENT, ENOTDIR
-from posix import stat, strerror
+from os import stat, strerror
 from typing import NamedTuple
 
+from keepfast.app.checkpoint import Engine
 from keepfast.model.entry import CAPTURED, FILE, FOLDER, GONE, LEFT_OUT, LINK, REASONS, Entry
 from keepfast.model.errors import Damaged
 from keepfast.store.digest import add, weight
 from keepfast.store.ranges import Ranges
 from keepfast.store.records import Chain
+from keepfast.store.repository import Repository
 from keepfast.store.rows import CheckpointRow, Query
 from keepfast.workspace.marker import show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.repository import Repository
 
 LATEST, NAMES, LEFT_OUT_LIST = b"latest", b"names", b".keepfast-left-out"
 TOP = 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from posix import O_NONBLOCK, O_RDONLY, close, fstat, listdir, lstat, read
-from posix import open as open_fd
+from collections.abc import Callable, Collection, Iterable, Sequence
+from os import O_NONBLOCK, O_RDONLY, close, fstat, listdir, lstat, read, stat_result
+from os import open as open_fd
+from shlex import quote
 from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.coverage import covered_paths
 from keepfast.app.inspect import differ, disk_now, lies_below, pairs_between
 from keepfast.fsutil.descriptors import open_below
@@ -29,19 +32,12 @@ from keepfast.model.entry import (
 )
 from keepfast.model.errors import Conflict, Damaged, NotFound, WrongKey
 from keepfast.model.restore_plan import BELOW_NOT_READ, DELETE, GIT, KEPT_AS_IT_IS, MODE, NOT_READ, Plan, parents, plan
+from keepfast.store.rows import CheckpointRow, WorkspaceRow
 from keepfast.workspace.git_pointers import MAX_POINTER_BYTES, POINTS_IN, leads_in, targets
 from keepfast.workspace.marker import show
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from posix import stat_result
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
-
-    Pair = tuple[Entry | None, Entry | None]
-    Kinds = Callable[[bytes], str]
+Pair = tuple[Entry | None, Entry | None]
+Kinds = Callable[[bytes], str]
 
 MAX_ATTEMPTS = 5
 MAX_PATHS_LOOKED_AT, MAX_PATH_QUERIES = 200, 500
@@ -88,8 +84,6 @@ class Missing:
 
     def holder_hint(self) -> str:
         """Return the version that has it, or a state of it, and the command to restore that; empty if none has."""
-        from shlex import quote
-
         version = self.held_by or self.later_in or self.earlier_in
         state = "it" if self.held_by else "a later state" if self.later_in else "an earlier state"
         return f"v{version} has {state}: `keepfast restore v{version} -- {quote(show(self.path))}`" if version else ""

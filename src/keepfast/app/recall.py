@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from stat import S_ISDIR, S_ISREG
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.inspect import disk_now
 from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, REASONS, SEALED, Entry
 from keepfast.model.errors import Damaged, KeepfastError, NotFound, Usage
@@ -22,17 +23,13 @@ from keepfast.resume.passages import (
 )
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import is_secret_by_name
-from keepfast.store.rows import Query
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
 from keepfast.workspace.capture import NEVER_ENTERED
 from keepfast.workspace.diff import is_binary
 from keepfast.workspace.marker import show
 from keepfast.workspace.secret_check import is_secret
 from keepfast.workspace.system_calls import System
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 DISK, CHECKPOINT = "disk", "checkpoint"
 SAME, CHANGED, GONE = "same", "changed", "gone"

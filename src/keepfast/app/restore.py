@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from keepfast.app.checkpoint import Engine
 from keepfast.app.inspect import differ
 from keepfast.app.preview import Missing, Planner, Preview, Scope
 from keepfast.app.restore_errors import (
@@ -16,25 +20,16 @@ from keepfast.app.restore_errors import (
 )
 from keepfast.app.restore_execution import EarlyStaging, Execution
 from keepfast.app.workspace_lock import Folder
-from keepfast.model.entry import FOLDER, LEFT_OUT
+from keepfast.model.entry import FOLDER, LEFT_OUT, Entry
 from keepfast.model.errors import Conflict, Damaged, Failed, KeepfastError, NotFound, WrongKey
-from keepfast.model.event import Event
+from keepfast.model.event import Event, Outcome
 from keepfast.model.restore_plan import KEPT_AS_IT_IS, WRITE, Plan, Step
 from keepfast.model.steps import step
 from keepfast.store.digest import digest
 from keepfast.store.restore_journal import History, Journal, PastRestore, RestoreInProgress, Reversal
+from keepfast.store.rows import CheckpointRow, WorkspaceRow
 from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.marker import show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from typing import Any
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.model.entry import Entry
-    from keepfast.model.event import Outcome
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 ASK, MINE, THEIRS = "ask", "mine", "theirs"
 FOREIGN_REASON = "it matches neither the old nor the new state"

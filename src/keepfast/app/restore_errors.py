@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from errno import EDQUOT, ENOSPC, EROFS
+from types import TracebackType
 
 from keepfast.model.errors import DiskFull, Failed, KeepfastError, shortage
 from keepfast.store.restore_journal import Journal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
 
 CONTINUE_HINT = "Run `keepfast restore --continue` to finish it, or `keepfast restore --abort` to undo it."
 UNTOUCHED_HINT = "Nothing was changed."

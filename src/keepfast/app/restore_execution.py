@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fstat
-from posix import open as open_fd
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, fstat
+from os import open as open_fd
 
+from keepfast.app.checkpoint import Engine
+from keepfast.app.preview import Preview
 from keepfast.app.restore_errors import CONTINUE_HINT, UNTOUCHED_HINT, explain, path_of, text
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import DiskFull, Failed, KeepfastError
 from keepfast.model.restore_plan import UNREAD, Plan
 from keepfast.model.steps import step
 from keepfast.store.bulk_read import read_many
+from keepfast.store.repository import Repository
+from keepfast.store.restore_journal import Journal, RestoreInProgress
+from keepfast.store.rows import CheckpointRow
 from keepfast.workspace.apply import Apply
+from keepfast.workspace.apply_result import ApplyResult
 from keepfast.workspace.free_space import Room
 from keepfast.workspace.marker import show
 from keepfast.workspace.modes import closed_folders
-from keepfast.workspace.staged_files import ContentSource
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.preview import Preview
-    from keepfast.store.repository import Repository
-    from keepfast.store.restore_journal import Journal, RestoreInProgress
-    from keepfast.store.rows import CheckpointRow
-    from keepfast.workspace.apply_result import ApplyResult
-    from keepfast.workspace.staged_files import Group
-
+from keepfast.workspace.staged_files import ContentSource, Group
 
 MIN_STEPS_TO_STAGE_EARLY = 1000
 """From so many steps on, new contents are staged while the safety checkpoint is made."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from keepfast.agents import transcript as transcripts
+from keepfast.agents.transcript import Conversation
 from keepfast.agents.working_file import WorkingFile
 from keepfast.app import moment, session_files
-from keepfast.app.inspect import between, compare, pending
+from keepfast.app.checkpoint import Engine
+from keepfast.app.inspect import Change, between, compare, pending
 from keepfast.app.known_secrets import KnownSecrets
 from keepfast.app.messages import change as change_word
 from keepfast.app.messages import text
@@ -20,6 +22,7 @@ from keepfast.resume import brief as briefs
 from keepfast.resume import disk_files as disk
 from keepfast.resume import extractor
 from keepfast.resume import history as earlier
+from keepfast.resume.brief import Brief
 from keepfast.resume.history import Earlier
 from keepfast.resume.inheritance import Inheritance, with_files, with_places
 from keepfast.resume.model_answer import Extract, join
@@ -28,16 +31,9 @@ from keepfast.resume.quotation import clean
 from keepfast.secrets.redaction import redact
 from keepfast.state import sessions
 from keepfast.store import conversations
-from keepfast.store.rows import Query
+from keepfast.store.rows import CheckpointRow, Query
 from keepfast.workspace import diff
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.agents.transcript import Conversation
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.inspect import Change
-    from keepfast.resume.brief import Brief
-    from keepfast.store.rows import CheckpointRow
 
 MAX_FILES_COUNTED, MAX_BYTES_COUNTED, MAX_NAMED = 2_000, 8 << 20, 12
 """How many changed files, and bytes of them, are compared line by line after a clear, and how many are named: somebody waits."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from posix import lstat
+from collections.abc import Container
+from os import lstat
 
 from keepfast.workspace import stat_cache
-from keepfast.workspace.stat_cache import LEFT, NOT_ENTERED, UNREAD
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from keepfast.workspace.stat_cache import Cache
+from keepfast.workspace.stat_cache import LEFT, NOT_ENTERED, UNREAD, Cache
 
 
 class SavedFiles:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from _stat import S_ISDIR, S_ISLNK, S_ISREG
-from posix import statvfs
+from collections.abc import Callable, Sequence
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat_result, statvfs
+from os import open as open_fd
+from os import walk as walk_names
+from os.path import islink
+from stat import S_ISDIR, S_ISLNK, S_ISREG
+from typing import TYPE_CHECKING, Any
 
+from keepfast.app.workspace_lock import Folder, capture_rules
+from keepfast.fsutil.descriptors import lstat_below
 from keepfast.model.entry import (
     BY_GIT,
     BY_NAME,
@@ -15,29 +22,23 @@ from keepfast.model.entry import (
     OVERSIZE,
     SPECIAL,
     UNREADABLE,
+    Entry,
     vanished,
 )
 from keepfast.model.errors import KeepfastError, TooMany
-from keepfast.model.light_json import loads
+from keepfast.model.strict_json import loads
 from keepfast.settings.ownership import is_foreign
-from keepfast.workspace.capture import GIT
+from keepfast.store.repository import Repository
+from keepfast.store.save import CheckpointWriter
+from keepfast.workspace.capture import GIT, NEVER_ENTERED, Capture
 from keepfast.workspace.marker import marker
 from keepfast.workspace.scan import CROWDED, Scan, recheck, walk
-from keepfast.workspace.walk import UNREAD
+from keepfast.workspace.selection import Chooser
+from keepfast.workspace.stat_cache import Cache
+from keepfast.workspace.walk import FORCED, LEFT, UNREAD, VANISHED, too_many_files
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from posix import stat_result
-    from typing import Any
-
     from keepfast.app.checkpoint import Engine
-    from keepfast.app.workspace_lock import Folder
-    from keepfast.model.entry import Entry
-    from keepfast.store.repository import Repository
-    from keepfast.store.save import CheckpointWriter
-    from keepfast.workspace.capture import Capture
-    from keepfast.workspace.stat_cache import Cache
 
 RESERVED_BYTES = 64 << 20
 """Disk space that saving excluded files leaves free."""
@@ -119,11 +120,6 @@ def _mark_crowded(scan: Scan, rules: Capture) -> Scan:
 
 def count(engine: Engine, root: bytes) -> int:
     """Return how many files of a folder a save would include. Raises `TooMany` if more than `capture.max_files`."""
-    from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close
-    from posix import open as open_fd
-
-    from keepfast.app.workspace_lock import capture_rules
-
     fd = open_fd(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         return len(_walk(fd, None, capture_rules(engine, root), 0, lambda path: False).names)
@@ -136,13 +132,6 @@ def list_below(root: bytes, paths: Sequence[bytes], rules: Capture) -> tuple[lis
 
     Those are git's own, and what the setting `capture.exclude` names. Raises `TooMany`.
     """
-    from os import walk as walk_names
-    from os.path import islink
-
-    from keepfast.workspace.capture import NEVER_ENTERED
-    from keepfast.workspace.selection import Chooser
-    from keepfast.workspace.walk import too_many_files
-
     exclude, paths_below, not_entered = Chooser(-1, rules).exclude, dict[bytes, None](), list[bytes]()
     for path in paths:
         if path.rpartition(b"/")[2] in NEVER_ENTERED or exclude.match(path, True):
@@ -169,10 +158,6 @@ def scan_only(
 
     `included`: the setting `capture.exclude` does not hold at and below these. A path that leads through a link counts as absent.
     """
-    from keepfast.fsutil.descriptors import lstat_below
-    from keepfast.workspace.selection import Chooser
-    from keepfast.workspace.walk import VANISHED
-
     scan, folders, chooser = Scan(False), {b"": True}, Chooser(folder.fd, folder.capture)
 
     def is_folder(path: bytes) -> bool:
@@ -230,8 +215,6 @@ def _add_deleted_below(folder: Folder, scan: Scan, paths: tuple[bytes, ...], sav
 
 def include_files(folder: Folder, scan: Scan, paths: frozenset[bytes], saving: CheckpointWriter) -> None:
     """Include these files although the rules exclude them."""
-    from keepfast.fsutil.descriptors import lstat_below
-
     still_left, named = [], {path for path, _ in scan.candidates}
     for path, kind, flags, seen in scan.left:
         if path in paths and seen is not None and S_ISREG(seen.st_mode):
@@ -260,9 +243,6 @@ def include_excluded(folder: Folder, scan: Scan, paths: tuple[bytes, ...], free_
 
     Later versions include them until they change; then the rules hold again.
     """
-    from keepfast.fsutil.descriptors import lstat_below
-    from keepfast.workspace.walk import FORCED, LEFT
-
     left = {entry[0]: entry for entry in scan.left}
     for mark in sorted([mark for mark in scan.marks if mark[:1] == LEFT]):
         path = mark[1:]
@@ -300,8 +280,6 @@ def mark_vanished(
 
 def _topmost_absent(folder: Folder, path: bytes) -> bytes:
     """Return the path, or the highest folder above it, that does not exist; nothing if the path exists."""
-    from keepfast.fsutil.descriptors import lstat_below
-
     parts = path.split(b"/")
     for count in range(1, len(parts) + 1):
         above = b"/".join(parts[:count])

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from keepfast.agents.working_file import WorkingFile
 from keepfast.app.active_files import made_by_tools
-from keepfast.model.entry import FILE, GONE, LEFT_OUT, LINK, SEALED
+from keepfast.model.entry import FILE, GONE, LEFT_OUT, LINK, SEALED, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
 from keepfast.resume import disk_files as disk
-from keepfast.resume.notes import FileNote
+from keepfast.resume.notes import FileNote, Notes
 from keepfast.resume.ranking import is_generated
 from keepfast.secrets.marks import is_secret_by_name
+from keepfast.settings import Settings
 from keepfast.store.digest import digest
-from keepfast.store.rows import Query
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
 from keepfast.workspace.secret_check import is_secret
-
-if TYPE_CHECKING:
-    from keepfast.model.entry import Entry
-    from keepfast.resume.notes import Notes
-    from keepfast.settings import Settings
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
 
 MAX_VERSIONS, MAX_CHANGES, MAX_ADDED = 40, 400, 40
 """How many checkpoints and changes of a session are searched, and how many files that no tool named are added."""

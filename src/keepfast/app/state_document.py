@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from keepfast.app.active_files import made_by_tools
 from keepfast.app.inspect import between
+from keepfast.app.known_secrets import KnownSecrets
+from keepfast.app.session_files import changed_by
 from keepfast.model.artefacts import is_in_always_generated_folder
+from keepfast.model.document import Header
 from keepfast.model.entry import FILE, SEALED, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.exclusion import excluded_by
 from keepfast.secrets.marks import is_secret_by_name
-from keepfast.store.rows import Query
+from keepfast.settings import Settings
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from keepfast.app.known_secrets import KnownSecrets
-    from keepfast.model.document import Header
-    from keepfast.settings import Settings
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
 
 STATEFUL = "stateful"
 MAX_FILES, MAX_FOLDERS, MAX_NAMED = 1_000, 50, 40
@@ -118,8 +116,6 @@ def state(repository: Repository, row: CheckpointRow, header: Header, root: str,
             left_out.append(f"{show(entry.path)}: {described}")
         else:
             files.append(described)
-    from keepfast.app.known_secrets import KnownSecrets
-
     secrets = KnownSecrets(repository, row.workspace)
     context = _context(header, root)
     context = context._replace(recent_commands=secrets.redact_all(context.recent_commands))
@@ -234,8 +230,6 @@ def _changed_before(repository: Repository, row: CheckpointRow) -> list[bytes]:
     """Return what earlier versions of the session changed, which shell commands do not name."""
     if not row.session:
         return []
-    from keepfast.app.session_files import changed_by
-
     changes = changed_by(repository, row, row.session, MAX_FILES)
     return [entry.path for change in changes for entry in change.entries if entry.kind == FILE]
 
@@ -270,8 +264,6 @@ def _describe(repository: Repository, entry: Entry) -> StateFile | str:
         content = repository.contents.load(entry.content)
     except KeepfastError as error:
         return str(error)
-    from hashlib import sha256
-
     key, hashed = f"blake3:{entry.content.hex()}", sha256(content).hexdigest()
     return StateFile(show(entry.path), key, hashed, entry.size, entry.mtime)
 

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import os
-from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
-from posix import open as open_fd
+from collections.abc import Callable, Iterator, Sequence
+from glob import has_magic, iglob
+from itertools import chain, islice
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, lstat
+from os import open as open_fd
+from os.path import isfile, islink, realpath
+from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.saved_files import SavedFiles
 from keepfast.app.scan import free_room, list_below
 from keepfast.app.workspace_lock import capture_rules
 from keepfast.model.artefacts import PYTHON_FOLDER, is_always_excluded, matching_command
-from keepfast.model.entry import FILE, FOLDER, LINK
+from keepfast.model.entry import FILE, FOLDER, LINK, Entry
 from keepfast.model.entry import UNREADABLE as NOT_READ
+from keepfast.shell.destruction import Threat
+from keepfast.state import rescues
 from keepfast.workspace import stat_cache
 from keepfast.workspace.capture import GIT, NEVER_ENTERED, OWN_FOLDERS, SUPERVISOR_FOLDERS
+from keepfast.workspace.git import facts
+from keepfast.workspace.git_index import may_name
 from keepfast.workspace.selection import Chooser
 from keepfast.workspace.walk import LEFT, NOT_ENTERED, UNREAD
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.model.entry import Entry
-    from keepfast.shell.destruction import Threat
-
-    Save = Callable[[tuple[bytes, ...], tuple[bytes, ...]], object]
-    """Make a checkpoint of the first paths only (none: of everything), with the second ones in it whatever the rules say."""
+Save = Callable[[tuple[bytes, ...], tuple[bytes, ...]], object]
+"""Make a checkpoint of the first paths only (none: of everything), with the second ones in it whatever the rules say."""
 
 MAX_MATCHES = MAX_WORDS = 10_000
 MAX_PATTERNS, MAX_BRACE_DEPTH = 200, 50
@@ -104,8 +105,6 @@ def _real_paths(root: bytes, named: bytes) -> list[bytes]:
 
     A command reaches a folder behind a link only with a slash at the end. Targets outside of the root are left out.
     """
-    from os.path import isfile, islink, realpath
-
     path = named.rstrip(b"/")
     above, _, name = path.rpartition(b"/")
     top = realpath(root)
@@ -257,9 +256,6 @@ def _may_be_tracked(root: bytes, path: bytes, threat: Threat) -> bool:
     """Return whether git may track something in this folder, in the places where the command runs it."""
     if any((folder + b"/").startswith(path + b"/") for folder in threat.git_folders):
         return True  # the folder may have a repository of its own
-    from keepfast.workspace.git import facts
-    from keepfast.workspace.git_index import may_name
-
     absolute = root + b"/" + path
     git = facts(absolute.rpartition(b"/")[0])
     if git is None:
@@ -280,8 +276,6 @@ def _is_saved_whole(engine: Engine, root: bytes, workspace: str, chooser: Choose
         _is_unchanged(root, entry, started - MIN_UNCHANGED_NS) for entry in entries.values()
     ):
         return False
-    from keepfast.state import rescues
-
     rescues.note(engine.place.folder(workspace), row.version, engine.clock())
     return True
 
@@ -370,9 +364,6 @@ def _cached_marks(engine: Engine, workspace: str) -> list[bytes]:
 
 
 def _matches(pattern: bytes, root: bytes) -> list[bytes]:
-    from glob import has_magic, iglob  # it takes long to load, and few commands have a pattern
-    from itertools import chain, islice
-
     if _count_words(pattern) > MAX_WORDS:
         return [_folder_of_pattern(pattern, root)]
     words = list(_expand_braces(pattern))

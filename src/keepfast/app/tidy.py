@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import Busy
 from keepfast.model.retention import oldest_automatic, plan
 from keepfast.state import rescues
 from keepfast.store.maintenance.space import compact, forget, needed_by_restore, record_over_cap, store_size
-from keepfast.store.rows import Query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
 
 
 def tidy(engine: Engine, workspace: str) -> tuple[list[CheckpointRow], int]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
-from tomllib import loads
+from os.path import dirname
+from tomllib import load
+
+FOLDER = dirname(dirname(__file__)) + "/languages"
 
 
 @cache
 def catalogue(language: str) -> dict[str, dict[str, str]]:
     """Return the tables of a language: messages, words, and the sentences of the page."""
-    return loads(files("keepfast").joinpath("languages", f"{language}.toml").read_text("utf-8"))
+    with open(f"{FOLDER}/{language}.toml", "rb") as file:
+        return load(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import Conflict, DiskFull, Elsewhere, Failed, MissingStore, NoWorkspace
 from keepfast.store.known_stores import (
     drop_folder,
@@ -13,15 +14,10 @@ from keepfast.store.known_stores import (
     read_unprotected,
 )
 from keepfast.store.maintenance.removal import remove_store, remove_workspaces
-from keepfast.store.maintenance.space import needed_by_restore
+from keepfast.store.maintenance.space import Compaction, needed_by_restore
 from keepfast.store.reserve import is_full, with_reserve
 from keepfast.store.rows import Query
 from keepfast.workspace.marker import identity, marker, open_marker, show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.maintenance.space import Compaction
 
 OWN_FILES = (b"workspace.json", b"notices")
 """Our files in the marker's folder. Project settings and files that a restore put aside are the user's."""

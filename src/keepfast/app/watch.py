@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.inspect import pending
 from keepfast.model.entry import FOLDER
 from keepfast.model.errors import KeepfastError, NoWorkspace, sentence
@@ -16,9 +17,6 @@ from keepfast.state.workers import Worker
 from keepfast.workspace.capture import GIT, OWN_FOLDERS
 from keepfast.workspace.ignore import parse
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
 
 TRIGGER = "watch"
 TICK_SECONDS = 0.5

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from keepfast.settings import STORE_FLAGS
+from collections.abc import Callable
+
+from keepfast.app.checkpoint import Engine
+from keepfast.app.open_stores import OpenStores
+from keepfast.settings import STORE_FLAGS, Settings
 from keepfast.settings.ownership import (
     HERE,
     LOST,
@@ -14,16 +18,7 @@ from keepfast.settings.ownership import (
 )
 from keepfast.store.place import Place
 from keepfast.store.small_files import id_or_empty, read_folder_list, read_store_list, store_path_of
-from keepfast.workspace.marker import marker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.open_stores import OpenStores
-    from keepfast.settings import Settings
-    from keepfast.workspace.marker import Marker
+from keepfast.workspace.marker import Marker, marker
 
 
 def build(
@@ -36,8 +31,6 @@ def build(
     open_stores: OpenStores | None = None,
 ) -> Engine:
     """Return the engine for work in `folder`; `data` is the user's data folder. See `place` and `Engine`."""
-    from keepfast.app.checkpoint import Engine  # not needed by a hook that has nothing to save
-
     return Engine(place(settings, data, folder, own), settings, home, clock, open_stores)
 
 

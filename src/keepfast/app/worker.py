@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from os import close
 from os.path import isdir, isfile
-from posix import close
+from time import monotonic, sleep
+from typing import Any
 
 from keepfast.agents.claude.usage import tokens
+from keepfast.agents.registry import sessions as sessions_of
 from keepfast.app.active_files import MAX_ACTIVE_FILES
+from keepfast.app.checkpoint import Engine
+from keepfast.app.checkpoint_save import ReadAhead
+from keepfast.app.inspect import coverage
+from keepfast.app.inspect import pending as unsaved
+from keepfast.app.known_secrets import KnownSecrets
+from keepfast.model.artefacts import is_in_always_generated_folder
 from keepfast.model.errors import Busy, sentence
 from keepfast.model.event import AFTER_TOOL_CALLS, CONVERSED, CREATED, OUTSIDE, UNCHANGED, Event, Outcome
+from keepfast.model.exclusion import excluded_by
 from keepfast.model.policy import failed_trigger_time, rest_period
+from keepfast.resume.last_words import last_words
+from keepfast.resume.notes import shortened
+from keepfast.secrets.cuts import first_line, head
+from keepfast.secrets.light_redaction import without_secrets
+from keepfast.settings import Settings
 from keepfast.state import brief_parts as parts
 from keepfast.state import pending_events as pending
 from keepfast.state import sessions, workers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.checkpoint_save import ReadAhead
-    from keepfast.settings import Settings
-    from keepfast.state.pending_events import PendingEvent
-    from keepfast.store.rows import WorkspaceRow
+from keepfast.state.pending_events import PendingEvent
+from keepfast.store.conversations import latest_conversation
+from keepfast.store.rows import LIGHT_TRIGGERS, Query, WorkspaceRow
 
 MAX_SUMMARY_CHARS, MAX_POINT_CHARS, MAX_POINTS = 80, 200, 8
 REPEAT_SHARE = 0.6
@@ -71,8 +79,6 @@ def row_after_pending(engine: Engine, row: WorkspaceRow, seconds: float = WAIT_S
 
 def save_or_await_pending(engine: Engine, root: bytes, workspace: str, seconds: float) -> None:
     """Save what is pending; if a worker is running, wait for it instead, at most for `seconds`."""
-    from time import monotonic, sleep
-
     folder = engine.place.folder(workspace)
     waiting, end = set(pending.names(folder)), monotonic() + seconds
     while waiting and any(workers.running_worker(folder, name) is not None for name in (workers.HOOKS, "/lock")):
@@ -144,8 +150,6 @@ def _has_unsaved_work(engine: Engine, root: bytes, folder: str, event: PendingEv
     row = engine.repository().workspace(location[1]) if location is not None else None
     if row is None:
         return False
-    from keepfast.app.inspect import pending as unsaved
-
     return bool(unsaved(engine, root, row)[0])
 
 
@@ -251,8 +255,6 @@ def event_of(
 
 def _is_tool_call_newest(engine: Engine, root: bytes) -> bool:
     """Return whether the newest checkpoint is one of a single tool call."""
-    from keepfast.store.rows import LIGHT_TRIGGERS, Query
-
     location = engine.workspaces.locate(root)
     rows = engine.repository().find(Query(workspace=location[1], limit=1)) if location is not None else []
     return bool(rows) and rows[0].trigger in LIGHT_TRIGGERS
@@ -266,9 +268,6 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
     session, location = event.session, engine.workspaces.locate(root)
     if not session or location is None:
         return False
-    from keepfast.store.conversations import latest_conversation
-    from keepfast.store.rows import Query
-
     repository = engine.repository()
     rows = repository.find(Query(workspace=location[1], session=session, limit=1, light=False))
     last_heard = sessions.facts(folder, session).get("heard")
@@ -283,8 +282,6 @@ def moved_on(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> b
 
 def _has_message_after(path: str, agent: str, start: int) -> bool:
     """Return whether the transcript has a message after this offset."""
-    from keepfast.agents.registry import sessions as sessions_of
-
     client = sessions_of(agent)
     if client is None or not isfile(path):
         return False  # opening a pipe could block forever
@@ -302,8 +299,6 @@ def _await_transcript(engine: Engine, event: PendingEvent) -> None:
     """Give the client of another session time to write its last words: that session's own worker would wait for them, too."""
     if event.trigger != "turn" or not event.conversed:
         return
-    from time import sleep
-
     sleep(min(TRANSCRIPT_LAG_SECONDS, max(0.0, (event.at - engine.clock()) / 1e9 + TRANSCRIPT_LAG_SECONDS)))
 
 
@@ -311,9 +306,6 @@ def _message(event: PendingEvent, summary: str) -> str:
     """Return the checkpoint's message: for one before a command, the command."""
     command = " ".join(event.command.split())
     if command:
-        from keepfast.secrets.cuts import head
-        from keepfast.secrets.light_redaction import without_secrets
-
         return head(without_secrets(f"before {command}"), MAX_SUMMARY_CHARS)
     return summary
 
@@ -328,9 +320,7 @@ def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tup
         return _quick_notes(folder, event, settings)
     if not event.transcript:
         return None, ""
-    from keepfast.app.known_secrets import KnownSecrets
     from keepfast.app.resume import extract_of, notes_of
-    from keepfast.secrets.cuts import first_line
 
     session, place = event.session, engine.workspaces.locate(root)
     session_notes = notes_of(event.transcript, extract_of(folder, session), folder, session)
@@ -356,10 +346,6 @@ def _notes(engine: Engine, root: bytes, folder: str, event: PendingEvent) -> tup
 
 def _quick_notes(folder: str, event: PendingEvent, settings: Settings) -> tuple[dict[str, Any] | None, str]:
     """Return the same without reading the conversation: the last prompt, or the task that was resumed."""
-    from keepfast.resume.last_words import last_words
-    from keepfast.secrets.cuts import first_line
-    from keepfast.secrets.light_redaction import without_secrets
-
     session = event.session
     task = sessions.facts(folder, session).get("prompt") or sessions.inherited(folder, session).get("task")
     answer = without_secrets(first_line(last_words(event.transcript), MAX_LINE_CHARS))
@@ -370,8 +356,6 @@ def _quick_notes(folder: str, event: PendingEvent, settings: Settings) -> tuple[
 
 def _drop_excluded(notes: dict[str, Any], patterns: list[str]) -> None:
     """Drop folders and documents that the patterns exclude, or that a tool can recreate."""
-    from keepfast.model.artefacts import is_in_always_generated_folder
-    from keepfast.model.exclusion import excluded_by
 
     def is_wanted(path: str) -> bool:
         return not excluded_by(path, patterns) and not is_in_always_generated_folder(path.encode("utf-8", "replace"))
@@ -386,21 +370,14 @@ def _short(text: str) -> str:
 
     It is redacted again after the cut: `[redacted:…]` may be longer than the secret.
     """
-    from keepfast.secrets.light_redaction import without_secrets
-
     text = without_secrets(text)
     if len(text) <= MAX_SUMMARY_CHARS and "\n" not in text:
         return text
-    from keepfast.resume.notes import shortened
-    from keepfast.secrets.cuts import head
-
     return head(without_secrets(shortened(text, MAX_SUMMARY_CHARS)), MAX_SUMMARY_CHARS)
 
 
 def _key_points(notes: dict[str, Any] | None, last_words: str) -> tuple[str, ...]:
     """Return decisions, blockers and the last words, as far as the notes have them."""
-    from keepfast.secrets.cuts import head
-
     analysis = notes["analysis"] if notes is not None else {}
     points = [*analysis.get("decisions_made", ()), *analysis.get("blockers", ())][: MAX_POINTS - 1]
     bare = [without_heading(point) for point in (*points, last_words)]
@@ -467,9 +444,6 @@ def _active_files(folder: str, event: PendingEvent, root: bytes, patterns: list[
     paths = [line[len(start) :] for line in sessions.touched(folder, event.session) if line.startswith(start)]
     if not paths:
         return ()
-    from keepfast.model.artefacts import is_in_always_generated_folder
-    from keepfast.model.exclusion import excluded_by
-
     # A name that is not UTF-8 does not fit into a JSON header.
     names = [path.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for path in paths]
     names = [
@@ -482,8 +456,6 @@ def _active_files(folder: str, event: PendingEvent, root: bytes, patterns: list[
 
 def _note_poor_coverage(engine: Engine, root: bytes, outcome: Outcome, trigger: str) -> None:
     """Note a checkpoint that has no files, or excludes more entries than it has."""
-    from keepfast.app.inspect import coverage
-
     row = engine.repository().workspace(outcome.checkpoint.workspace)
     if row is None:
         return

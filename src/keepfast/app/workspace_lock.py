@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, utime
-from posix import open as open_fd
+from collections.abc import Callable
+from os import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, fstat, geteuid, stat, utime
+from os import open as open_fd
+from typing import TYPE_CHECKING
 
+from keepfast.fsutil.durable import make_folder, take_lock
 from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Failed
 from keepfast.store.small_files import id_or_empty, read_pairs, read_store_list
 from keepfast.workspace import stat_cache
+from keepfast.workspace.capture import Capture
 from keepfast.workspace.marker import show
+from keepfast.workspace.scan import Scan
+from keepfast.workspace.stat_cache import Cache, peek
+from keepfast.workspace.stat_cache_writer import renew, store
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from keepfast.app.checkpoint import Engine
-    from keepfast.workspace.capture import Capture
-    from keepfast.workspace.scan import Scan
-    from keepfast.workspace.stat_cache import Cache
 
 DAY = 86_400_000_000_000
 MARGIN, OTHER_DISK_MARGIN = 10_000_000, 2_500_000_000
@@ -65,8 +66,6 @@ class Folder:
             try:
                 self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
             except FileNotFoundError:
-                from keepfast.fsutil.durable import make_folder
-
                 make_folder(folder.rpartition("/")[0])  # checkpoints are not in this folder: it may be made again
                 make_folder(folder)
                 self.lock = open_fd(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
@@ -118,8 +117,6 @@ class Folder:
 
     def look_up(self) -> None:
         """Check whether the cache is fresh without reading it: for a large tree that takes longer than saving a file."""
-        from keepfast.workspace.stat_cache import peek
-
         cache_head = peek(self._cache_path())
         if cache_head is not None:
             self._is_fresh(*cache_head)
@@ -135,8 +132,6 @@ class Folder:
     def renew(self, document: bytes, saved: tuple[bytes, ...]) -> None:
         """Update the cache after a save of some paths: it still holds for all others."""
         if self.full_scan_at:
-            from keepfast.workspace.stat_cache_writer import renew
-
             try:
                 renew(self._cache_path(), document.hex().encode("ascii") + b"\n" + self.identity(), saved)
             except OSError:
@@ -144,9 +139,6 @@ class Folder:
 
     def recording(self, commit: Callable[[], object]) -> None:
         """Commit a record that makes no version, and update the cache: it still describes the newest version."""
-        from keepfast.workspace.stat_cache import peek
-        from keepfast.workspace.stat_cache_writer import renew
-
         cache_head = peek(self._cache_path())
         holds = cache_head is not None and self._is_fresh(*cache_head)
         commit()
@@ -171,8 +163,6 @@ class Folder:
 
     def remember(self, scan: Scan, document: bytes) -> None:
         """Write the stat cache of this version. If that fails, the next save scans everything."""
-        from keepfast.workspace.stat_cache_writer import store
-
         try:
             store(
                 self._cache_path(),
@@ -192,15 +182,11 @@ def wait_for(fd: int, what: str) -> None:
     if WAITING.seconds is None:
         stat_cache.lock(fd)
         return
-    from keepfast.fsutil.durable import take_lock
-
     take_lock(fd, what)
 
 
 def capture_rules(engine: Engine, root: bytes) -> Capture:
     """Return the rules for what lies below `root`: settings, other workspaces and stores."""
-    from keepfast.workspace.capture import Capture
-
     settings = engine.settings
     try:
         store = stat(engine.place.path)

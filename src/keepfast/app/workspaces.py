@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, urandom
-from posix import open as open_fd
+from collections.abc import Callable
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, mkdir, stat, urandom
+from os import open as open_fd
+from typing import TYPE_CHECKING
 
 from keepfast.app.workspace_lock import wait_for
+from keepfast.fsutil.durable import replace_in, sync_folder
 from keepfast.model.errors import (
     Elsewhere,
     Failed,
@@ -16,6 +19,9 @@ from keepfast.model.errors import (
     Refused,
     Usage,
 )
+from keepfast.model.strict_json import dumps
+from keepfast.secrets.light_redaction import without_secrets
+from keepfast.settings import STORE_FLAGS, Settings
 from keepfast.settings.ownership import (
     ELSEWHERE,
     HERE,
@@ -29,18 +35,25 @@ from keepfast.settings.ownership import (
     lost_store_path,
     names_known_store,
 )
-from keepfast.workspace.marker import identity, is_same_folder, marker, obstacle, show
+from keepfast.state.notices import append, read
+from keepfast.store.known_stores import (
+    add_store,
+    drop_folder,
+    note_folder,
+    note_folders,
+    note_protected,
+    read_unprotected,
+)
+from keepfast.store.place import Place
+from keepfast.store.repository import Repository
+from keepfast.store.rows import Query, WorkspaceRow
+from keepfast.store.small_files import missing_store, read_folder_list, read_store_list
+from keepfast.workspace.adoption import is_large, refuse_whole, root_for
+from keepfast.workspace.marker import MARKER, Marker, identity, is_same_folder, marker, obstacle, open_marker, show
+from keepfast.workspace.stat_cache import peek
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from keepfast.app.checkpoint import LazyRepository
-    from keepfast.settings import Settings
-    from keepfast.store.place import Place
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import WorkspaceRow
-    from keepfast.workspace.marker import Marker
 
 QUICK_COUNT_SECONDS = 0.2
 """For how long a folder's entries are counted before an event other than a session's start adopts it."""
@@ -181,10 +194,6 @@ class Workspaces:
 
     def _was_saved(self, workspace: str, folder: bytes) -> bool:
         """Return whether this is the folder, by device and inode, that the last save of the workspace read."""
-        from posix import stat
-
-        from keepfast.workspace.stat_cache import peek
-
         cache_head = peek(self.place.folder(workspace) + "/cache")
         try:
             here = stat(folder)
@@ -272,8 +281,6 @@ class Workspaces:
         mode = self.settings["adopt"]
         if mode not in ("any", "git"):
             return None
-        from keepfast.workspace.adoption import is_large, root_for
-
         root = root_for(cwd, project, mode, self.home)
         if root is None or self.is_unprotected(root):
             return None
@@ -283,8 +290,6 @@ class Workspaces:
 
     def is_unprotected(self, root: bytes) -> bool:
         """Return whether the user stopped protecting this folder, or one above it."""
-        from keepfast.store.known_stores import read_unprotected
-
         listed, folder = read_unprotected(self.place.unprotected), root
         while listed and folder not in listed and folder not in (b"/", b""):
             folder = folder.rpartition(b"/")[0] or b"/"
@@ -300,8 +305,6 @@ class Workspaces:
         `new_store`: use this store from now on, even if the one before is missing. `by_path`: the listing of the path suffices if
         the marker's place is blocked or has the marker of another store. Raises what `require_known_store` raises.
         """
-        from keepfast.workspace.adoption import refuse_whole
-
         refuse_whole(root, self.home)
         # The marker of another store is kept until the user decides: it leads to that store's history.
         is_others = not new_store and self._names_other_store(root, by_path)
@@ -353,8 +356,6 @@ class Workspaces:
 
     def _refuse_lost(self, root: bytes) -> None:
         """Raise `MissingStore` if the user's own list names a store for the folder that is out of reach."""
-        from keepfast.store.small_files import missing_store, read_folder_list
-
         identity = read_folder_list(self.place.folders).get(root, ("", ""))[0]
         if identity and root not in self.place.registered():
             path = lost_store_path(identity, self.place.path, self.place.list)
@@ -386,8 +387,6 @@ class Workspaces:
 
     def _former_or_new_id(self, repository: Repository, root: bytes) -> str:
         """Return the id that the folder had before the user stopped protecting it, if its history still exists; else a new one."""
-        from keepfast.store.known_stores import read_unprotected
-
         workspace = read_unprotected(self.place.unprotected).get(root, "")
         row = repository.workspace(workspace) if workspace else None
         return workspace if row is not None and not row.path else urandom(16).hex()
@@ -424,13 +423,9 @@ class Workspaces:
         return row
 
     def _is_fork(self, repository: Repository, row: WorkspaceRow) -> bool:
-        from keepfast.store.rows import Query
-
         return bool(repository.find(Query(workspace=row.id, trigger="fork", forgotten=True, limit=1)))
 
     def _note_protected(self, root: bytes) -> None:
-        from keepfast.store.known_stores import note_protected
-
         try:
             note_protected(self.place.unprotected, root)
         except OSError as error:
@@ -451,8 +446,6 @@ class Workspaces:
         self.place.list_paths(folders)
         if self.place.is_in_data_folder():
             return
-        from keepfast.store.known_stores import note_folders
-
         try:
             note_folders(self.place.folders, repository.id, folders)
         except OSError:
@@ -460,12 +453,6 @@ class Workspaces:
 
     def mark(self, root: bytes, workspace: str) -> None:
         """Write the folder's marker: ids of workspace and store, and a `.gitignore` that hides it from git."""
-        from posix import mkdir
-
-        from keepfast.fsutil.durable import replace_in, sync_folder
-        from keepfast.model.light_json import dumps
-        from keepfast.workspace.marker import MARKER, open_marker
-
         store = self.place.id()
         self._list_store_or_fail(root, workspace)
         try:
@@ -506,8 +493,6 @@ class Workspaces:
 
         The lists vouch for the marker, which alone is not trusted, and still name both if the marker or the store is gone.
         """
-        from keepfast.store.known_stores import add_store, drop_folder, note_folder
-
         store = self.place.id()
         try:
             add_store(self.place.list, self.place.path, store)
@@ -521,9 +506,6 @@ class Workspaces:
 
     def _list_store_or_fail(self, root: bytes, workspace: str) -> None:
         """Raise `Failed` if only a flag names the store and no list can be written: the next command would not find the store."""
-        from keepfast.settings import STORE_FLAGS
-        from keepfast.store.small_files import read_store_list
-
         error = self.list_store(root, workspace)
         if error is None or self.settings.origins.get("store.url") not in STORE_FLAGS or self.place.is_in_data_folder():
             return  # the store of the settings needs no voucher
@@ -540,9 +522,6 @@ class Workspaces:
 
         `reported`: the user gets the message now, too.
         """
-        from keepfast.secrets.light_redaction import without_secrets
-        from keepfast.state.notices import append
-
         location = self.nearest(cwd)
         text = without_secrets(text)
         return location is not None and append(
@@ -551,8 +530,6 @@ class Workspaces:
 
     def note_once(self, cwd: bytes, kind: str, trigger: str, text: str) -> bool:
         """Record a notice unless the same one is less than a day old."""
-        from keepfast.state.notices import read
-
         location = self.nearest(cwd)
         notices = read(self.notice_folders(*location)) if location is not None else []
         since = self.clock() - DAY

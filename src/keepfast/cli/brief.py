@@ -6,8 +6,12 @@ import os
 
 import click
 
+from keepfast.app.session_files import without_excluded, without_sealed
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common, write_json
+from keepfast.model.errors import Failed
+from keepfast.resume import disk_files as disk
+from keepfast.secrets.redaction import redact
 
 TRANSCRIPT_HINT = (
     "Give a transcript of Claude Code (~/.claude/projects/…/SESSION.jsonl) or Codex "
@@ -31,12 +35,8 @@ def brief(session: Session, transcript: str, tokens: int, root: str | None) -> N
     is printed.
     """
     from keepfast.agents import transcript as transcripts
-    from keepfast.app.session_files import without_excluded, without_sealed
-    from keepfast.model.errors import Failed
     from keepfast.resume import brief as briefs
-    from keepfast.resume import disk_files as disk
     from keepfast.resume import extractor as notes
-    from keepfast.secrets.redaction import redact
 
     try:
         conversation = transcripts.read(transcript)

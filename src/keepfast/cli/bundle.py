@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from keepfast import __version__
+from keepfast.app.checkpoint import Engine
 from keepfast.cli.passphrase import passphrase, passphrase_option
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
-from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, Usage
+from keepfast.model.errors import Conflict, Failed, KeepfastError, NotFound, NoWorkspace, Usage
+from keepfast.model.ids import checkpoint_id
+from keepfast.present.json_forms import of_checkpoint, of_path, title
+from keepfast.present.terminal import one_line, plural, size
+from keepfast.store.bundle import Bundle
+from keepfast.store.bundle_check import CheckedBundle
+from keepfast.store.bundle_import import ImportResult, import_bundle
+from keepfast.store.keys import open_backup
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
+from keepfast.workspace.adoption import refuse_whole
+from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.bundle import Bundle
     from keepfast.store.bundle_export import LeftOut
-    from keepfast.store.bundle_import import ImportResult
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 MAX_SHOWN = 10
 
@@ -48,10 +55,7 @@ def export(
 
     FILE is not encrypted. Secret files and conversations are excluded, unless --with-secrets includes them sealed.
     """
-    from keepfast import __version__
-    from keepfast.present.terminal import plural, size
     from keepfast.store.bundle_export import export_bundle as write
-    from keepfast.workspace.marker import show
 
     if not words:
         raise Usage(
@@ -74,8 +78,6 @@ def export(
             tool=__version__, now=session.now(), force=force, progress=progress, keys=keys,
         )  # fmt: skip
     if session.json:
-        from keepfast.present.json_forms import of_checkpoint, of_path
-
         listed = [of_checkpoint(checkpoint) for checkpoint in chosen]
         write_json(
             {
@@ -112,9 +114,6 @@ def _refuse_reference(session: Session, row: WorkspaceRow, name: str) -> None:
 
 def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
     """List what the bundle lacks now, not only when it is imported elsewhere."""
-    from keepfast.present.terminal import plural
-    from keepfast.workspace.marker import show
-
     parts = [
         plural(number, what)
         for number, what in ((len(left_out.files), "secret file"), (left_out.conversations, "conversation"))
@@ -128,8 +127,6 @@ def _warn_of_left_out(session: Session, left_out: LeftOut) -> None:
 def _select(
     session: Session, row: WorkspaceRow, references: Sequence[str], everything: bool, since: str | None
 ) -> list[CheckpointRow]:
-    from keepfast.store.rows import Query
-
     if sum((bool(references), everything, since is not None)) != 1:
         raise Usage(
             "Give only one of: references, --all, --since REF.",
@@ -161,11 +158,6 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
     They are added to the workspace they came from if it is in the store, else to a new one. Only the store is
     changed; restore files with `keepfast restore` or `keepfast fork`.
     """
-    from keepfast.model.ids import checkpoint_id
-    from keepfast.store.bundle import Bundle
-    from keepfast.store.bundle_check import CheckedBundle
-    from keepfast.store.bundle_import import import_bundle
-
     if into is not None and here:
         raise Usage("--into and --here cannot be combined.")
     engine = session.engine
@@ -193,8 +185,6 @@ def import_(session: Session, file: str, into: str | None, here: bool, source: s
 
 def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
     """Return the passphrase of the bundle's keys, checked before anything is imported; empty if none was given."""
-    from keepfast.store.keys import open_backup
-
     if bundle.keys is None:
         return ""
     if source is None and (session.json or not sys.stdin.isatty()):
@@ -209,9 +199,6 @@ def _passphrase(session: Session, bundle: Bundle, source: str | None) -> str:
 
 def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
     """Return the id of the workspace to import into: the folder's own, else the one that the bundle comes from."""
-    from keepfast.workspace.adoption import refuse_whole
-    from keepfast.workspace.marker import show
-
     if not folder:
         return bundle.workspace
     refuse_whole(folder, engine.home or b"")
@@ -231,8 +218,6 @@ def _target(engine: Engine, bundle: Bundle, folder: bytes) -> str:
 
 
 def _workspace_row(engine: Engine, workspace: str) -> WorkspaceRow | None:
-    from keepfast.model.errors import NoWorkspace
-
     try:
         return engine.repository().workspace(workspace)
     except NoWorkspace:
@@ -241,8 +226,6 @@ def _workspace_row(engine: Engine, workspace: str) -> WorkspaceRow | None:
 
 def _create_folder(engine: Engine, folder: bytes, workspace: str) -> None:
     """Create the folder and its marker, after its checkpoints are in the store."""
-    from keepfast.workspace.marker import show
-
     try:
         os.makedirs(folder, exist_ok=True)
         engine.workspaces.mark(folder, workspace)
@@ -255,10 +238,6 @@ def _create_folder(engine: Engine, folder: bytes, workspace: str) -> None:
 
 
 def _announce(session: Session, bundle: Bundle, done: ImportResult) -> None:
-    from keepfast.present.json_forms import of_checkpoint, title
-    from keepfast.present.terminal import one_line, plural
-    from keepfast.workspace.marker import show
-
     repository = session.repository
     rows = [
         (exported_version, repository.checkpoint(done.workspace, version))

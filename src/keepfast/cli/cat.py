@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from base64 import b64encode
+from itertools import islice
 
 import click
 
+from keepfast.cli.paths import candidates
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_bytes, write_json
-from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, LINK, REASONS
+from keepfast.model.entry import FILE, FOLDER, LEFT_OUT, LINK, REASONS, Entry
 from keepfast.model.errors import KeepfastError, NotFound, Usage
-
-if TYPE_CHECKING:
-    from keepfast.model.entry import Entry
-    from keepfast.store.rows import CheckpointRow
+from keepfast.present.json_forms import of_entry, of_path
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.marker import show
 
 MAX_COMPLETIONS = 200
 
@@ -24,10 +25,6 @@ def _paths(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     session = ctx.find_object(Session)
     if session is None:
         return []
-    from itertools import islice
-
-    from keepfast.cli.paths import candidates
-
     try:
         root, workspace = session.workspace()
         row = session.resolve(workspace, ctx.params["reference"])
@@ -58,10 +55,6 @@ def cat(session: Session, reference: str, path: str) -> None:
     row = session.resolve(workspace, reference)
     entry = _find(session, root, row, path)
     if session.json:
-        from base64 import b64encode
-
-        from keepfast.present.json_forms import of_entry, of_path
-
         content = entry.content if entry.kind == LINK else session.repository.contents.load(entry.content)
         facts = of_entry(entry) or {}
         write_json(
@@ -80,9 +73,6 @@ def cat(session: Session, reference: str, path: str) -> None:
 
 
 def _find(session: Session, root: bytes, row: CheckpointRow, path: str) -> Entry:
-    from keepfast.cli.paths import candidates
-    from keepfast.workspace.marker import show
-
     for name in candidates(path, session.cwd, root):
         entry = session.repository.at(row.workspace, row.version, name)
         if entry is None:

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import cache_from_source, find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from json import loads
+from signal import Signals
+from typing import NamedTuple
 
-from keepfast.agents.launcher import UNSAFE_PYTHON_VARIABLES
+from keepfast.agents.claude.installer import look
+from keepfast.agents.launcher import UNSAFE_PYTHON_VARIABLES, folders, named, place_of
+from keepfast.app.scan import count
+from keepfast.cli.client_files import (
+    SCOPES,
+    last_failure,
+    launcher_path,
+    launcher_problem,
+    missing_files,
+    settings_path,
+    start_problem,
+)
+from keepfast.cli.client_files import read as read_client_file
+from keepfast.cli.daemon import summary
 from keepfast.cli.file_systems import file_system, is_remote, mounts, synced_folder
 from keepfast.cli.session import Session
+from keepfast.model.compiled import demand
 from keepfast.model.errors import KeepfastError, NoWorkspace, TooMany
-from keepfast.present.environment import default_folders
-
-if TYPE_CHECKING:
-    from keepfast.present.environment import Folders
+from keepfast.present import supervision
+from keepfast.present.environment import Folders, default_folders
+from keepfast.present.resident import CLIENT, OFF, SETTING, state
+from keepfast.present.terminal import age_in_words, plural, size
+from keepfast.state import sessions
+from keepfast.state.notices import read as read_notices
+from keepfast.state.notices import unsaved
+from keepfast.store.compression import zstd_module
+from keepfast.store.key_use import count_key_use
+from keepfast.store.maintenance.last_verify import read_last_verify
+from keepfast.store.maintenance.space import store_size
+from keepfast.workspace.marker import MARKER, obstacle, show
 
 FINE, NOTE, PROBLEM = "fine", "note", "problem"
 MISSING, STALE = "missing", "stale"
@@ -42,7 +67,7 @@ OLDEST_SQLITE, SQLITE_WITH_TRIGRAM = (3, 31), (3, 34)
 LOW_SPACE, CRITICAL_SPACE = 1 << 30, 64 << 20
 HOOK_MODULES = (
     "app.checkpoint", "app.wiring", "app.workspace_lock", "app.workspaces", "hook.autosave", "hook.main", "hook.start",
-    "model.errors", "model.event", "model.light_json", "model.schema", "present.environment", "settings", "store.place",
+    "model.errors", "model.event", "model.strict_json", "model.schema", "present.environment", "settings", "store.place",
     "store.small_files", "workspace.capture", "workspace.marker", "workspace.stat_cache",
 )  # fmt: skip
 """Modules that a hook loads before it knows whether there is anything to save."""
@@ -90,8 +115,6 @@ def _libraries(session: Session) -> Findings:
         if find_spec(name) is None:
             yield PROBLEM, f"{name} is missing.", "Reinstall keepfast."
     try:
-        from keepfast.store.compression import zstd_module
-
         zstd_module()
     except ImportError:
         yield PROBLEM, "Zstandard is missing.", "Install backports-zstd."
@@ -136,8 +159,6 @@ def _accelerator(session: Session) -> Findings:
 
 
 def _compiled_state(name: str) -> str:
-    from keepfast.model.compiled import demand
-
     try:
         module = import_module("keepfast." + name)
     except ImportError:
@@ -168,9 +189,6 @@ def _test_save(session: Session) -> Findings:
 
 def _failure_of(home: str, folder: str, words: list[str]) -> str:
     """Run a keepfast command with this Python and these modules; return its error, empty if it succeeded."""
-    import subprocess
-    from signal import Signals
-
     folders = (home, home + "/.config", home + "/.local/share")
     begin = f"import sys; sys.path[:] = {sys.path!r}; from keepfast.entry import main; main({folders!r})"
     try:
@@ -193,9 +211,6 @@ def _keys(session: Session) -> Findings:
         return
     if find_spec("cryptography") is None:
         yield PROBLEM, "The package cryptography is missing: nothing can be sealed.", "Reinstall keepfast."
-    from keepfast.present.terminal import plural
-    from keepfast.store.key_use import count_key_use
-
     store_sets = [key_set for key_set, _ in sealer.keys.sets()]
     unreadable = [key_set for key_set in count_key_use(session.repository) if not key_set.opens]
     if sealer.keys.problem():
@@ -297,8 +312,6 @@ def _file_system(session: Session) -> Findings:
 
 
 def _space(session: Session) -> Findings:
-    from keepfast.present.terminal import size
-
     about = os.statvfs(_nearest_existing(session.engine.place.path))
     free = about.f_bavail * about.f_frsize
     try:
@@ -311,8 +324,6 @@ def _space(session: Session) -> Findings:
         yield PROBLEM, f"Only {size(free)} free on the disk of the store.", "Free some space, or run `keepfast forget`."
     else:
         yield NOTE if free < LOW_SPACE else FINE, f"{size(free)} free on the disk of the store"
-    from keepfast.store.maintenance.space import store_size
-
     used, most = store_size(session.repository), session.settings["retention.max_size"]
     if used > most:
         yield (
@@ -325,9 +336,6 @@ def _space(session: Session) -> Findings:
 
 def _last_verify(session: Session) -> Findings:
     """Report the damage that the last `keepfast verify` found."""
-    from keepfast.present.terminal import age_in_words
-    from keepfast.store.maintenance.last_verify import read_last_verify
-
     verified = read_last_verify(session.engine.place.path)
     if verified is None:
         return
@@ -343,11 +351,6 @@ def _last_verify(session: Session) -> Findings:
 
 
 def _workspace(session: Session) -> Findings:
-    from keepfast.app.scan import count
-    from keepfast.present.terminal import age_in_words
-    from keepfast.state.notices import unsaved
-    from keepfast.workspace.marker import show
-
     location = session.engine.workspaces.nearest(session.cwd)
     if location is None:
         session.engine.workspaces.require_known_store(session.cwd)
@@ -398,8 +401,6 @@ def _workspace(session: Session) -> Findings:
 
 def _git(session: Session) -> Findings:
     """Check that git ignores the marker, so that it is never committed."""
-    from keepfast.workspace.marker import MARKER, obstacle, show
-
     location = session.engine.workspaces.nearest(session.cwd)
     if location is None:
         return
@@ -423,14 +424,10 @@ def _git(session: Session) -> Findings:
 
 def _claude(session: Session) -> Findings:
     """Check the hooks in the client's settings files: those that cannot start fail silently."""
-    from keepfast.agents.claude.installer import look
-    from keepfast.agents.launcher import place_of
-    from keepfast.cli.client_files import SCOPES, launcher_path, missing_files, read, settings_path
-
     launchers: set[str] = set()
     at_home = session.environment.folders == default_folders()
     for path in dict.fromkeys(settings_path(session, scope) for scope in SCOPES):
-        hooks = look(read(path).text, path)
+        hooks = look(read_client_file(path).text, path)
         commands = [*hooks.commands, *([hooks.statusline] if hooks.statusline else [])]
         places = [place_of(command) for command in commands]
         launchers.update(filter(None, places))
@@ -457,12 +454,8 @@ def _claude(session: Session) -> Findings:
 
 def _supervision(session: Session) -> Findings:
     """Report whether hooks were suspended for a supervisor, or ignored a false claim that they should be."""
-    from keepfast.present import supervision
-    from keepfast.present.terminal import age_in_words
-    from keepfast.state.notices import read
-
     location = session.engine.workspaces.nearest(session.cwd)
-    notices = read(session.engine.workspaces.notice_folders(*location)) if location is not None else []
+    notices = read_notices(session.engine.workspaces.notice_folders(*location)) if location is not None else []
     recent = [notice for notice in notices if notice.at >= session.now() - WEEK]
     kinds = (supervision.HOOKS_SUSPENDED, supervision.CLAIM_IGNORED)
     latest = [next((notice for notice in reversed(recent) if notice.kind == kind), None) for kind in kinds]
@@ -479,9 +472,6 @@ def _supervision(session: Session) -> Findings:
 
 
 def _resident(session: Session) -> Findings:
-    from keepfast.cli.daemon import summary
-    from keepfast.present.resident import CLIENT, OFF, SETTING, state
-
     seen = state(session.environment, session.settings)
     text = f"{summary(session, seen)}."
     if session.settings[SETTING] == OFF:
@@ -500,13 +490,9 @@ def _resident(session: Session) -> Findings:
 
 def _variables(session: Session) -> Findings:
     """Report variables that a project's client settings set for hooks; hooks ignore them."""
-    from json import loads
-
-    from keepfast.cli.client_files import read, settings_path
-
     for path in dict.fromkeys(settings_path(session, scope) for scope in ("project", "local")):
         try:
-            settings = loads(read(path).text or "{}")
+            settings = loads(read_client_file(path).text or "{}")
         except (KeepfastError, ValueError, RecursionError):
             continue  # `_claude` reports it
         variables = settings.get("env") if isinstance(settings, dict) else None
@@ -525,9 +511,6 @@ def _is_unsafe(name: str) -> bool:
 
 def _launcher(path: str, own_folders: Folders) -> Findings:
     """Check that a launcher is intact and starts the hook: it is silent if it does not find keepfast."""
-    from keepfast.agents.launcher import folders, named
-    from keepfast.cli.client_files import last_failure, launcher_problem, read, start_problem
-
     if not os.path.exists(path):
         return  # `_claude` reports the settings that name it
     advice = "Run `keepfast install claude`, or `keepfast install claude --plugin` for the plugin."
@@ -535,17 +518,19 @@ def _launcher(path: str, own_folders: Folders) -> Findings:
     if wrong:
         yield PROBLEM, f"{wrong}: hooks do nothing.", advice
         return
-    missing = [file for file in named(read(path).text) if not os.access(file, os.R_OK)]
+    missing = [file for file in named(read_client_file(path).text) if not os.access(file, os.R_OK)]
     problem = (missing and f"{path} cannot find keepfast: {missing[0]} no longer exists.") or start_problem([path])
     failed = last_failure(path)
     if problem:
         yield PROBLEM, problem, advice
-    elif folders(read(path).text) is None:
+    elif folders(read_client_file(path).text) is None:
         text = (
             f"{path} was written by an earlier version: hooks use the home folder of your passwd entry and ignore HOME."
         )
         yield (NOTE if own_folders == default_folders() else PROBLEM), text, advice
-    elif (their_folders := folders(read(path).text)) is not None and not _are_same_paths(their_folders, own_folders):
+    elif (their_folders := folders(read_client_file(path).text)) is not None and not _are_same_paths(
+        their_folders, own_folders
+    ):
         differing = [
             f"{their_path} (here {our_path})"
             for their_path, our_path in zip(their_folders, own_folders, strict=True)
@@ -582,8 +567,6 @@ def _model_notes(session: Session) -> Findings:
     elif not settings["analysis.command"]:
         yield PROBLEM, "analysis.command is empty.", "Set it, or set analysis.llm to off."
         return
-    from keepfast.state import sessions
-
     location = session.engine.workspaces.nearest(session.cwd)
     folder = session.engine.place.folder(location[1]) if location is not None else ""
     last = sessions.extract(folder, str(sessions.newest_facts(folder).get("session") or "")) if folder else {}

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from keepfast.app.inspect import compare, pending
+from keepfast.app.worker import event_of, moved_on
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.entry import FILE, FOLDER, LINK
 from keepfast.model.errors import Failed
+from keepfast.model.event import Outcome
+from keepfast.present.environment import program
+from keepfast.present.json_forms import of_checkpoint
 from keepfast.present.live_session import LiveSession, live_session
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.model.event import Outcome
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+from keepfast.present.patches import count_lines
+from keepfast.present.terminal import age_in_words, one_line, plural
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
 
 SAVE_FIRST = "work changed since last checkpoint - save first"
 NEVER_SAVED = "nothing was saved yet - save first"
@@ -108,10 +111,6 @@ def _name_others(session: Session, live: LiveSession) -> None:
 
 
 def _find_unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSession) -> Unsaved:
-    from keepfast.app.inspect import compare, pending
-    from keepfast.app.worker import moved_on
-    from keepfast.present.patches import count_lines
-
     last = _checkpoint_before_prompt(session, row, live)
     with session.progress("Looking") as progress:
         session.engine.progress = progress
@@ -136,8 +135,6 @@ def _find_unsaved(session: Session, root: bytes, row: WorkspaceRow, live: LiveSe
 
 def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSession) -> CheckpointRow | None:
     """Return the newest checkpoint, except those of tool calls and the one made by the prompt that runs this command."""
-    from keepfast.store.rows import Query
-
     newest, before = [*session.repository.find(Query(workspace=row.id, limit=2, light=False)), None, None][:2]
     if newest is None or not live.is_parent or (newest.trigger, newest.session) != ("prompt", live.name):
         return newest
@@ -145,8 +142,6 @@ def _checkpoint_before_prompt(session: Session, row: WorkspaceRow, live: LiveSes
 
 
 def _show(session: Session, unsaved: Unsaved) -> None:
-    from keepfast.present.terminal import age_in_words, plural
-
     last = age_in_words(unsaved.last.created_at, session.now()) if unsaved.last is not None else "none yet"
     if unsaved.last is None:
         session.print("Nothing was saved yet:")
@@ -169,8 +164,6 @@ def _show(session: Session, unsaved: Unsaved) -> None:
 
 def _name_choices(session: Session, live: LiveSession) -> int:
     """Print the commands to choose from, because nobody can answer here."""
-    from keepfast.present.environment import program
-
     command = f"{'! ' if live.is_parent else ''}{program(session.environment)} clear-check"
     session.print("Save checkpoint before clearing?")
     session.print(f"  {command} -y    save, then clear")
@@ -180,8 +173,6 @@ def _name_choices(session: Session, live: LiveSession) -> int:
 
 def _report_already_saved(session: Session, row: CheckpointRow) -> None:
     """Report the checkpoint that already has everything: a hook may have saved first."""
-    from keepfast.present.terminal import one_line
-
     session.say(f'Checkpoint saved: "{one_line(row.message)}" (v{row.version})')
     session.say(f"Checkpoint ID: {row.id}")
 
@@ -196,8 +187,6 @@ def _save(
     session: Session, root: bytes, row: WorkspaceRow, live: LiveSession, message: str, unsaved: Unsaved
 ) -> Outcome:
     """Save as at the end of the session: with its conversation, and its work as the summary."""
-    from keepfast.app.worker import event_of, moved_on
-
     folder = session.engine.place.folder(row.id)
     seen = live.event("before_clear", os.fsdecode(session.cwd), session.now())
     event = event_of(session.engine, root, folder, seen)
@@ -209,9 +198,6 @@ def _save(
 
 
 def _answer(session: Session, live: LiveSession, unsaved: Unsaved, action: str, outcome: Outcome | None = None) -> int:
-    from keepfast.present.json_forms import of_checkpoint
-    from keepfast.present.terminal import one_line
-
     code = 1 if action in (CANCELLED, REFUSED, ASKED) else 0
     if session.json:
         write_json(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from keepfast.agents import launcher
+from keepfast.agents.claude.installer import look
 from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, KeepfastError, Unreachable
+from keepfast.present.background import LAUNCH
 from keepfast.present.environment import Environment, default_folders, now_ns
 from keepfast.state.notices import Notice
 
@@ -122,8 +126,6 @@ def _replace(path: str, text: str, mode: int) -> None:
 
 
 def hook_command() -> list[str]:
-    from keepfast.present.background import LAUNCH
-
     return [interpreter(), "-I", "-S", "-B", os.path.abspath(LAUNCH)]
 
 
@@ -216,8 +218,6 @@ def _folders(session: Session, path: str) -> Sequence[str]:
 
 def is_hooked(session: Session) -> bool:
     """Return whether the user has installed our hooks, for all projects or for this one."""
-    from keepfast.agents.claude.installer import look
-
     return any(look(read(path).text, path).events for path in _own_settings(session))
 
 
@@ -253,8 +253,6 @@ def repair_launcher(session: Session) -> tuple[str, str]:
 
 def hooks_problem(session: Session) -> str:
     """Return why the user's hooks do not start and what to do; empty if they start, or if there are none."""
-    from keepfast.agents.claude.installer import look
-
     for path in _own_settings(session):
         try:
             hooks = look(read(path).text, path)
@@ -300,8 +298,6 @@ def hint_about_hooks(session: Session) -> Iterator[None]:
 
 def _commands(path: str) -> list[str]:
     """Return the commands of our hooks in a settings file; none if it cannot be read, which `doctor` reports."""
-    from keepfast.agents.claude.installer import look
-
     try:
         return look(read(path).text, path).commands
     except Failed:
@@ -337,8 +333,6 @@ def _text_of(path: str) -> str:
 
 def missing_files(command: str) -> list[str]:
     """Return the missing files that a hook's command needs."""
-    import shlex
-
     place = launcher.place_of(command)
     words = [place] if place else [word for word in shlex.split(command)[:5] if word.startswith("/")]
     return [word for word in words if not os.path.exists(word)]
@@ -365,8 +359,6 @@ def release_launcher(session: Session, user: str) -> bool:
 
 def start_problem(command: list[str]) -> str:
     """Run the hook once with an event that has no effect; return why it does not start, empty if it does."""
-    import subprocess
-
     payload = b'{"hook_event_name":"Setup","cwd":"/"}'
     if os.path.basename(command[0]) == launcher.NAME:
         command = [

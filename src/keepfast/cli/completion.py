@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
 
+from keepfast.cli.root import COMPLETION_VARIABLE, NAME, root
 from keepfast.cli.session import Session, common, write_json
 
 INSTALL_HINTS = {
@@ -18,10 +20,6 @@ INSTALL_HINTS = {
 @common
 def completion(session: Session, shell: str) -> None:
     """Print the completion script for SHELL: bash, zsh or fish."""
-    from click.shell_completion import get_completion_class
-
-    from keepfast.cli.root import COMPLETION_VARIABLE, NAME, root
-
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(root, {}, NAME, COMPLETION_VARIABLE).source()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.app.wiring import store_path
 from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import NotFound, Usage
-
-if TYPE_CHECKING:
-    from keepfast.settings import Settings
-    from keepfast.settings.file import FileChange
+from keepfast.model.schema import ALIASES, CHOICE, TABLE, variable
+from keepfast.model.setting_values import choices, limits, shown
+from keepfast.settings import PROJECT_FILE, Settings, load, similar
+from keepfast.settings.file import REMOVED, FileChange, change, change_project, proposed, tightens_project
 
 PROJECT = click.option(
     "--project",
@@ -26,8 +27,6 @@ DRY_RUN = click.option("-n", "--dry-run", is_flag=True, help="Show what would ch
 
 
 def _keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from keepfast.model.schema import TABLE
-
     return [key for key in TABLE if key.startswith(incomplete)]
 
 
@@ -40,9 +39,6 @@ def config() -> None:
 @common
 def list_(session: Session) -> None:
     """List every setting, its value and where it comes from."""
-    from keepfast.model.setting_values import shown
-    from keepfast.settings import TABLE
-
     settings = session.settings
     values = {key: (_settings_for(session, key)[key], _origin(session, key)) for key in TABLE}
     if session.json:
@@ -60,8 +56,6 @@ def list_(session: Session) -> None:
 @common
 def get(session: Session, key: str) -> None:
     """Print the value of a setting."""
-    from keepfast.model.setting_values import shown
-
     _check_key(key)
     _refuse_broken(session)
     value = _settings_for(session, key)[key]
@@ -78,9 +72,6 @@ def explain(session: Session, key: str) -> None:
     """Explain a setting: meaning, allowed values, current value and its origin."""
     _check_key(key)
     _refuse_broken(session)
-    from keepfast.model.schema import CHOICE, TABLE
-    from keepfast.model.setting_values import choices, limits, shown
-
     setting, settings = TABLE[key], _settings_for(session, key)
     if session.json:
         write_json(_explanation(session, key))
@@ -116,8 +107,6 @@ class NegativeNumbersCommand(click.Command):
 def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -> None:
     """Set a setting in the user's file. Give a list as JSON or separated by commas."""
     _check_key(key)
-    from keepfast.model.setting_values import shown
-
     checked = _check_value(session, key, value)
     written = _write(session, {key: checked}, project, dry_run)
     if _report_write(session, written, dry_run, {"key": key, "value": checked}):
@@ -132,8 +121,6 @@ def set_(session: Session, key: str, value: str, project: bool, dry_run: bool) -
 @common
 def unset(session: Session, key: str, project: bool, dry_run: bool) -> None:
     """Remove a setting from the user's file, so that its default applies."""
-    from keepfast.settings.file import REMOVED
-
     written = _write(session, {key: REMOVED}, project, dry_run)
     if _report_write(session, written, dry_run, {"key": key}):
         session.say(f"{key} removed from {written.path}.")
@@ -159,8 +146,6 @@ def _cut(text: str) -> str:
 
 
 def _check_key(key: str) -> None:
-    from keepfast.settings import TABLE, similar
-
     if key not in TABLE:
         similar_key = similar(key)
         raise NotFound(
@@ -185,8 +170,6 @@ def _origin(session: Session, key: str) -> str:
 
 def _considered_values(session: Session, key: str) -> list[tuple[str, Any, str]]:
     """Return each source's value for the key, and why it was ignored, empty if it was not."""
-    from keepfast.model.schema import ALIASES, variable
-
     entries = list(_settings_for(session, key).considered.get(key, []))
     long, variables = variable(key), session.environment.keepfast_variables()
     if key.startswith(HOOKS_SECTION) and long in variables and long not in ALIASES:
@@ -195,8 +178,6 @@ def _considered_values(session: Session, key: str) -> list[tuple[str, Any, str]]
 
 
 def _explanation(session: Session, key: str) -> dict[str, Any]:
-    from keepfast.model.schema import ALIASES, CHOICE, TABLE, variable
-
     setting = TABLE[key]
     limits = {"choices" if setting.kind == CHOICE else "range": list(setting.allowed)} if setting.allowed else {}
     tighter = list(setting.tighter) if isinstance(setting.tighter, tuple) else setting.tighter
@@ -225,9 +206,6 @@ def _value_and_origin(settings: Settings, key: str) -> dict[str, Any]:
 
 
 def _where_to_set(key: str) -> str:
-    from keepfast.model.schema import ALIASES, TABLE, variable
-    from keepfast.model.setting_values import shown
-
     setting = TABLE[key]
     names = [name for name, target in ALIASES.items() if target == key] or [variable(key)]
     by = f"Set in your file, {names[0]} and --project" if setting.from_environment else "Set in your file and --project"
@@ -242,10 +220,6 @@ def _where_to_set(key: str) -> str:
 
 
 def _check_value(session: Session, key: str, value: str) -> Any:
-    from keepfast.app.wiring import store_path
-    from keepfast.settings import Settings
-    from keepfast.settings.file import proposed
-
     result = proposed(key, value, "the command line")
     if key == "store.url":
         trial = Settings()
@@ -255,9 +229,6 @@ def _check_value(session: Session, key: str, value: str) -> Any:
 
 
 def _write(session: Session, values: dict[str, Any], project: bool, dry_run: bool) -> FileChange:
-    from keepfast.model.setting_values import shown
-    from keepfast.settings.file import REMOVED, change, change_project, tightens_project
-
     if not project:
         return change(session.config_path, values, dry_run=dry_run)
     new_values = {key: value for key, value in values.items() if value is not REMOVED}
@@ -273,14 +244,10 @@ def _write(session: Session, values: dict[str, Any], project: bool, dry_run: boo
 
 
 def _without_project(session: Session) -> Any:
-    from keepfast.settings import load
-
     return load(session.config_path, {})
 
 
 def _project_path(session: Session) -> str:
-    from keepfast.settings import PROJECT_FILE
-
     return os.fsdecode(session.workspace()[0] + PROJECT_FILE)
 
 

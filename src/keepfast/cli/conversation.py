@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from shlex import join
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from keepfast.app.conversation import ConversationRestorer, NewSession
 from keepfast.cli import restore_flow
 from keepfast.cli.session import Session, write_json
 from keepfast.model.errors import Failed, Usage
 from keepfast.present.terminal import size
-
-if TYPE_CHECKING:
-    from keepfast.app.conversation import ConversationRestorer, NewSession
 
 
 def restore(session: Session, reference: str | None, *, files: bool, launch: bool, dry_run: bool, **how: Any) -> int:
@@ -43,8 +43,6 @@ def restore(session: Session, reference: str | None, *, files: bool, launch: boo
 
 
 def _open_conversation(session: Session, reference: str) -> ConversationRestorer:
-    from keepfast.app.conversation import ConversationRestorer
-
     root, row = session.workspace()
     variables = {"CLAUDE_CONFIG_DIR": session.environment.text("CLAUDE_CONFIG_DIR")}
     return ConversationRestorer(
@@ -98,9 +96,6 @@ def _tell(session: Session, resumable: NewSession) -> None:
 
 def _launch(session: Session, resumable: NewSession) -> None:
     """Replace this process by the client. Raises `Failed` if it cannot be started."""
-    import os
-    import sys
-
     session.close()
     sys.stdout.flush()
     try:

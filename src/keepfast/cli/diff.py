@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.app.inspect import Change, compare, lies_below
+from keepfast.cli.paths import candidates
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.model.errors import Usage
-
-if TYPE_CHECKING:
-    from keepfast.app.inspect import Change
-    from keepfast.store.rows import CheckpointRow
-    from keepfast.workspace.diff import Stat
+from keepfast.present.json_forms import COLOURS as LETTER_COLOURS
+from keepfast.present.json_forms import changed_line, of_change
+from keepfast.present.patches import count_lines, patch, without_implied
+from keepfast.present.terminal import plural
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.diff import Stat, stat_table
+from keepfast.workspace.marker import show
 
 COLOURS = {"header": "bold", "@@": "cyan", "+": "green", "-": "red", "remark": "dim"}
 PATHS = "keepfast.paths"
@@ -46,10 +50,6 @@ def diff(session: Session, references: tuple[str, ...], stat: bool, name_only: b
     Without B, compare with the files on disk. Without A, compare with the checkpoint last saved or restored. `git
     apply` accepts the patch.
     """
-    from keepfast.app.inspect import compare, lies_below
-    from keepfast.cli.paths import candidates
-    from keepfast.present.patches import without_implied
-
     if len(references) > 2:
         raise Usage("More than two references given.", "Put paths after `--`: keepfast diff v1 v2 -- src")
     root, workspace = session.workspace()
@@ -80,25 +80,17 @@ def _tell_unknown(session: Session, root: bytes, name: str, path: bytes, version
         return
     if len(versions) == 1 and os.path.lexists(os.path.join(root, path)):
         return
-    from keepfast.workspace.marker import show
-
     states = " nor ".join([f"in v{row.version}" for row in versions] + ["here"] * (len(versions) == 1))
     session.remark(f"{name} is neither {states}. Paths are relative to the current folder; this one is {show(path)}.")
 
 
 def _names(session: Session, changes: list[Change]) -> None:
-    from keepfast.present.json_forms import COLOURS as LETTER_COLOURS
-    from keepfast.present.json_forms import changed_line
-
     for change in changes:
         letter, text = changed_line(change)
         session.print(f"{session.paint(LETTER_COLOURS[letter], letter)}  {text}")
 
 
 def _table(session: Session, changes: list[Change]) -> None:
-    from keepfast.present.terminal import plural
-    from keepfast.workspace.diff import stat_table
-
     stats = [stat for stat in (_stat_of(change) for change in changes) if stat is not None]
     for label, added, removed in stat_table(stats, session.paint.columns or 80):
         session.print(label + session.paint("green", added) + session.paint("red", removed))
@@ -108,9 +100,6 @@ def _table(session: Session, changes: list[Change]) -> None:
 
 
 def _stat_of(change: Change) -> Stat | None:
-    from keepfast.present.patches import count_lines
-    from keepfast.workspace.diff import Stat
-
     file_diff = count_lines(change)
     if file_diff is None:
         return None
@@ -119,8 +108,6 @@ def _stat_of(change: Change) -> Stat | None:
 
 
 def _patch(session: Session, change: Change) -> None:
-    from keepfast.present.patches import patch
-
     for kind, line in patch(change):
         _write(session, COLOURS.get(kind, ""), line)
 
@@ -128,8 +115,6 @@ def _patch(session: Session, change: Change) -> None:
 def _write(session: Session, style: str, line: bytes) -> None:
     if session.paint.columns is not None or session.paint.enabled:
         # A terminal would obey control characters in files; show them as escapes.
-        from keepfast.workspace.marker import show
-
         line = b"\t".join([show(part).encode("utf-8", "backslashreplace") for part in line.rstrip(b"\r").split(b"\t")])
     if session.paint.enabled and style:
         start, _, end = session.paint(style, "\0").partition("\0")
@@ -138,9 +123,6 @@ def _write(session: Session, style: str, line: bytes) -> None:
 
 
 def _as_json(changes: list[Change], old: CheckpointRow, new: CheckpointRow | None, with_lines: bool) -> None:
-    from keepfast.present.json_forms import of_change
-    from keepfast.present.patches import count_lines
-
     listed: list[dict[str, Any]] = []
     for change in changes:
         facts = of_change(change)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from keepfast.cli.checks import Check, run
 from keepfast.cli.session import Session, common, write_json
-
-if TYPE_CHECKING:
-    from keepfast.cli.checks import Check
+from keepfast.present.terminal import pad, plural, width
 
 SIGNS = {"fine": ("green", "✓"), "note": ("yellow", "!"), "problem": ("bold red", "✗")}
 
@@ -21,8 +18,6 @@ def doctor(session: Session) -> int:
 
     Exit code 1 if there are problems, else 0, even with notes.
     """
-    from keepfast.cli.checks import run
-
     checks = run(session)
     problems = [check for check in checks if check.level == "problem"]
     if session.json:
@@ -36,8 +31,6 @@ def doctor(session: Session) -> int:
 
 
 def _as_text(session: Session, checks: list[Check], problems: int) -> None:
-    from keepfast.present.terminal import pad, plural, width
-
     column = max(width(check.name) for check in checks)
     for check in checks:
         colour, sign = SIGNS[check.level]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Sequence
 from errno import ENOMEM
+from os import O_WRONLY, dup2
+from os import open as open_fd
 
 from keepfast.cli.session import Session, write_json
+from keepfast.fsutil.durable import explain
 from keepfast.model.errors import KeepfastError, shortage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from keepfast.workspace.marker import show
 
 INTERRUPTED = 130
 
@@ -62,15 +64,9 @@ def _report(session: Session, arguments: Sequence[str], error: KeepfastError) ->
 def _to_keepfast_error(error: Exception, session: Session) -> KeepfastError:
     """Turn an unexpected exception into an error with a message."""
     if isinstance(error, OSError) and error.strerror and error.errno != ENOMEM:
-        import os
-
-        from keepfast.workspace.marker import show
-
         name = os.fsencode(error.filename) if isinstance(error.filename, str | bytes) else b""
         store = session.store_path()
         if store and (not name or name.startswith(os.fsencode(store))):
-            from keepfast.fsutil.durable import explain
-
             return explain(error, "The command", store)
         return KeepfastError(f"{error.strerror}: {show(name)}." if name else f"{error.strerror}.")
     return shortage(error) or KeepfastError(
@@ -93,8 +89,5 @@ def _never_fail_to_print() -> None:
 
 def _stop_writing() -> int:
     """Return exit code 0 after the reader closed the pipe (`| head`), and keep Python from complaining at exit."""
-    from posix import O_WRONLY, dup2
-    from posix import open as open_fd
-
     dup2(open_fd("/dev/null", O_WRONLY), 1)
     return 0

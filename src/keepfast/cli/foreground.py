@@ -8,15 +8,17 @@ import shlex
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+import termios
+from collections.abc import Iterator
+from typing import Any
 
+from keepfast.agents.claude.installer import hooks_for
+from keepfast.agents.launcher import hook
+from keepfast.cli.client_files import is_hooked, write_launcher
+from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError, Limited, Usage
+from keepfast.model.event import Event
 from keepfast.secrets.cuts import head
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepfast.cli.session import Session
 
 SETTINGS_OPTION = "--settings"
 LIMIT_FILE_BYTES = 1 << 16
@@ -71,8 +73,6 @@ def in_foreground(command: list[str], variables: dict[str, str]) -> int:
 
 
 def _save_first(session: Session) -> None:
-    from keepfast.model.event import Event
-
     try:
         session.engine.handle(Event(session.cwd, session.now(), trigger="auto", message="before a session", adopt=True))
     except KeepfastError as error:
@@ -93,10 +93,6 @@ def _add_hooks(session: Session, words: list[str], marker: str) -> list[str]:
 
 
 def _hooks(session: Session, marker: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    from keepfast.agents.claude.installer import hooks_for
-    from keepfast.agents.launcher import hook
-    from keepfast.cli.client_files import is_hooked, write_launcher
-
     if not is_hooked(session):
         launcher = write_launcher(session)
         yield from hooks_for(lambda *words: hook(launcher, *words)).items()
@@ -139,16 +135,12 @@ def _read(marker: str) -> str:
 def _terminal_modes() -> list[Any] | None:
     if not sys.stdin.isatty():
         return None
-    import termios
-
     return termios.tcgetattr(sys.stdin.fileno())
 
 
 def _restore(modes: list[Any] | None) -> None:
     """Restore the terminal's modes: a client that was killed leaves it in raw mode."""
     if modes is not None:
-        import termios
-
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, modes)
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from keepfast.app.tidy import by_policy, thin, thinnable
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Busy, Conflict, Failed, KeepfastError, NotCompacted, Usage
-
-if TYPE_CHECKING:
-    from keepfast.store.maintenance.space import Compaction
-    from keepfast.store.rows import CheckpointRow
+from keepfast.model.setting_values import size as bytes_of
+from keepfast.present.json_forms import of_checkpoint, title
+from keepfast.present.terminal import age, plural, size
+from keepfast.store.maintenance.space import (
+    Compaction,
+    bytes_freed_by,
+    conversation_bytes_freed_by,
+    conversations_lost_by,
+    store_size,
+)
+from keepfast.store.maintenance.space import compact as give_back
+from keepfast.store.maintenance.space import forget as forget_versions
+from keepfast.store.rows import CheckpointRow
 
 NOTHING_LEFT = "the remaining checkpoints are pinned, named, manual or the newest"
 MAX_SHOWN = 20
@@ -61,8 +69,6 @@ def forget(
         session.print(_thinning(thinnable, over, max_bytes))
     if (chosen or thinnable) and not session.confirm(_question(len(chosen), len(thinnable)), yes):
         raise Failed("Nothing was forgotten.")
-    from keepfast.store.maintenance.space import forget as forget_versions
-
     reason = "asked" if references else "policy"
     versions, folder = [row.version for row in chosen], session.engine.place.path
     if chosen:
@@ -82,8 +88,6 @@ def forget(
 @common
 def compact(session: Session, everything: bool) -> None:
     """Free the space of data that no checkpoint needs, and merge small packs."""
-    from keepfast.present.terminal import plural, size
-
     compaction = _compact(session, everything, must=True)
     assert compaction is not None
     if session.json:
@@ -110,21 +114,15 @@ def _by_reference(session: Session, references: tuple[str, ...]) -> list[Checkpo
 
 
 def _by_policy(session: Session, workspace: str) -> list[CheckpointRow]:
-    from keepfast.app.tidy import by_policy
-
     return by_policy(session.engine, workspace, session.now())
 
 
 def _unneeded(session: Session, workspace: str, chosen: list[CheckpointRow], with_newest: bool = False) -> int:
-    from keepfast.store.maintenance.space import bytes_freed_by
-
     return bytes_freed_by(session.repository, workspace, [row.version for row in chosen], with_newest)
 
 
 def _conversations(session: Session, workspace: str, chosen: list[CheckpointRow]) -> tuple[dict[str, int], int]:
     """Return the sessions whose conversation is in no other checkpoint, and the bytes of conversations that are freed."""
-    from keepfast.store.maintenance.space import conversation_bytes_freed_by, conversations_lost_by
-
     versions = [row.version for row in chosen]
     if not versions:
         return {}, 0
@@ -144,8 +142,6 @@ def _warn_of_conversations(session: Session, lost: dict[str, int]) -> None:
 
 
 def _forget_for_size(session: Session, max_bytes: int, failures: list[NotCompacted]) -> list[CheckpointRow]:
-    from keepfast.app.tidy import thin
-
     give_back = lambda: _compact_after_forgetting(session, failures) is not None  # noqa: E731
     return thin(session.repository, session.engine.place.path, max_bytes, give_back)
 
@@ -161,8 +157,6 @@ def _compact_after_forgetting(session: Session, failures: list[NotCompacted]) ->
 
 def _compact(session: Session, everything: bool = False, must: bool = False) -> Compaction | None:
     """Compact the store. Return None if another process compacts or mounts it; with `must`, raise `Busy`."""
-    from keepfast.store.maintenance.space import compact as give_back
-
     with session.progress("Compacting") as progress:
         try:
             return give_back(session.repository, session.engine.place.path, everything=everything, progress=progress)
@@ -177,9 +171,7 @@ def _size_limit(session: Session, keep_size: str | None) -> int:
     if keep_size is None:
         max_bytes: int = session.settings["retention.max_size"]
         return max_bytes
-    from keepfast.model.setting_values import size
-
-    limit = size(keep_size)
+    limit = bytes_of(keep_size)
     if limit is None:
         raise Usage(f"--keep-size {keep_size!r} is not a size.", "Give a size such as 5GB.")
     return limit
@@ -187,9 +179,6 @@ def _size_limit(session: Session, keep_size: str | None) -> int:
 
 def _over_size(session: Session, chosen: list[CheckpointRow], max_bytes: int) -> tuple[int, list[CheckpointRow]]:
     """Return by how many bytes the store is over the limit, and which others the limit may remove, oldest first."""
-    from keepfast.app.tidy import thinnable
-    from keepfast.store.maintenance.space import store_size
-
     over = max(0, store_size(session.repository) - max_bytes)
     if not over:
         return 0, []
@@ -199,8 +188,6 @@ def _over_size(session: Session, chosen: list[CheckpointRow], max_bytes: int) ->
 
 
 def _thinning(rows: list[CheckpointRow], over: int, max_bytes: int) -> str:
-    from keepfast.present.terminal import plural, size
-
     return (
         f"The store is {size(over)} over {size(max_bytes)}: up to {plural(len(rows), 'automatic checkpoint')} of all"
         " workspaces, the oldest first, until it fits."
@@ -224,9 +211,6 @@ def _dry_run(
     staying: int,
     lost: dict[str, int],
 ) -> None:
-    from keepfast.present.json_forms import of_checkpoint
-    from keepfast.present.terminal import size
-
     if session.json:
         listed = [of_checkpoint(row) for row in chosen]
         write_json(
@@ -255,9 +239,6 @@ def _dry_run(
 
 
 def _print_chosen(session: Session, chosen: list[CheckpointRow], verb: str) -> None:
-    from keepfast.present.json_forms import title
-    from keepfast.present.terminal import age, plural
-
     if session.json:
         return
     session.say(f"{verb} {plural(len(chosen), 'checkpoint')}:")
@@ -278,10 +259,6 @@ def _print_result(
     failed: NotCompacted | None,
     lost: dict[str, int],
 ) -> None:
-    from keepfast.present.json_forms import of_checkpoint
-    from keepfast.present.terminal import plural, size
-    from keepfast.store.maintenance.space import store_size
-
     try:
         now = store_size(session.repository)
     except KeepfastError:
@@ -321,8 +298,6 @@ def _print_result(
 
 
 def _describe_freed(compaction: Compaction) -> str:
-    from keepfast.present.terminal import size
-
     if not compaction.given_back:
         return f"No space freed (store {size(compaction.bytes_after)})."
     return f"Freed {size(compaction.given_back)} (store {size(compaction.bytes_before)} -> {size(compaction.bytes_after)})."
@@ -342,8 +317,6 @@ def not_compacted(failed: NotCompacted | None) -> dict[str, str] | None:
 
 def _name_staying(session: Session, staying: int) -> None:
     """Print a remark about contents of the newest version that stay although it is forgotten."""
-    from keepfast.present.terminal import size
-
     if staying:
         session.remark(
             f"{size(staying)} of the newest checkpoint's contents are not freed: the next save builds on "
@@ -353,8 +326,6 @@ def _name_staying(session: Session, staying: int) -> None:
 
 def _name_left(session: Session, compaction: Compaction) -> None:
     """Print a remark about unneeded data that stays because most of its packs is needed."""
-    from keepfast.present.terminal import size
-
     if compaction.bytes_left >= LEFT_BYTES_WORTH_REPORTING:
         session.remark(
             f"{size(compaction.bytes_left)} of unneeded data remain in packs that are mostly in use. Run "

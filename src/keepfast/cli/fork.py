@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import shlex
 
 import click
 
+from keepfast.app.fork import Forked, Forker, fork_point
+from keepfast.app.fork_patch import ForkPatch, patch_of_fork
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_bytes, write_json
+from keepfast.fsutil.durable import replace
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace, Usage
-
-if TYPE_CHECKING:
-    from keepfast.app.fork import Forked
-    from keepfast.app.fork_patch import ForkPatch
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+from keepfast.present.json_forms import of_checkpoint, of_path
+from keepfast.present.terminal import plural
+from keepfast.store.bundle_writer import already_exists, exists
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
+from keepfast.workspace.git import facts
+from keepfast.workspace.git_clone import GitPlumbing
+from keepfast.workspace.git_pointers import POINTS_IN
+from keepfast.workspace.marker import show
 
 MAX_SHOWN = 10
 
@@ -82,10 +88,6 @@ def _newest(session: Session, folder: str) -> str:
 
 def _fork(session: Session, reference: str, target: bytes, with_git: bool) -> int:
     """Create the fork and report it; return the exit code, 14 if it differs from the checkpoint."""
-    from keepfast.app.fork import Forker
-    from keepfast.workspace.git_clone import GitPlumbing
-    from keepfast.workspace.marker import show
-
     root, row, checkpoint = _resolve(session, reference)
     git = GitPlumbing(session.environment.text("PATH"), root or b"/nonexistent") if with_git else None
     outer = session.engine.workspaces.nearest(target.rpartition(b"/")[0] or b"/")
@@ -116,8 +118,6 @@ def _resolve(session: Session, reference: str) -> tuple[bytes, WorkspaceRow, Che
 
 
 def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
-    from keepfast.store.rows import Query
-
     if not reference.isascii():
         return None
     rows = session.repository.find(Query(id_prefix=reference.lower(), limit=2))
@@ -126,8 +126,6 @@ def _anywhere(session: Session, reference: str) -> CheckpointRow | None:
 
 def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
     """Return the newest checkpoint of the workspace with this id, which may no longer have a folder."""
-    from keepfast.store.rows import Query
-
     if len(workspace) != 32 or session.repository.workspace(workspace) is None:
         return None
     rows = session.repository.find(Query(workspace=workspace, limit=1))
@@ -135,11 +133,6 @@ def _newest_of(session: Session, workspace: str) -> CheckpointRow | None:
 
 
 def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Forked) -> None:
-    from keepfast.present.json_forms import of_checkpoint, of_path
-    from keepfast.present.terminal import plural
-    from keepfast.workspace.git_pointers import POINTS_IN
-    from keepfast.workspace.marker import show
-
     if session.json:
         write_json(
             {
@@ -174,11 +167,6 @@ def _report(session: Session, target: bytes, checkpoint: CheckpointRow, done: Fo
 
 
 def _write_changes(session: Session, target: bytes, file: str | None, force: bool) -> None:
-    from keepfast.app.fork_patch import patch_of_fork
-    from keepfast.present.json_forms import of_path
-    from keepfast.present.terminal import plural
-    from keepfast.workspace.marker import show
-
     _, row = session.workspace()
     with session.progress("Looking") as progress:
         session.engine.progress = progress
@@ -204,9 +192,6 @@ def _write_changes(session: Session, target: bytes, file: str | None, force: boo
 
 def write_patch(path: str, patch: ForkPatch, force: bool) -> None:
     """Write a patch to a new file. Raises `Conflict` if one is there, unless `force`."""
-    from keepfast.fsutil.durable import replace
-    from keepfast.store.bundle_writer import already_exists, exists
-
     if exists(path) and not force:
         raise already_exists(path)
     replace(path, b"".join([line + b"\n" for line in patch.lines]), durable=False)
@@ -214,12 +199,6 @@ def write_patch(path: str, patch: ForkPatch, force: bool) -> None:
 
 def say_branch(session: Session, row: WorkspaceRow, target: bytes, name: str) -> None:
     """Print the command that fetches the fork's branch; keepfast does not change the user's repository itself."""
-    import shlex
-
-    from keepfast.app.fork import fork_point
-    from keepfast.workspace.git import facts
-    from keepfast.workspace.marker import show
-
     fork_point(session.engine, row, target)
     repository = facts(target)
     if repository is None or repository.work_tree != target:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Sequence
 
 import click
 
+from keepfast.app.inspect import compare as compare_states
+from keepfast.app.restore import Restorer
+from keepfast.cli.session import Session
+from keepfast.model.entry import Entry
 from keepfast.model.errors import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.app.restore import Restorer
-    from keepfast.cli.session import Session
-    from keepfast.model.entry import Entry
-    from keepfast.store.rows import CheckpointRow
-    from keepfast.workspace.diff import Hunk
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.diff import Hunk, apply, compare
+from keepfast.workspace.marker import show
 
 HELP = "y restore this hunk · n skip it · a restore it and the rest of the file · d skip the rest of the file · q quit"
 
@@ -24,11 +23,6 @@ def choose(
     session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes]
 ) -> dict[bytes, tuple[Entry, bytes]]:
     """Ask about every hunk between disk and target; return for each file its current entry and its new content."""
-    import sys
-
-    from keepfast.app.inspect import compare as compare_states
-    from keepfast.workspace.diff import apply, compare
-
     if session.json or not sys.stdin.isatty():
         raise Usage("--patch asks about each hunk, but stdin is not a terminal.", "Name paths after `--` instead.")
     changes = compare_states(session.engine, restorer.root, restorer.row, target, None, paths)
@@ -78,6 +72,4 @@ def _ask(session: Session, path: bytes, hunks: list[Hunk]) -> tuple[set[int], bo
 
 
 def _show(path: bytes) -> str:
-    from keepfast.workspace.marker import show
-
     return show(path)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from keepfast.app.checkpoint import Engine
+from keepfast.cli.client_files import hint_about_hooks, repair_launcher, upgrade_launcher
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Elsewhere, Failed, KeepfastError, MissingStore, OtherStore, Refused, Usage
+from keepfast.present.terminal import plural
+from keepfast.store.place import Place
 from keepfast.store.small_files import id_or_empty, read_pairs
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.store.place import Place
-    from keepfast.workspace.marker import Marker
+from keepfast.workspace.adoption import refuse_whole
+from keepfast.workspace.marker import Marker, marker, show
 
 
 @click.command()
@@ -29,10 +29,6 @@ def init(session: Session, folder: str | None, moved: bool, new_store: bool) -> 
     Checkpoints are saved in the store, outside of DIR. DIR gets only a small folder .keepfast, which git ignores. If
     the store was moved, give its new path with --store.
     """
-    from keepfast.cli.client_files import hint_about_hooks, repair_launcher, upgrade_launcher
-    from keepfast.workspace.adoption import refuse_whole
-    from keepfast.workspace.marker import marker, show
-
     if moved and session.environment.is_agents():
         raise Refused(
             "Only a person can confirm that a folder was moved.",
@@ -92,8 +88,6 @@ def _headline(
 
 def _tell_history(session: Session, engine: Engine, checkpoints: int) -> None:
     """Print which history a newly protected folder continues, or how to begin."""
-    from keepfast.present.terminal import plural
-
     if checkpoints:
         session.remark(f"It has {plural(checkpoints, 'checkpoint')}. Run `keepfast list` to see them.")
         return
@@ -107,8 +101,6 @@ def _tell_history(session: Session, engine: Engine, checkpoints: int) -> None:
 
 def _warn_of_keys(session: Session, closed: list[str], shared: bool) -> None:
     """Print how to share keys if several home folders use one store."""
-    from keepfast.present.terminal import plural
-
     if closed:
         session.warn(
             f"{plural(len(closed), 'key set')} of this store cannot be decrypted with your keys: you cannot "
@@ -174,8 +166,6 @@ def _adopt_or_ask(session: Session, engine: Engine, root: bytes, new_store: bool
 
 def _adopt(engine: Engine, root: bytes, new_store: bool) -> str:
     """Create the folder if needed and adopt it; remove what was created if that fails."""
-    from keepfast.workspace.marker import show
-
     new_folders = []
     folder = root
     while not os.path.lexists(folder):

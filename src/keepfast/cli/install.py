@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.agents.claude.installer import (
+    Found,
+    look,
+    with_hooks,
+    with_status_line,
+    without_hooks,
+    without_status_line,
+)
+from keepfast.agents.launcher import hook, status_line
 from keepfast.cli.client_files import (
     PLUGIN,
     SCOPES,
+    File,
     backup_path,
     has_first_copy,
     hook_command,
@@ -32,12 +43,6 @@ from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Failed, Usage
 from keepfast.present.environment import FOLDERS
 from keepfast.present.terminal import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.agents.claude.installer import Found
-    from keepfast.cli.client_files import File
 
 AGENTS = ("claude",)
 
@@ -81,9 +86,6 @@ def install(session: Session, agent: str | None, scope: str, dry_run: bool, stat
 
     Other hooks and settings are not changed. A backup of the settings file is saved next to it.
     """
-    from keepfast.agents.claude.installer import look, with_hooks, with_status_line
-    from keepfast.agents.launcher import hook, status_line
-
     if agent is None:
         _list(session)
         return
@@ -117,14 +119,10 @@ def uninstall(session: Session, agent: str, scope: str, dry_run: bool, plugin: b
 
 
 def _without_ours(text: str, path: str) -> str:
-    from keepfast.agents.claude.installer import without_hooks, without_status_line
-
     return without_status_line(without_hooks(text, path), path)
 
 
 def _change(session: Session, agent: str, scope: str, dry_run: bool, change: Callable[[str, str], str]) -> None:
-    from keepfast.agents.claude.installer import look
-
     settings = read(settings_path(session, scope))
     text = change(settings.text, settings.path)
     before, after = look(settings.text, settings.path), look(text, settings.path)
@@ -230,8 +228,6 @@ def _remarks(session: Session, scope: str, after: Found) -> None:
 
 
 def _list(session: Session) -> None:
-    from keepfast.agents.claude.installer import look
-
     places: list[dict[str, Any]] = []
     for scope in SCOPES:
         settings = read(settings_path(session, scope))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from keepfast.cli.lazy import OrderedGroup
 from keepfast.cli.passphrase import passphrase, passphrase_option
 from keepfast.cli.session import Session, common, write_json
+from keepfast.fsutil.durable import replace
 from keepfast.model.errors import Conflict, Damaged, Failed, NotFound
-
-if TYPE_CHECKING:
-    from keepfast.store.sealed import Sealer
+from keepfast.model.strict_json import dumps, loads
+from keepfast.present.terminal import plural
+from keepfast.store.bundle import Bundle
+from keepfast.store.key_use import count_key_use
+from keepfast.store.sealed import Sealer
 
 
 @click.group(cls=OrderedGroup, invoke_without_command=True)
@@ -28,9 +31,6 @@ def key(ctx: click.Context) -> None:
 @common
 def show(session: Session) -> None:
     """Show where the key is, and whether it can decrypt everything."""
-    from keepfast.present.terminal import plural
-    from keepfast.store.key_use import count_key_use
-
     sealer = session.repository.contents.sealer()
     sets = count_key_use(session.repository)
     problem = sealer.keys.problem()
@@ -74,9 +74,6 @@ def show(session: Session) -> None:
 @common
 def export(session: Session, file: str, source: str | None, force: bool) -> None:
     """Write a backup of all available keys to FILE, encrypted by a passphrase."""
-    from keepfast.fsutil.durable import replace
-    from keepfast.model.light_json import dumps
-
     sealer = session.repository.contents.sealer()
     path = os.path.join(os.fsdecode(session.cwd), file)
     if os.path.lexists(path) and not force:
@@ -137,8 +134,6 @@ def rotate(session: Session, yes: bool, dry_run: bool) -> None:
 
 def _show_rotation(session: Session, sealer: Sealer) -> None:
     """Show what a rotation would do. Raises `Failed` if there is no key, as a rotation does."""
-    from keepfast.present.terminal import plural
-
     sealer.keys.require_key()
     opened = [key_set for key_set, opens in sealer.keys.sets() if opens]
     closed = [key_set for key_set, opens in sealer.keys.sets() if not opens]
@@ -154,8 +149,6 @@ def _show_rotation(session: Session, sealer: Sealer) -> None:
 
 
 def _warn_of_others(session: Session, closed: list[str]) -> None:
-    from keepfast.present.terminal import plural
-
     if closed:
         session.warn(
             f"{plural(len(closed), 'key set')} of this store {'is' if len(closed) == 1 else 'are'} another "
@@ -165,8 +158,6 @@ def _warn_of_others(session: Session, closed: list[str]) -> None:
 
 
 def _backup_in(path: str) -> Any:
-    from keepfast.model.light_json import loads
-
     try:
         with open(path, "rb") as file:
             data = file.read(1 << 20)
@@ -175,8 +166,6 @@ def _backup_in(path: str) -> Any:
     except OSError as error:
         raise Failed(f"{path} cannot be read: {error.strerror}.") from None
     if data.startswith(b"HFBUND"):
-        from keepfast.store.bundle import Bundle
-
         bundle = Bundle(path)
         bundle.close()
         if bundle.keys is None:

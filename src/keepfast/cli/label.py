@@ -7,6 +7,9 @@ import click
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Usage
+from keepfast.present.json_forms import of_checkpoint
+from keepfast.store import labels
+from keepfast.store.references import checked_name
 
 
 @click.command()
@@ -32,9 +35,6 @@ def unpin(session: Session, reference: str) -> None:
 @common
 def name(session: Session, reference: str, text: str | None, remove: bool) -> None:
     """Name the checkpoint REF. If several have the same name, it refers to the newest."""
-    from keepfast.store import labels
-    from keepfast.store.references import checked_name
-
     if (text is None) != remove:
         raise Usage("Give either a name or --remove.")
     row = session.resolve(session.workspace()[1], reference)
@@ -47,8 +47,6 @@ def name(session: Session, reference: str, text: str | None, remove: bool) -> No
 
 
 def _pin(session: Session, reference: str, pinned: bool) -> None:
-    from keepfast.store import labels
-
     row = session.resolve(session.workspace()[1], reference)
     changed = labels.pin(session.repository, row, pinned)
     if pinned:
@@ -63,8 +61,6 @@ def _answer(session: Session, version: int, changed: bool, text: str) -> None:
     if not session.json:
         session.say(text)
         return
-    from keepfast.present.json_forms import of_checkpoint
-
     row = session.repository.checkpoint(session.workspace()[1].id, version)
     assert row is not None
     write_json({"changed": changed, "checkpoint": of_checkpoint(row)})

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
+from keepfast.app.inspect import as_compared
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.store.rows import CheckpointRow
+from keepfast.present.json_forms import of_checkpoint, of_work
+from keepfast.present.terminal import age, one_line, size
+from keepfast.store.known_stores import last_unprotected_folders
+from keepfast.store.rows import CheckpointRow, Query
+from keepfast.workspace.marker import show
 
 MAX_SHOWN = 50
 OPTIONS = (
@@ -84,8 +86,6 @@ def latest(session: Session, limit: int | None, **filters: Any) -> None:
     if not rows:
         raise NotFound(_no_match_message(filters))
     if session.json:
-        from keepfast.present.json_forms import of_work
-
         header = session.repository.document(rows[0])[0]
         write_json({**_facts(rows, labels)[0], **of_work(rows[0], header)})
         return
@@ -103,9 +103,6 @@ def _matching_rows(
     all_workspaces: bool,
 ) -> tuple[list[CheckpointRow], dict[str, bytes]]:
     """Return the matching checkpoints, newest first, and with --all-workspaces a label for each workspace's id."""
-    from keepfast.app.inspect import as_compared
-    from keepfast.store.rows import Query
-
     workspace = "" if all_workspaces else session.workspace()[1].id
     repository = session.repository
     is_whole = everything or bool(trigger)
@@ -123,24 +120,16 @@ def _no_match_message(filters: dict[str, Any]) -> str:
 
 
 def _facts(rows: list[CheckpointRow], labels: dict[str, bytes]) -> list[dict[str, Any]]:
-    from keepfast.present.json_forms import of_checkpoint
-    from keepfast.workspace.marker import show
-
     return [{**of_checkpoint(row), **({"workspace": show(labels[row.workspace])} if labels else {})} for row in rows]
 
 
 def _workspace_label(label: bytes, last_folders: dict[str, bytes]) -> str:
     """Return a workspace's folder; for one without a folder its id, and its last folder if known."""
-    from keepfast.workspace.marker import show
-
     last_folder = last_folders.get(label.decode("ascii", "replace"))
     return f"{show(label)} (was {show(last_folder)})" if last_folder is not None else show(label)
 
 
 def _as_table(session: Session, rows: list[CheckpointRow], labels: dict[str, bytes]) -> None:
-    from keepfast.present.terminal import age, size
-    from keepfast.store.known_stores import last_unprotected_folders
-
     now, head, lines = session.now(), ["VERSION", "WHEN", "TRIGGER", "MESSAGE", "FILES", "CHANGED", "SIZE"], []
     for row in rows:
         lines.append(
@@ -165,8 +154,6 @@ def _as_table(session: Session, rows: list[CheckpointRow], labels: dict[str, byt
 
 def _message(row: CheckpointRow) -> str:
     """Return message, name, tags and pin as one column."""
-    from keepfast.present.terminal import one_line
-
     parts = [f'"{one_line(row.message)}"'] if row.message else []
     if row.name:
         parts.append(f"[{row.name}]")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
 
+from keepfast.app.mount import library, prepare
+from keepfast.app.mount import mount as mount_here
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Busy, Failed, KeepfastError, Unreachable, Usage, sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.marker import show
 
 READY = "ready"
 
@@ -30,8 +29,6 @@ def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
     DIR gets a folder for each version, a link `latest`, and links by name in `names`. Press Ctrl-C or unmount DIR to
     end it. While it is mounted, the store cannot be compacted.
     """
-    from keepfast.app.mount import library, prepare
-
     if not 1 <= len(words) <= 2:
         raise Usage("Give a folder to mount at, after at most one reference.", "For example: keepfast mount v5 ../v5")
     _, workspace = session.workspace()
@@ -50,8 +47,6 @@ def mount(session: Session, words: tuple[str, ...], background: bool) -> None:
 
 
 def _mount_in_foreground(session: Session, workspace: str, row: CheckpointRow | None, folder: bytes) -> None:
-    from keepfast.app.mount import mount as mount_here
-
     mount_here(session.engine, workspace, row, folder, lambda: _announce(session, row, folder, os.getpid()))
     session.say("Unmounted.")
 
@@ -80,8 +75,6 @@ def _mount_in_background(
 def _run_child(
     session: Session, workspace: str, row: CheckpointRow | None, folder: bytes, is_new_folder: bool, writing: int
 ) -> None:
-    from keepfast.app.mount import mount as mount_here
-
     code = 1
     try:
         os.setsid()
@@ -118,8 +111,6 @@ def _ready_callback(writing: int) -> Callable[[], None]:
 
 
 def _announce(session: Session, row: CheckpointRow | None, folder: bytes, process: int) -> None:
-    from keepfast.workspace.marker import show
-
     if session.json:
         version = f"v{row.version}" if row is not None else None
         write_json({"mounted": show(folder), "version": version, "pid": process})

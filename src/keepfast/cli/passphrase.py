@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from keepfast.cli.session import Session
 from keepfast.model.errors import Failed, Usage
-
-if TYPE_CHECKING:
-    from keepfast.cli.session import Session
 
 passphrase_option = click.option(
     "--passphrase-file",

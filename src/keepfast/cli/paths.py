@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from keepfast.model.errors import Usage
+from keepfast.workspace.marker import show
 
 
 def candidates(text: str, cwd: bytes, root: bytes) -> list[bytes]:
@@ -18,8 +19,6 @@ def candidates(text: str, cwd: bytes, root: bytes) -> list[bytes]:
         paths.append(_relative(os.path.join(root, typed), root))
     inside = [path for path in dict.fromkeys(paths) if path is not None]
     if not inside:
-        from keepfast.workspace.marker import show
-
         raise Usage(f"{show(typed)} is outside the workspace {show(root)}.")
     return inside
 

@@ -7,6 +7,8 @@ from click.shell_completion import CompletionItem
 
 from keepfast.cli.session import Session
 from keepfast.model.errors import KeepfastError
+from keepfast.present.terminal import one_line
+from keepfast.store.rows import Query
 
 MAX_COMPLETIONS = 20
 
@@ -18,9 +20,6 @@ class Reference(click.types.StringParamType):
         session = ctx.find_object(Session)
         if session is None:
             return []
-        from keepfast.present.terminal import one_line
-        from keepfast.store.rows import Query
-
         try:
             row = session.workspace()[1]
             rows = session.repository.find(Query(workspace=row.id, limit=MAX_COMPLETIONS))

@@ -7,6 +7,7 @@ import click
 from keepfast.cli.numbers import Number
 from keepfast.cli.session import Session, common, write_json
 from keepfast.cli.task_session import clock, open_runtime
+from keepfast.runner.actions.report import report as make
 
 HOUR = 3_600_000_000_000
 
@@ -16,8 +17,6 @@ HOUR = 3_600_000_000_000
 @common
 def report(session: Session, hours: float) -> None:
     """Report what tasks ran, waited, cost and changed, and what needs you."""
-    from keepfast.runner.actions.report import report as make
-
     with open_runtime(session) as runtime:
         result = make(runtime, session.now() - int(hours * HOUR))
     if session.json:

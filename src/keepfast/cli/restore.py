@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from keepfast.cli import conversation as conversation_flow
 from keepfast.cli import restore_flow
 from keepfast.cli.diff import PATHS, WithPaths
 from keepfast.cli.reference import REFERENCE
@@ -64,8 +65,6 @@ def restore(
         session.settings.put("restore.privileged_attributes", True, "--privileged")
     options = {"conflicts": conflicts, "patch": patch, "mtimes": mtimes, "go_on": go_on, "abort": abort, "yes": yes}
     if conversation or both:
-        from keepfast.cli import conversation as conversation_flow
-
         if typed:
             raise Usage("A conversation can only be restored as a whole, without paths.", "Restore paths with --files.")
         return conversation_flow.restore(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from keepfast.app.preview import Missing, Preview
+from keepfast.app.restore import Restored, Restorer, conflict
+from keepfast.cli.hunks import choose
+from keepfast.cli.paths import candidates
 from keepfast.cli.session import Session, write_json
-from keepfast.model.errors import Usage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from keepfast.app.preview import Missing, Preview
-    from keepfast.app.restore import Restored, Restorer
-    from keepfast.model.restore_plan import Plan
-    from keepfast.store.rows import CheckpointRow
+from keepfast.model.errors import Conflict, Usage
+from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT_AS_IT_IS, NOT_READ, OUTSIDE, Plan
+from keepfast.present.json_forms import of_left_out, of_missing, of_path, of_restored
+from keepfast.present.terminal import plural
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.git_pointers import POINTS_IN
+from keepfast.workspace.marker import show
 
 MAX_SHOWN = 40
 MAX_NAMED = 5
@@ -40,8 +42,6 @@ def restore(
 
     `also` is called after the files are restored, and returns members to add to the JSON form.
     """
-    from keepfast.cli.paths import candidates
-
     # An open restore and a version made of chosen hunks belong to this history.
     root, restorer = _restorer(session)
     if go_on or abort:
@@ -86,8 +86,6 @@ def _restore_hunks(
     session: Session, restorer: Restorer, target: CheckpointRow, paths: Sequence[bytes], mtimes: bool
 ) -> int:
     """Ask about each hunk and restore the chosen ones; return the exit code."""
-    from keepfast.cli.hunks import choose
-
     chosen = choose(session, restorer, target, paths)
     if not chosen:
         session.say("No hunk chosen; nothing changed.")
@@ -120,8 +118,6 @@ def _preview_ending(session: Session, restorer: Restorer, abort: bool) -> int:
 
 def preview(session: Session, folder: bytes, reference: str) -> None:
     """Show what restoring a folder to the checkpoint would do."""
-    from keepfast.app.restore import Restorer
-
     root, row = session.engine.workspaces.root(folder)
     target = session.resolve(row, reference)
     restorer = Restorer(session.engine, root, row)
@@ -154,8 +150,6 @@ def redo(session: Session, *, dry_run: bool = False, conflicts: str | None = Non
 
 
 def _restorer(session: Session) -> tuple[bytes, Restorer]:
-    from keepfast.app.restore import Restorer
-
     root, row = session.workspace()
     return root, Restorer(session.engine, root, row)
 
@@ -204,8 +198,6 @@ def _run(
     def ask(preview: Preview) -> bool:
         nonlocal said_no
         if preview.conflicts and conflicts is None and alone and not yes:
-            from keepfast.app.restore import conflict
-
             raise conflict(preview.conflicts)
         if not yes:
             _show(session, preview, what, missing=missing())
@@ -222,8 +214,6 @@ def _run(
     if restorer is not None:
         spared, not_read = restorer.planner.spared, restorer.planner.not_read
     if session.json:
-        from keepfast.present.json_forms import of_left_out, of_missing
-
         reason = "refused" if said_no else "nothing to do"
         extra = {"missing": of_missing(missing_paths), "left_out": of_left_out(left_out())}
         untouched = [{**_path(path), "why": why} for path, why in [*spared, *not_read]]
@@ -252,9 +242,6 @@ def _show(
         if dry_run:
             _write_preview(preview, also() if also is not None else {}, missing, left_out)
         return
-    from keepfast.model.restore_plan import KEPT_AS_IT_IS, NOT_READ
-    from keepfast.workspace.marker import show
-
     plan, paint = preview.plan, session.paint
     if not plan.steps and not any(why in (KEPT_AS_IT_IS, NOT_READ) for _, why in plan.untouched):
         session.print(_nothing_to_do_message(what, left_out))
@@ -282,8 +269,6 @@ def _show(
 def _write_preview(
     preview: Preview, more: dict[str, Any], missing: Sequence[Missing], left_out: Sequence[tuple[bytes, int]]
 ) -> None:
-    from keepfast.present.json_forms import of_left_out, of_missing
-
     conflicts = [_path(path) for path in preview.conflicts]
     facts = {"conflicts": conflicts, **_plan(preview.plan), "missing": of_missing(missing)}
     write_json({"dry_run": True, **facts, "left_out": of_left_out(left_out), **more})
@@ -291,9 +276,6 @@ def _write_preview(
 
 def _show_skipped(session: Session, skipped: Sequence[tuple[bytes, str]]) -> None:
     """List the first few skipped paths with the reasons."""
-    from keepfast.present.terminal import plural
-    from keepfast.workspace.marker import show
-
     if skipped:
         text = f"Skipped {plural(len(skipped), 'path')} that are excluded, in the checkpoint or now:"
         session.print(session.paint("dim", text))
@@ -306,8 +288,6 @@ def _nothing_to_do_message(what: str, left_out: Sequence[tuple[bytes, int]]) -> 
     if not left_out:
         # True of the paths on the command line; nothing is said about others.
         return f"Already at {what}."
-    from keepfast.workspace.marker import show
-
     names = ", ".join(
         [show(path) + (f" (v{holder} has it)" if holder else "") for path, holder in left_out[:MAX_NAMED]]
     )
@@ -319,9 +299,6 @@ def _print_missing(session: Session, what: str, missing: Sequence[Missing]) -> N
     """List what this restore cannot bring back because it was excluded, and the version or command that can."""
     if not missing:
         return
-    from keepfast.present.terminal import plural
-    from keepfast.workspace.marker import show
-
     session.warn(
         f"{plural(len(missing), 'path')} excluded from {what} and missing or changed now; {what} cannot restore:"
     )
@@ -335,16 +312,12 @@ def _print_missing(session: Session, what: str, missing: Sequence[Missing]) -> N
 
 def _print_spared(session: Session, spared: Sequence[tuple[bytes, str]]) -> None:
     """List all git pointer files that were not written because of where they lead."""
-    from keepfast.workspace.marker import show
-
     for path, why in spared:
         session.warn(f"  skipped {show(path)}: it {why}")
 
 
 def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes, str]]) -> None:
     """List what a version has in folders that are excluded now, and how to restore it."""
-    from keepfast.workspace.marker import show
-
     for path, why in not_read[:MAX_SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
     if not_read:
@@ -353,10 +326,6 @@ def _print_not_read(session: Session, what: str, not_read: Sequence[tuple[bytes,
 
 def _print_untouched(session: Session, done: Restored) -> None:
     """List the paths that differ from the target and were not changed."""
-    from keepfast.model.restore_plan import BELOW_NOT_READ, KEPT_AS_IT_IS, NOT_READ, OUTSIDE
-    from keepfast.workspace.git_pointers import POINTS_IN
-    from keepfast.workspace.marker import show
-
     for path, why in [pair for pair in done.plan.untouched if pair[1] == OUTSIDE][:MAX_SHOWN]:
         session.warn(f"  skipped {show(path)}: it {why}")
     _print_spared(session, [pair for pair in done.plan.untouched if pair[1] == POINTS_IN])
@@ -371,13 +340,8 @@ def _print_untouched(session: Session, done: Restored) -> None:
 
 def _report(session: Session, done: Restored, word: str, more: dict[str, Any] | None = None) -> int:
     """Report what was done; return 14 if some path was kept instead of restored."""
-    from keepfast.model.errors import Conflict
-    from keepfast.workspace.marker import show
-
     applied, way = done.applied, done.taken_back_by
     if session.json:
-        from keepfast.present.json_forms import of_restored
-
         write_json(
             {
                 **of_restored(done),
@@ -415,6 +379,4 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 
 def _path(path: bytes) -> dict[str, str]:
-    from keepfast.present.json_forms import of_path
-
     return of_path(path)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from keepfast.cli.numbers import Whole
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
+from keepfast.model.age import ago
 from keepfast.model.errors import Failed, NotFound, Usage
 from keepfast.state import sessions
-
-if TYPE_CHECKING:
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.maintenance.space import forget
+from keepfast.store.rows import CheckpointRow, Query
 
 CLIPBOARDS = (("wl-copy",), ("xclip", "-selection", "clipboard"), ("xsel", "-ib"), ("pbcopy",))
 CLIENT = "claude"
@@ -37,7 +37,6 @@ def resume(session: Session, reference: str | None, tokens: int, copy: bool, lau
     automatically; this command is for other agents and for people.
     """
     from keepfast.app.resume import Resumer
-    from keepfast.model.age import ago
 
     if copy and launch:
         raise Usage("--copy and --launch cannot be combined.")
@@ -81,8 +80,6 @@ def keep(session: Session) -> None:
 @common
 def drop(session: Session) -> None:
     """Forget the checkpoint made by the last clear. Works only until you answer, or until the next turn or clear."""
-    from keepfast.store.maintenance.space import forget
-
     session.workspace()
     last_clear = _last_clear(session)
     folder = session.engine.place.folder(last_clear.workspace)
@@ -112,8 +109,6 @@ def _questions(session: Session, workspace: str) -> list[tuple[int, dict[str, An
 
 def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[str, Any]) -> CheckpointRow | None:
     """Return the checkpoint that a question is about; None if it was pinned, named or built upon since."""
-    from keepfast.store.rows import Query
-
     repository = session.repository
     row = repository.checkpoint(last_clear.workspace, int(question.get("version") or 0))
     if row is None or row.forgotten or row.trigger != "before_clear" or row.pinned or row.name:
@@ -130,8 +125,6 @@ def _droppable_row(session: Session, last_clear: CheckpointRow, question: dict[s
 
 
 def _last_clear(session: Session) -> CheckpointRow:
-    from keepfast.store.rows import Query
-
     _, workspace = session.workspace()
     rows = session.repository.find(Query(workspace=workspace.id, trigger="before_clear", limit=1))
     if not rows:

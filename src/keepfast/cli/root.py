@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 import click
+from click.shell_completion import shell_complete
 
 from keepfast import __version__
 from keepfast.cli.exit_codes import leave
@@ -155,8 +156,6 @@ def _run(arguments: Sequence[str], session: Session) -> int:
 
 
 def _complete(session: Session) -> int:
-    from click.shell_completion import shell_complete
-
     return shell_complete(
         root, {"obj": session}, NAME, COMPLETION_VARIABLE, session.environment.text(COMPLETION_VARIABLE)
     )

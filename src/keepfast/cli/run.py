@@ -7,17 +7,21 @@ import sys
 from threading import Event as Flag
 from threading import Thread
 from time import sleep
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
+from keepfast.cli.foreground import run_client
 from keepfast.cli.session import Session, common
 from keepfast.cli.task_session import clock, open_runtime
 from keepfast.model.errors import Busy, KeepfastError, Limited, Usage
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Hold, Task
+from keepfast.runner.actions import taskfile
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Hold, Task
+from keepfast.runner.process.redaction import clean
+from keepfast.runner.process.wake import wake
 
 PRINT_FLAGS = ("-p", "--print")
 
@@ -40,12 +44,7 @@ def run(session: Session, no_wait: bool, input_file: TextIO | None, command: tup
     """
     words = list(command)
     if os.path.basename(words[0]) == "claude" and not any(word in PRINT_FLAGS for word in words):
-        from keepfast.cli.foreground import run_client
-
         return run_client(session, words)
-    from keepfast.runner.actions import taskfile
-    from keepfast.runner.actions.tasks import Tasks
-
     with open_runtime(session) as runtime:
         tasks = Tasks(runtime)
         spec = taskfile.check(_spec(words, input_file.read() if input_file else None), os.fsdecode(session.cwd))
@@ -55,8 +54,6 @@ def run(session: Session, no_wait: bool, input_file: TextIO | None, command: tup
 
 def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
     """Return the task for a command. A command other than `claude` gets only its input, no prompt about tasks."""
-    from keepfast.runner.process.redaction import clean
-
     title = " ".join(clean(words))[:80]
     if os.path.basename(words[0]) != "claude":
         agent = {"command": words, "completes_on": "exit", "input": "none" if input_text is None else "brief"}
@@ -85,7 +82,6 @@ def _spec(words: list[str], input_text: str | None) -> dict[str, Any]:
 
 def _follow(session: Session, runtime: Runtime, task: Task, no_wait: bool) -> int:
     """Supervise the task in a thread, show the agent's output, and return the exit code of the task."""
-    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run as supervise
 
     stop = Flag()
@@ -117,8 +113,6 @@ def _follow(session: Session, runtime: Runtime, task: Task, no_wait: bool) -> in
                 last_message = _tell_wait(session, hold, last_message)
             sleep(0.2)
     except KeyboardInterrupt:
-        from keepfast.runner.actions.tasks import Tasks
-
         Tasks(runtime).cancel(task.id)
         _await_cancelled(runtime, task.id)
         return 130
@@ -175,8 +169,6 @@ def _await_cancelled(runtime: Runtime, task: str) -> None:
 
 def _show(runtime: Runtime, task: str, offsets: dict[str, int]) -> None:
     """Print what the agent's logs have beyond `offsets`, and advance these."""
-    from keepfast.runner.db import queries
-
     for run in queries.runs_of(runtime.tables, task):
         for name, stream in (("out.log", sys.stdout), ("err.log", sys.stderr)):
             path = f"{run.folder}/{name}"

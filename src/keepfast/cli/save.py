@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.app.inspect import Coverage, coverage
+from keepfast.app.state_document import too_large
+from keepfast.cli.lazy import with_globals
+from keepfast.cli.list import list_
 from keepfast.cli.session import Session, common, write_json
+from keepfast.model.entry import OVERSIZE, REASONS
 from keepfast.model.errors import Elsewhere, KeepfastError, NoWorkspace, Unreachable, Usage, sentence
-
-if TYPE_CHECKING:
-    from keepfast.app.inspect import Coverage
-    from keepfast.model.event import Event, Outcome
-    from keepfast.store.rows import CheckpointRow
+from keepfast.model.event import Event, Outcome
+from keepfast.present import background
+from keepfast.present.json_forms import excluded_counts, of_checkpoint, of_coverage, saved_counts
+from keepfast.present.terminal import one_line, size
+from keepfast.store.references import checked_name
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.marker import show
 
 MAX_NAMED = 5
 """Files over the size limit that are listed by name."""
@@ -61,9 +68,6 @@ def checkpoint(session: Session, **fields: Any) -> int:
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def checkpoint_list(ctx: click.Context, rest: tuple[str, ...]) -> Any:
-    from keepfast.cli.lazy import with_globals
-    from keepfast.cli.list import list_
-
     with with_globals(list_).make_context("list", list(rest), parent=ctx.find_root()) as inner:
         return list_.invoke(inner)
 
@@ -79,9 +83,6 @@ def _save(
     task_id: str,
     auto: bool,
 ) -> int:
-    from keepfast.model.event import Event
-    from keepfast.store.references import checked_name
-
     event = Event(
         session.cwd if not auto else _folder(session),
         session.now(),
@@ -98,8 +99,6 @@ def _save(
     )
     if auto:
         return _save_quietly(session, event)
-    from keepfast.workspace.marker import show
-
     _ask_about_move(session)
     with session.progress("Saving") as progress:
         session.engine.progress = progress
@@ -153,17 +152,10 @@ def _tidy(session: Session, outcome: Outcome) -> None:
     """Start a background process that merges packs if many have accumulated, as the hook does."""
     # The process finds the store through the workspace's marker.
     if outcome.needs_tidying:
-        from keepfast.present import background
-
         background.tidy(session.cwd, session.config_path, session.environment)
 
 
 def _print_result(session: Session, outcome: Outcome) -> None:
-    from keepfast.app.inspect import coverage
-    from keepfast.model.entry import REASONS
-    from keepfast.present.json_forms import excluded_counts, of_checkpoint, of_coverage, saved_counts
-    from keepfast.present.terminal import one_line
-
     duration = session.milliseconds()
     if outcome.checkpoint is None:
         write_json({"status": outcome.status})
@@ -199,9 +191,6 @@ def _print_result(session: Session, outcome: Outcome) -> None:
 
 def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list[str]:
     """Return notices about files that are saved, but too large for the checkpoint's state document."""
-    from keepfast.app.state_document import too_large
-    from keepfast.workspace.marker import show
-
     repository = session.repository
     try:
         header = repository.document(checkpoint)[0]
@@ -212,10 +201,6 @@ def _too_large(session: Session, checkpoint: CheckpointRow, root: bytes) -> list
 
 def _name_large(session: Session, checkpoint: CheckpointRow) -> None:
     """List files over the size limit at every save, so that nobody expects a restore to bring them back."""
-    from keepfast.model.entry import OVERSIZE
-    from keepfast.present.terminal import size
-    from keepfast.workspace.marker import show
-
     rows = session.repository.left_out(checkpoint.workspace, checkpoint.version)
     large = [row for row in rows if row.kind == OVERSIZE]
     if large:

@@ -6,6 +6,10 @@ import click
 
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common, write_json
+from keepfast.present.json_forms import of_checkpoint, of_path
+from keepfast.present.terminal import age, one_line
+from keepfast.store.search import search as find
+from keepfast.workspace.marker import show
 
 
 @click.command()
@@ -17,11 +21,6 @@ def search(session: Session, text: str, limit: int) -> None:
 
     TEXT is literal, not a pattern. For a path, the newest version that has it is shown.
     """
-    from keepfast.present.json_forms import of_checkpoint, of_path
-    from keepfast.present.terminal import age, one_line
-    from keepfast.store.search import search as find
-    from keepfast.workspace.marker import show
-
     _, workspace = session.workspace()
     hits = find(session.repository, session.engine.place.path, workspace.id, text, limit)
     if session.json:

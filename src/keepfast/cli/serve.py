@@ -8,7 +8,7 @@ import click
 
 from keepfast.cli.numbers import Whole
 from keepfast.cli.session import Session, common
-from keepfast.cli.supervise import background_supervisor
+from keepfast.cli.supervise import background_supervisor, run_supervisor
 from keepfast.model.errors import Failed, extra
 
 ROLES = ("viewer", "approver", "operator")
@@ -47,8 +47,6 @@ def serve(
 ) -> int:
     """Serve the web page, which shows checkpoints and controls tasks, and run tasks."""
     if no_page:
-        from keepfast.cli.supervise import run_supervisor
-
         run_supervisor(session)
         return 0
     if session.start is None:

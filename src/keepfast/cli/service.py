@@ -15,6 +15,7 @@ from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Failed
 from keepfast.model.frozen import FORMER
 from keepfast.present.environment import Environment
+from keepfast.runner.scheduler.lock import supervisor_problem
 
 NAME = "keepfast-supervisor"
 LABEL = "dev.keepfast.runner"
@@ -80,7 +81,6 @@ def install(session: Session, dry_run: bool, no_start: bool) -> None:
 @common
 def status(session: Session) -> None:
     """Show whether the service is installed and a supervisor is running."""
-    from keepfast.runner.scheduler.lock import supervisor_problem
     from keepfast.runner.scheduler.service import FOLDER
 
     unit = unit_of(session.environment)

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from collections.abc import Callable
+from functools import cached_property as once
 from time import monotonic
+from typing import Any, TypeVar
 
+import click
+
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
+from keepfast.app.worker import row_after_pending
+from keepfast.cli.progress import Progress
 from keepfast.fsutil.lock_wait import COMMAND, WAITING
 from keepfast.model.errors import Elsewhere, NoWorkspace, Usage
 from keepfast.present.environment import Environment, current_folder
+from keepfast.present.terminal import Paint, harmless
+from keepfast.present.trust import refuse_untrusted_folders
+from keepfast.settings import Settings, load
+from keepfast.settings.live import LiveSettings
+from keepfast.state.pending_events import names
+from keepfast.store.references import resolve
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, WorkspaceRow
+from keepfast.workspace.marker import show
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from functools import cached_property as once
-    from typing import Any, TypeVar
-
-    import click
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.cli.progress import Progress
-    from keepfast.present.terminal import Paint
-    from keepfast.settings import Settings
-    from keepfast.settings.live import LiveSettings
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
-
-    Command = TypeVar("Command", bound=Callable[..., Any])
-else:
-
-    class once:
-        """`functools.cached_property` without what importing it costs a short command."""
-
-        def __init__(self, make):
-            self.make = make
-
-        def __get__(self, session, kind=None):
-            value = session.__dict__[self.make.__name__] = self.make(session)
-            return value
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 COLOURS = ("auto", "always", "never")
@@ -73,8 +66,6 @@ class Session:
         if config is not None:
             self._config = _absolute(config)
         if folder is not None:
-            import os
-
             try:
                 os.chdir(folder)
             except OSError as error:
@@ -84,8 +75,6 @@ class Session:
 
     def refuse_untrusted_folders(self) -> None:
         """Raise `Refused` if HOME or an XDG variable names a folder that a repository may control."""
-        from keepfast.present.trust import refuse_untrusted_folders
-
         try:
             refuse_untrusted_folders(self.environment, self.cwd)
         except NoWorkspace:
@@ -134,8 +123,6 @@ class Session:
         self.__dict__["settings"] = self._load(lenient=True)
 
     def _load(self, *, lenient: bool) -> Settings:
-        from keepfast.settings import load
-
         try:
             cwd: bytes | None = self.cwd
         except NoWorkspace:
@@ -161,8 +148,6 @@ class Session:
     @once
     def hook_settings(self) -> Settings:
         """Return the settings as a hook sees them: only aliases count in the environment, and only if they tighten."""
-        from keepfast.settings import load
-
         try:
             cwd: bytes | None = self.cwd
         except NoWorkspace:
@@ -174,8 +159,6 @@ class Session:
 
         It serves many folders, so no project's file applies; with `here`, that of the current folder does.
         """
-        from keepfast.settings.live import LiveSettings
-
         try:
             cwd: bytes | None = self.cwd if here else None
         except NoWorkspace:
@@ -192,8 +175,6 @@ class Session:
 
     @once
     def engine(self) -> Engine:
-        from keepfast.app.wiring import build
-
         try:
             folder: bytes | None = self.cwd
         except NoWorkspace:
@@ -205,8 +186,6 @@ class Session:
 
         Without a folder, use the store from the settings, even if the current workspace is kept in another one.
         """
-        from keepfast.app.wiring import build
-
         self.close()
         engine = build(self.settings, self.environment.data, self.environment.home, self.now, folder, own)
         self.__dict__["engine"] = engine
@@ -227,18 +206,12 @@ class Session:
             self.ask_about_move(elsewhere)
             root, row = self.engine.workspaces.root(self.cwd)
         self.remark_rewritten_marker()
-        from keepfast.state.pending_events import names
-
         if names(self.engine.place.folder(row.id)):
-            from keepfast.app.worker import row_after_pending
-
             return root, row_after_pending(self.engine, row, patience)
         return root, row
 
     def remark_rewritten_marker(self) -> None:
         if self.engine.workspaces.renewed:
-            from keepfast.workspace.marker import show
-
             renewed, self.engine.workspaces.renewed = show(self.engine.workspaces.renewed), b""
             self.remark(
                 f"The marker in {renewed} belonged to another folder. It was rewritten, and the history continues."
@@ -257,8 +230,6 @@ class Session:
             self.engine.workspaces.protect_separately(elsewhere)
 
     def resolve(self, row: WorkspaceRow, text: str) -> CheckpointRow:
-        from keepfast.store.references import resolve
-
         return resolve(self.repository, row.id, text, self.now())
 
     def store_path(self) -> str:
@@ -273,14 +244,10 @@ class Session:
 
     @once
     def paint(self) -> Paint:
-        from keepfast.present.terminal import Paint
-
         return Paint(self._use_colour(sys.stdout), self._columns())
 
     @once
     def warning_paint(self) -> Paint:
-        from keepfast.present.terminal import Paint
-
         return Paint(self._use_colour(sys.stderr), None)
 
     def print(self, text: str = "") -> None:
@@ -290,8 +257,6 @@ class Session:
     def _harmless(self, text: str, paint: str) -> str:
         if text.isprintable():  # nearly always
             return text
-        from keepfast.present.terminal import harmless
-
         return harmless(text, getattr(self, paint).enabled)
 
     def say(self, text: str) -> None:
@@ -325,8 +290,6 @@ class Session:
     def start_progress(self, what: str) -> Progress | None:
         if self.quiet or self.json or not sys.stderr.isatty():
             return None
-        from keepfast.cli.progress import Progress
-
         self._progress = Progress(sys.stderr, what)
         return self._progress
 
@@ -343,8 +306,6 @@ class Session:
             raise Usage(
                 "Confirmation needed, but stdin is not a terminal. Use -y.", "--dry-run shows what would change."
             )
-        import click
-
         asked_at = monotonic()
         try:
             return click.confirm(question, err=True)
@@ -359,8 +320,6 @@ class Session:
     def _columns(self) -> int | None:
         if not sys.stdout.isatty():
             return None
-        import os
-
         text = self.environment.text("COLUMNS")
         try:
             return (
@@ -385,8 +344,6 @@ class Bar:
 
 def common(command: Command) -> Command:
     """Give a command `--json` and the session as its first argument."""
-    import click
-
     command = click.option(
         "--json", "as_json", is_flag=True, expose_value=False, callback=_as_json, help="Print the result as JSON."
     )(command)
@@ -395,8 +352,6 @@ def common(command: Command) -> Command:
 
 def write_json(value: object) -> None:
     """Write a JSON value to standard output, in UTF-8 whatever the locale."""
-    import json
-
     sys.stdout.flush()
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if not text.replace("\n", "").isprintable():
@@ -420,6 +375,4 @@ def _as_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
 
 
 def _absolute(path: str) -> str:
-    import os
-
     return os.path.abspath(path)

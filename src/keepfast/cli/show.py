@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import click
 
+from keepfast.app.inspect import Change, Coverage, as_compared, compare, not_covered
+from keepfast.app.state_document import state, too_large
 from keepfast.cli.reference import REFERENCE
 from keepfast.cli.session import Session, common, write_json
-from keepfast.model.entry import ATTRIBUTES, LEFT_OUT, UNSTEADY, why
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from keepfast.app.inspect import Change, Coverage
-    from keepfast.model.document import Git, Header
-    from keepfast.model.entry import Entry
-    from keepfast.store.rows import CheckpointRow
+from keepfast.model.document import Git, Header
+from keepfast.model.entry import ATTRIBUTES, LEFT_OUT, UNSTEADY, Entry, why
+from keepfast.present.json_forms import (
+    COLOURS,
+    KINDS,
+    changed_line,
+    counted_from,
+    excluded_counts,
+    git_folders,
+    of_change,
+    of_checkpoint,
+    of_coverage,
+    of_path,
+    of_state,
+    of_work,
+    saved_counts,
+    title,
+)
+from keepfast.present.terminal import age_in_words, local, plural, printable, size
+from keepfast.store.bases import previous_version
+from keepfast.store.conversations import conversation_from_json
+from keepfast.store.rows import CheckpointRow
+from keepfast.workspace.marker import show as show_path
 
 MAX_SHOWN = 40
 AGENT_MEMBERS = (
@@ -33,9 +50,6 @@ AGENT_MEMBERS = (
 @common
 def show(session: Session, reference: str, all_left_out: bool, former_option: bool, everything: bool) -> None:
     """Show a checkpoint (default: the newest): trigger, changes, and excluded paths."""
-    from keepfast.app.inspect import Coverage, as_compared, compare, not_covered
-    from keepfast.store.bases import previous_version
-
     all_left_out = all_left_out or former_option
     root, workspace = session.workspace()
     row = session.resolve(workspace, reference)
@@ -48,8 +62,6 @@ def show(session: Session, reference: str, all_left_out: bool, former_option: bo
     git = not_covered(session.repository, row)
     coverage = Coverage(header.counts)
     if session.json:
-        from keepfast.present.json_forms import of_change, of_checkpoint, of_coverage, of_path
-
         if all_left_out:
             facts = {
                 "coverage": of_coverage(coverage),
@@ -89,10 +101,6 @@ def show(session: Session, reference: str, all_left_out: bool, former_option: bo
 
 def _of_work(session: Session, row: CheckpointRow, header: Header, root: bytes) -> dict[str, Any]:
     """Return the JSON form of the agent's work in the checkpoint, with its state document."""
-    from keepfast.app.state_document import state
-    from keepfast.present.json_forms import of_state, of_work
-    from keepfast.workspace.marker import show as show_path
-
     described = state(session.repository, row, header, show_path(root), session.settings)
     work = {**of_work(row, header), "state_left_out": described.left_out}
     return {**work, "state": of_state(described.document)} if described.document is not None else work
@@ -100,18 +108,11 @@ def _of_work(session: Session, row: CheckpointRow, header: Header, root: bytes) 
 
 def _notices(session: Session, row: CheckpointRow, header: Header, root: bytes) -> list[str]:
     """Return the notices stored with the checkpoint, and those about files too large for its state document now."""
-    from keepfast.app.state_document import too_large
-    from keepfast.workspace.marker import show as show_path
-
     large = too_large(session.repository, row, header, show_path(root), session.settings)
     return [*header.notices, *large]
 
 
 def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[bytes], notices: list[str]) -> None:
-    from keepfast.app.inspect import Coverage
-    from keepfast.present.json_forms import git_folders, saved_counts, title
-    from keepfast.present.terminal import age_in_words, local, printable, size
-
     session.print(session.paint("bold", title(row)))
     for line in row.message.splitlines()[1:]:
         session.print("  " + printable(line))
@@ -145,9 +146,6 @@ def _print_head(session: Session, row: CheckpointRow, header: Header, git: list[
 def _print_changes(
     session: Session, row: CheckpointRow, changes: list[Change], before: CheckpointRow | None, everything: bool
 ) -> None:
-    from keepfast.present.json_forms import COLOURS, changed_line, counted_from
-    from keepfast.present.terminal import plural
-
     since = f" since v{before.version}" if before is not None else " against an empty folder" if row.version > 1 else ""
     after = counted_from(row, before, len(changes))
     session.print()
@@ -162,9 +160,6 @@ def _print_changes(
 
 
 def _print_excluded(session: Session, coverage: Coverage, notable_entries: list[Entry], all_left_out: bool) -> None:
-    from keepfast.present.json_forms import excluded_counts
-    from keepfast.workspace.marker import show as show_path
-
     if not coverage.left_out and not notable_entries:
         if all_left_out:
             session.print("Nothing was excluded.")
@@ -179,8 +174,6 @@ def _print_excluded(session: Session, coverage: Coverage, notable_entries: list[
 
 
 def _conversation(header: Header) -> dict[str, Any] | None:
-    from keepfast.store.conversations import conversation_from_json
-
     conversation = conversation_from_json(header.conversation)
     if conversation is None:
         return None
@@ -193,9 +186,6 @@ def _conversation(header: Header) -> dict[str, Any] | None:
 
 
 def _conversation_line(header: Header) -> str:
-    from keepfast.present.terminal import size
-    from keepfast.store.conversations import conversation_from_json
-
     conversation = conversation_from_json(header.conversation)
     if conversation is None:
         return ""
@@ -226,6 +216,4 @@ def _losses(entry: Entry) -> list[str]:
 
 
 def _entry_as_json(entry: Entry) -> dict[str, Any]:
-    from keepfast.present.json_forms import KINDS, of_path
-
     return {**of_path(entry.path), "kind": KINDS[entry.kind], "reason": _why(entry), "size": entry.size}

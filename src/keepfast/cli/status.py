@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from keepfast.agents.claude.usage import tokens
+from keepfast.app.inspect import Change, Coverage, compare, coverage, not_covered, pending
+from keepfast.app.restore import Restorer, Unfinished
+from keepfast.cli.client_files import hint_about_hooks, hooks_problem, hooks_summary, last_failure, launcher_path
+from keepfast.cli.daemon import summary
 from keepfast.cli.session import Session, common, write_json
+from keepfast.model.budget import TokenUsage
 from keepfast.model.errors import KeepfastError, NoWorkspace, Refused
+from keepfast.present.json_forms import (
+    COLOURS,
+    changed_line,
+    excluded_counts,
+    git_folders,
+    of_change,
+    of_checkpoint,
+    of_coverage,
+    of_notice,
+    of_path,
+    of_pending,
+    of_resident,
+    of_unfinished,
+    of_usage,
+    of_worker,
+    saved_counts,
+    title,
+)
+from keepfast.present.resident import ResidentState
+from keepfast.present.resident import state as resident_state
 from keepfast.present.supervision import CLAIM_IGNORED, HOOKS_SUSPENDED
-
-if TYPE_CHECKING:
-    from keepfast.app.inspect import Change, Coverage
-    from keepfast.app.restore import Unfinished
-    from keepfast.model.budget import TokenUsage
-    from keepfast.present.resident import ResidentState
-    from keepfast.state.notices import Notice
-    from keepfast.state.pending_events import PendingEvent
-    from keepfast.state.workers import RunningWorker
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+from keepfast.present.terminal import age_in_words, plural, printable, size
+from keepfast.state import pending_events, sessions
+from keepfast.state.notices import Notice, read
+from keepfast.state.pending_events import PendingEvent
+from keepfast.state.workers import HOOKS, NAME, RunningWorker, running_worker
+from keepfast.store.maintenance.space import store_size
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
+from keepfast.workspace.adoption import root_for
+from keepfast.workspace.marker import git_root, show
 
 MAX_SHOWN, MAX_NOTICES = 20, 5
 WEEK = 7 * 86_400_000_000_000
@@ -68,13 +91,6 @@ def status(session: Session) -> None:
 
 
 def _collect(session: Session) -> WorkspaceStatus:
-    from keepfast.app.inspect import not_covered
-    from keepfast.app.restore import Restorer
-    from keepfast.cli.client_files import hint_about_hooks, hooks_problem, last_failure, launcher_path
-    from keepfast.state.notices import read
-    from keepfast.store.maintenance.space import store_size
-    from keepfast.store.rows import Query
-
     try:
         with hint_about_hooks(session):
             root, row = session.workspace(patience=0)
@@ -111,8 +127,6 @@ def _collect(session: Session) -> WorkspaceStatus:
 
 def _coverage(session: Session, row: WorkspaceRow, base: CheckpointRow | None) -> Coverage:
     """Return the coverage of the version that the folder is at; of the newest if that one cannot be read."""
-    from keepfast.app.inspect import Coverage, coverage
-
     if base is None or (base.workspace, base.version) == (row.id, row.version):
         return coverage(row)
     try:
@@ -125,8 +139,6 @@ def _changes(
     session: Session, root: bytes, row: WorkspaceRow, base: CheckpointRow | None
 ) -> tuple[list[Change], list[str]]:
     """Return the changes on disk since the folder was last saved or restored, and remarks about the tree."""
-    from keepfast.app.inspect import compare, pending
-
     if base is None or (base.workspace, base.version) == (row.id, row.version):
         return pending(session.engine, root, row)
     return compare(session.engine, root, row, base, None), []
@@ -148,18 +160,12 @@ def _keys(session: Session) -> list[str]:
 
 
 def _collect_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
-    from keepfast.agents.claude.usage import tokens
-    from keepfast.present.resident import state as resident_state
-    from keepfast.state import pending_events as pending
-    from keepfast.state import sessions
-    from keepfast.state.workers import HOOKS, NAME, running_worker
-
     folder, settings = session.engine.place.folder(status_facts.workspace), session.settings
     status_facts.resident = resident_state(session.environment, settings)
     status_facts.workers = [
         worker for worker in (running_worker(folder, NAME), running_worker(folder, HOOKS)) if worker is not None
     ]
-    events = [pending.read(folder, name) for name in pending.names(folder)]
+    events = [pending_events.read(folder, name) for name in pending_events.names(folder)]
     status_facts.pending = [event for event in events if event is not None]
     session_facts = {key: str(value) for key, value in sessions.newest_facts(folder).items()}
     usage = tokens(
@@ -189,10 +195,6 @@ def _restore_advice(restore: Unfinished) -> str:
 
 def _how_to_protect(session: Session) -> str:
     """Return the hint for a folder that is not protected."""
-    from keepfast.cli.client_files import hooks_summary
-    from keepfast.workspace.adoption import root_for
-    from keepfast.workspace.marker import git_root, show
-
     folder = git_root(session.cwd) or session.cwd
     try:
         root = root_for(session.cwd, b"", session.settings["adopt"], session.engine.home)
@@ -208,20 +210,6 @@ def _how_to_protect(session: Session) -> str:
 
 
 def _print_json(session: Session, status_facts: WorkspaceStatus) -> None:
-    from keepfast.present.json_forms import (
-        of_change,
-        of_checkpoint,
-        of_coverage,
-        of_notice,
-        of_path,
-        of_pending,
-        of_resident,
-        of_unfinished,
-        of_usage,
-        of_worker,
-    )
-    from keepfast.workspace.marker import show
-
     write_json(
         {
             "workspace": {"id": status_facts.workspace, "root": show(status_facts.root)},
@@ -253,10 +241,6 @@ def _print_json(session: Session, status_facts: WorkspaceStatus) -> None:
 
 
 def _print_text(session: Session, status_facts: WorkspaceStatus) -> None:
-    from keepfast.present.json_forms import excluded_counts, git_folders, saved_counts, title
-    from keepfast.present.terminal import age_in_words, size
-    from keepfast.workspace.marker import show
-
     last, paint = status_facts.last, session.paint
     session.print(f"Workspace  {show(status_facts.root)}")
     most: int = session.settings["retention.max_size"]
@@ -294,9 +278,6 @@ def _print_text(session: Session, status_facts: WorkspaceStatus) -> None:
 
 
 def _print_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
-    from keepfast.cli.daemon import summary
-    from keepfast.present.terminal import age_in_words
-
     session.print(f"Resident   {summary(session, status_facts.resident)}")
     session.print("Workers    " + (", ".join([_worker(session, worker) for worker in status_facts.workers]) or "none"))
     if status_facts.pending:
@@ -316,8 +297,6 @@ def _print_hooks(session: Session, status_facts: WorkspaceStatus) -> None:
 
 
 def _worker(session: Session, worker: RunningWorker) -> str:
-    from keepfast.present.terminal import age_in_words
-
     if worker.kind == "hooks":
         return f"saving events of hooks, pid {worker.pid}"
     saved = worker.last_save
@@ -326,9 +305,6 @@ def _worker(session: Session, worker: RunningWorker) -> str:
 
 
 def _print_changes(session: Session, status_facts: WorkspaceStatus) -> None:
-    from keepfast.present.json_forms import COLOURS, changed_line
-    from keepfast.present.terminal import plural
-
     changes, base = status_facts.changes or [], status_facts.base
     if changes or (base is not None and status_facts.changes is not None):
         since = f"since v{base.version}" if base is not None else "to save"
@@ -343,8 +319,6 @@ def _print_changes(session: Session, status_facts: WorkspaceStatus) -> None:
 
 
 def _print_notices(session: Session, status_facts: WorkspaceStatus) -> None:
-    from keepfast.present.terminal import age_in_words, printable
-
     if not status_facts.notices:
         return
     session.print(session.paint("bold yellow", "Problems in the last 7 days:"))

@@ -8,15 +8,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.cli.event_lines import supervisor_line
 from keepfast.cli.session import Session, common, write_bytes
 from keepfast.cli.task_session import open_runtime
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.process.wake import wake
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,7 +31,6 @@ def supervise(session: Session, until_idle: bool) -> None:
 
 
 def run_supervisor(session: Session, until_idle: bool = False) -> None:
-    from keepfast.runner.process.wake import wake
     from keepfast.runner.scheduler.service import run
 
     stop = Flag()
@@ -57,8 +57,6 @@ def run_supervisor(session: Session, until_idle: bool = False) -> None:
 
 def _print_unfinished(session: Session, runtime: Runtime) -> None:
     """Print the tasks that are not finished, and what each waits for."""
-    from keepfast.runner.actions.tasks import Tasks
-
     for task in Tasks(runtime).views.listing():
         if task["state"] in ("queued", "active", "review"):
             hold = f", {task['hold']['kind'].replace('_', ' ')}" if task["hold"] else ""
@@ -67,8 +65,6 @@ def _print_unfinished(session: Session, runtime: Runtime) -> None:
 
 def _print_event(session: Session, event: dict[str, Any]) -> None:
     """Print an event: as a line of JSON, or in words if it is worth a line."""
-    from keepfast.cli.event_lines import supervisor_line
-
     text = json.dumps(event, ensure_ascii=False) if session.json else supervisor_line(event)
     if not text:
         return

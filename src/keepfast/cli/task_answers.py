@@ -8,6 +8,7 @@ import click
 
 from keepfast.cli.session import Session, common
 from keepfast.cli.task_session import REF, continuation, say, tasks_of
+from keepfast.runner.domain.reviews import remark
 
 
 @click.command("approve")
@@ -47,8 +48,6 @@ def accept(session: Session, ref: str) -> None:
 @common
 def reject(session: Session, ref: str, comments: str, at: tuple[tuple[str, str], ...]) -> None:
     """Request changes. The agent gets the comments."""
-    from keepfast.runner.domain.reviews import remark
-
     remarks = [remark(where, text) for where, text in at]
     with tasks_of(session, "reject") as tasks:
         say(session, tasks, done := tasks.answers.reject(ref, comments, remarks), f"Requested changes from {done.id}.")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
+from keepfast.cli import restore_flow
 from keepfast.cli.numbers import Number, Whole
 from keepfast.cli.session import Session, common
 from keepfast.cli.task_session import REF, continuation, say, tasks_of
 from keepfast.model.errors import Usage
-
-if TYPE_CHECKING:
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.rows import CheckpointRow
 
 
 @click.command("pause")
@@ -64,8 +62,6 @@ def resume(session: Session, ref: str, allowed: tuple[str, ...]) -> None:
 def restore(session: Session, ref: str, checkpoint: str, only_files: bool, dry_run: bool, yes: bool) -> None:
     """Restore a task's files and conversation to a checkpoint, and continue from there."""
     if dry_run:
-        from keepfast.cli import restore_flow
-
         with tasks_of(session) as tasks:
             folder = tasks.views.find(ref).workspace
         restore_flow.preview(session, os.fsencode(folder), checkpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from keepfast.cli.numbers import Number, Whole
 from keepfast.cli.session import Session, common, write_json
 from keepfast.cli.task_session import REF, remark_unsupervised, say, tasks_of
 from keepfast.model.errors import Usage
+from keepfast.runner.actions import taskfile
 
 
 @click.command("new")
@@ -50,8 +52,6 @@ from keepfast.model.errors import Usage
 @common
 def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
     """Create a task from BRIEF or a file, and start it."""
-    from keepfast.runner.actions import taskfile
-
     if path is not None:
         if any(value for value in flags.values()):
             raise Usage("--file cannot be combined with other options.")
@@ -70,8 +70,6 @@ def new(session: Session, path: str | None, draft: bool, **flags: Any) -> None:
 
 
 def _task_spec(flags: dict[str, Any]) -> dict[str, Any]:
-    import shlex
-
     brief = flags["brief"] or ""
     if not brief and not flags["phases"]:
         raise Usage("The brief is missing.", 'For example: keepfast task new "Translate the README" --minutes 30')

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import subprocess
 
 import click
 
+from keepfast.app.fork_patch import ForkPatch, patch_of_fork
+from keepfast.cli.fork import say_branch, write_patch
 from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.cli.task_session import REF, tasks_of
-
-if TYPE_CHECKING:
-    from keepfast.app.fork_patch import ForkPatch
-    from keepfast.runner.actions.tasks import Tasks
+from keepfast.model.errors import Conflict
+from keepfast.model.event import Event
+from keepfast.runner.actions.tasks import Tasks
+from keepfast.workspace.git_clone import GitPlumbing
 
 
 @click.command("diff")
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 @common
 def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
     """Show the changes of a forked task as a patch."""
-    from keepfast.cli.fork import write_patch
-
     with tasks_of(session) as tasks:
         patch = _patch(session, tasks, ref)
     if file is not None:
@@ -48,9 +48,6 @@ def diff(session: Session, ref: str, file: str | None, force: bool) -> None:
 @common
 def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None:
     """Apply the changes of a forked task to the original workspace, after saving a checkpoint."""
-    from keepfast.cli.fork import say_branch
-    from keepfast.model.event import Event
-
     with tasks_of(session) as tasks:
         if branch is not None:
             _, row = session.engine.workspaces.root(os.fsencode(tasks.home(ref).workspace))
@@ -78,11 +75,6 @@ def apply(session: Session, ref: str, dry_run: bool, branch: str | None) -> None
 
 def _git_apply(session: Session, patch: bytes, folder: str, dry_run: bool) -> None:
     """Apply a patch in a folder with `git apply`. Raises `Conflict`."""
-    import subprocess
-
-    from keepfast.model.errors import Conflict
-    from keepfast.workspace.git_clone import GitPlumbing
-
     git = GitPlumbing(session.environment.text("PATH"), os.fsencode(folder))
     words = [git.program, "apply", "--whitespace=nowarn", *(["--check"] if dry_run else []), "-"]
     # GIT_DIR names no repository: `git apply` then changes files only, and reads no index.
@@ -100,8 +92,6 @@ def _text(patch: ForkPatch) -> bytes:
 
 
 def _patch(session: Session, tasks: Tasks, ref: str) -> ForkPatch:
-    from keepfast.app.fork_patch import patch_of_fork
-
     forked, home = tasks.views.find(ref), tasks.home(ref)
     _, row = session.engine.workspaces.root(os.fsencode(home.workspace))
     return patch_of_fork(session.engine, row, os.fsencode(forked.workspace))

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from keepfast.cli.event_lines import local
 from keepfast.cli.session import Session, write_json
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.actions.tasks import Tasks
-    from keepfast.runner.actions.view_types import TaskView
-    from keepfast.runner.domain.records import Task
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.actions.tasks import Tasks, only_people
+from keepfast.runner.actions.view_types import TaskView
+from keepfast.runner.domain.records import Task
+from keepfast.runner.scheduler.lock import supervisor_problem
 
 REF = click.argument("ref", metavar="TASK")
 
@@ -47,8 +46,6 @@ def open_runtime(session: Session, stays: bool = False) -> Iterator[Runtime]:
 @contextmanager
 def tasks_of(session: Session, verb: str = "") -> Iterator[Tasks]:
     """Open the task actions. Raises `Refused` if `verb` is for people only and an agent's process runs it."""
-    from keepfast.runner.actions.tasks import Tasks, only_people
-
     only_people(os.getpid(), verb)
     with open_runtime(session) as runtime:
         yield Tasks(runtime)
@@ -100,7 +97,6 @@ def remark_unsupervised(session: Session) -> None:
 
 def problem(session: Session) -> str | None:
     """Return the supervisor's error, empty if it has none; None if no supervisor is running."""
-    from keepfast.runner.scheduler.lock import supervisor_problem
     from keepfast.runner.scheduler.service import FOLDER
 
     return supervisor_problem(session.environment.data + FOLDER)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.cli.event_lines import log_line
 from keepfast.cli.session import Session, common, write_bytes, write_json
 from keepfast.cli.task_session import REF, clock, problem, question_text, remark_unsupervised, tasks_of
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.terminal import SECOND, age
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.view_types import TaskDetails, TaskView
+from keepfast.runner.actions.recovery import workspaces
+from keepfast.runner.actions.view_types import TaskDetails, TaskView
 
 MAX_SHOWN = 10
 LABEL_WIDTH = 9
@@ -61,8 +62,6 @@ def _can_continue(task: TaskView) -> bool:
 
 def _say_lost(session: Session) -> None:
     """Warn about folders with task documents if the database has no tasks, as after it was lost."""
-    from keepfast.runner.actions.recovery import workspaces
-
     with suppress(KeepfastError):  # without a store, no folder is known
         protected = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
         folders = dict.fromkeys([*protected, *workspaces(session.settings["supervisor.roots"])])
@@ -175,10 +174,6 @@ def _age(session: Session, moment: str) -> str:
 @common
 def log(session: Session, ref: str, follow: bool, output: bool) -> None:
     """Show the events of a task."""
-    import json
-
-    from keepfast.cli.event_lines import log_line
-
     with tasks_of(session) as tasks:
         task = tasks.views.find(ref)
         if output:

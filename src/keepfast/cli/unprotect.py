@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.app import unprotect as departure
+from keepfast.app.unprotect import Protected
+from keepfast.cli.client_files import users
 from keepfast.cli.session import Session, common, write_json
 from keepfast.model.errors import Failed, NotCompacted, Usage
-
-if TYPE_CHECKING:
-    from keepfast.app.unprotect import Protected
+from keepfast.present.terminal import plural, size
+from keepfast.store.small_files import read_store_list
+from keepfast.workspace.marker import show
 
 MAX_SHOWN = 20
 
@@ -33,8 +36,6 @@ def unprotect(
     """
     if with_history:
         return _purge(session, folder, everything, dry_run, yes)
-    from keepfast.app import unprotect as departure
-
     chosen = _select(session, folder, everything, with_folder=True)
     if dry_run:
         _show(session, chosen, "Would stop protecting")
@@ -78,8 +79,6 @@ def purge(session: Session, folder: str | None, everything: bool, dry_run: bool,
 
 
 def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool, yes: bool) -> int:
-    from keepfast.app import unprotect as departure
-
     chosen = _select(session, folder, everything, with_folder=False)
     departure.refuse_purge(session.engine, chosen)
     path = session.engine.place.path
@@ -98,8 +97,6 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
         if left:
             session.remark(f"Kept in {path}, not created by keepfast: {', '.join(left)}.")
     else:
-        from keepfast.present.terminal import size
-
         try:
             done = departure.purge(session.engine, chosen)
         except NotCompacted as error:  # the checkpoints are deleted; only their space was not freed
@@ -116,8 +113,6 @@ def _purge(session: Session, folder: str | None, everything: bool, dry_run: bool
 
 
 def _select(session: Session, folder: str | None, everything: bool, with_folder: bool) -> list[Protected]:
-    from keepfast.app import unprotect as departure
-
     if everything:
         if folder is not None:
             raise Usage("DIR and --all cannot be combined.")
@@ -135,8 +130,6 @@ def _select(session: Session, folder: str | None, everything: bool, with_folder:
 
 
 def _show(session: Session, chosen: list[Protected], verb: str) -> None:
-    from keepfast.present.terminal import plural
-
     if session.json or not chosen:
         return
     session.say(f"{verb} {plural(len(chosen), 'workspace')}:")
@@ -147,8 +140,6 @@ def _show(session: Session, chosen: list[Protected], verb: str) -> None:
 
 
 def _answer(session: Session, chosen: list[Protected], *, dry_run: bool = False, **more: Any) -> None:
-    from keepfast.workspace.marker import show
-
     if not session.json:
         return
     listed = [
@@ -171,9 +162,6 @@ def _kept_paths(session: Session, everything: bool = False) -> list[str]:
 
     With `everything`, also the rest of the data folder, and clients' settings with our hooks.
     """
-    from keepfast.cli.client_files import users
-    from keepfast.store.small_files import read_store_list
-
     place, data = session.engine.place, session.environment.data
     others = [path for path in read_store_list(place.list) if path != place.path]
     paths = [path for path in (session.config_path, data + "/supervisor") if os.path.exists(path)]
@@ -187,8 +175,6 @@ def _kept_paths(session: Session, everything: bool = False) -> list[str]:
 
 
 def _name(workspace: Protected) -> str:
-    from keepfast.workspace.marker import show
-
     if workspace.root:
         return show(workspace.root)
     what = f"{show(workspace.was)}, no longer protected" if workspace.was else "a workspace without a folder"
@@ -196,14 +182,10 @@ def _name(workspace: Protected) -> str:
 
 
 def _checkpoints(workspace: Protected) -> str:
-    from keepfast.present.terminal import plural
-
     return plural(workspace.versions, "checkpoint") if workspace.is_registered else "its checkpoints"
 
 
 def _name_left(session: Session, chosen: list[Protected]) -> None:
-    from keepfast.workspace.marker import show
-
     for workspace in chosen:
         if workspace.left:
             names = ", ".join([show(name) for name in workspace.left])

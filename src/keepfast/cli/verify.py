@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepfast.cli.session import Session, common, write_json
+from keepfast.cli.task_session import open_runtime
 from keepfast.model.errors import Damaged, Usage
+from keepfast.present.terminal import plural, size
+from keepfast.runner.actions.recovery import RebuiltTask, workspaces
+from keepfast.runner.actions.recovery import rebuild as take_over
+from keepfast.store.maintenance.last_verify import write_last_verify
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.recovery import RebuiltTask
     from keepfast.store.maintenance.verify import Problem
 
 MAX_CHECKPOINTS = 10
@@ -40,7 +44,6 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
     Tasks are searched below each DIR, below `supervisor.roots` and in every known workspace. Restored tasks wait for
     you to resume them.
     """
-    from keepfast.present.terminal import plural
     from keepfast.store.maintenance.verify import rebuild as rebuild_ledger
 
     _require_store(session)
@@ -74,10 +77,6 @@ def rebuild(session: Session, folders: tuple[str, ...]) -> None:
 
 def _rebuild_tasks(session: Session, folders: tuple[str, ...]) -> list[RebuiltTask]:
     """Restore tasks from their documents. Without any, the task database is not created."""
-    from keepfast.cli.task_session import open_runtime
-    from keepfast.runner.actions.recovery import rebuild as take_over
-    from keepfast.runner.actions.recovery import workspaces
-
     folders_of_workspaces = [os.fsdecode(row.path) for row in session.repository.workspaces() if row.path]
     roots = [
         *folders,
@@ -99,8 +98,6 @@ def _require_store(session: Session) -> None:
 
 
 def _verify(session: Session, quick: bool) -> int:
-    from keepfast.present.terminal import plural, size
-    from keepfast.store.maintenance.last_verify import write_last_verify
     from keepfast.store.maintenance.verify import verify as verify_store
 
     with session.progress("Verifying") as progress:
@@ -131,8 +128,6 @@ def _verify(session: Session, quick: bool) -> int:
 
 
 def _repair(session: Session) -> int:
-    from keepfast.present.terminal import plural
-    from keepfast.store.maintenance.last_verify import write_last_verify
     from keepfast.store.maintenance.repair import repair as repair_store
 
     _require_store(session)

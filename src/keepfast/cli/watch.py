@@ -8,17 +8,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from keepfast.app.watch import Watch
 from keepfast.cli.numbers import Number
 from keepfast.cli.session import Session, common
 from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Failed
-
-if TYPE_CHECKING:
-    from keepfast.model.event import Outcome
+from keepfast.model.event import Outcome
+from keepfast.model.save_schedule import SaveSchedule
+from keepfast.present.json_forms import of_checkpoint
+from keepfast.present.terminal import age, plural
+from keepfast.workspace.marker import show
 
 SETTLE_SECONDS, AT_MOST_SECONDS = 2.0, 15.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -46,9 +49,6 @@ def watch(session: Session, settle: float, at_most: float, poll: bool) -> None:
 
     Excluded folders (capture.exclude) are not watched. Unsaved changes are saved at the end.
     """
-    from keepfast.app.watch import Watch
-    from keepfast.model.save_schedule import SaveSchedule
-
     reporter = _JsonReporter(session) if session.json else _TextReporter(session)
     WAITING.seconds = None  # wait for locks without limit
     watcher = Watch(session.engine, session.cwd, SaveSchedule(settle, at_most), monotonic, reporter)
@@ -92,8 +92,6 @@ class _TextReporter:
         self.status_line = ""
 
     def watching(self, root: bytes, how: str) -> None:
-        from keepfast.workspace.marker import show
-
         self.clear()
         self.session.say(f"Watching {show(root)}. Press Ctrl-C to stop.")
         if how:
@@ -123,8 +121,6 @@ class _TextReporter:
             self.status_line = text
 
     def _standing(self) -> str:
-        from keepfast.present.terminal import age, plural
-
         if self.last is None or self.last.checkpoint is None:
             return "No changes yet"
         row = self.last.checkpoint
@@ -147,13 +143,9 @@ class _JsonReporter:
         self.session = session
 
     def watching(self, root: bytes, how: str) -> None:
-        from keepfast.workspace.marker import show
-
         self._write({"event": "watching", "root": show(root), "polling": how or None})
 
     def saved(self, outcome: Outcome, seconds: float) -> None:
-        from keepfast.present.json_forms import of_checkpoint
-
         self._write(
             {
                 "event": "saved",

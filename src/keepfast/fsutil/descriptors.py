@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import posix
-from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, close, stat, stat_result
-from posix import open as open_fd
+import os
+from os import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, close, stat, stat_result
+from os import open as open_fd
 
-O_PATH: int = getattr(posix, "O_PATH", O_RDONLY)
+O_PATH: int = getattr(os, "O_PATH", O_RDONLY)
 
 LONG = 3800
 FOLDER = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC

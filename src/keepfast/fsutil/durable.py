@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from errno import EACCES, EAGAIN, EDQUOT, ENOSPC, EPERM, EROFS
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
-from posix import (
+from os import (
     O_CLOEXEC,
     O_CREAT,
     O_DIRECTORY,
@@ -22,14 +23,11 @@ from posix import (
     urandom,
     write,
 )
-from posix import open as open_fd
+from os import open as open_fd
+from types import TracebackType
 
 from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Busy, DiskFull, Failed, KeepfastError, Unreachable, shortage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
 
 FULL = (ENOSPC, EDQUOT)
 MOMENT, MAX_SHOWN = 1.0, 80
@@ -100,9 +98,7 @@ def take_lock(fd: int, what: str) -> None:
         return
     except BlockingIOError:
         pass
-    from _thread import allocate_lock, start_new_thread
-
-    waiting, troubles = allocate_lock(), []
+    waiting, troubles = threading.Lock(), []
 
     def wait() -> None:
         try:
@@ -113,7 +109,7 @@ def take_lock(fd: int, what: str) -> None:
             waiting.release()
 
     waiting.acquire()
-    start_new_thread(wait, ())
+    threading.Thread(target=wait, daemon=True).start()
     moment = min(MOMENT, seconds)
     if not waiting.acquire(timeout=moment):
         if seconds > moment:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 COMMAND, HOOK = 30.0, 2.0
 """Seconds that a command waits, and a hook while its client waits for the answer."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
+from collections.abc import Callable
+from threading import Lock, Thread
+from typing import Any, TypeVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
-
-    Piece = TypeVar("Piece")
+Piece = TypeVar("Piece")
 
 
 def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) -> None:
@@ -18,7 +15,7 @@ def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) 
     Raises the first error; the other thread then stops after its piece.
     """
     failed: list[BaseException] = []
-    helped = allocate_lock()
+    helped = Lock()
     helped.acquire()
 
     def go_on() -> None:
@@ -35,7 +32,7 @@ def by_two(following: Callable[[], Piece | None], act: Callable[[Piece], None]) 
             helped.release()
 
     try:
-        start_new_thread(help_out, ())  # `threading` costs 3 ms to load
+        Thread(target=help_out, daemon=True).start()
     except RuntimeError:  # no more threads: this one does everything
         helped.release()
     go_on()
@@ -60,12 +57,12 @@ class Beside:
     """A function call that runs in its own thread; without a thread, it runs when its result is asked for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._work, self._done, self._is_done = work, allocate_lock(), False
+        self._work, self._done, self._is_done = work, Lock(), False
         self._result: Any = None
         self._error: BaseException | None = None
         self._done.acquire()
         try:
-            start_new_thread(self._run, ())
+            Thread(target=self._run, daemon=True).start()
         except RuntimeError:
             self._done.release()
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from posix import write
+from collections.abc import Sequence
+from os import chdir, nice, write
 
+from keepfast.app.checkpoint import Engine
+from keepfast.app.tidy import tidy as tidy_up
+from keepfast.app.wiring import build
 from keepfast.model.errors import KeepfastError, NoWorkspace, Unreachable, sentence
-from keepfast.present.environment import current_folder, hook_environment, now_ns
+from keepfast.model.event import Event
+from keepfast.present import background
+from keepfast.present.environment import Environment, Folders, current_folder, hook_environment, now_ns
 from keepfast.present.former_name import take_over
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Environment, Folders
-    from keepfast.settings import Settings
+from keepfast.settings import Settings, load
 
 USAGE = "usage: launch.py [--folders HOME CONFIG DATA] save|tidy [--cwd DIR] [--config FILE]"
 
@@ -28,8 +27,6 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
     try:
         cwd = options.get("--cwd")
         if cwd is not None:
-            from posix import chdir
-
             chdir(cwd)
         environment = hook_environment(folders)
         take_over(environment)
@@ -46,13 +43,9 @@ def run(arguments: Sequence[str], folders: Folders | None = None) -> int:
 
 def save(engine: Engine, cwd: bytes, environment: Environment, config: str | None = None) -> int:
     """Save the folder and return the exit code. A skipped or failed save becomes a notice for `status`."""
-    from keepfast.model.event import Event
-
     try:
         event = Event(cwd, now_ns(), trigger="auto", message="auto", created_by="auto", adopt=True)
         if engine.handle(event).needs_tidying:
-            from keepfast.present import background
-
             background.tidy(cwd, config, environment)
     except (NoWorkspace, Unreachable) as error:
         # The agent can do nothing about a store out of reach.
@@ -65,13 +58,9 @@ def save(engine: Engine, cwd: bytes, environment: Environment, config: str | Non
 
 def tidy(engine: Engine, cwd: bytes) -> int:
     """Do the work that follows a save, at the lowest priority: retention, size limit, compaction."""
-    from posix import nice
-
     nice(19)
     location = engine.workspaces.locate(cwd)
     if location is not None:
-        from keepfast.app.tidy import tidy as tidy_up
-
         thinned, over = tidy_up(engine, location[1])
         if thinned:
             count = "1 automatic checkpoint" if len(thinned) == 1 else f"{len(thinned)} automatic checkpoints"
@@ -86,14 +75,10 @@ def tidy(engine: Engine, cwd: bytes) -> int:
 
 
 def engine_of(environment: Environment, folder: bytes, config: str | None) -> Engine:
-    from keepfast.app.wiring import build
-
     return build(settings_of(environment, folder, config), environment.data, environment.home, now_ns, folder)
 
 
 def settings_of(environment: Environment, folder: bytes, config: str | None) -> Settings:
-    from keepfast.settings import load
-
     # Invalid settings do not stop the agent: `status` and `doctor` report them.
     return load(
         config or environment.config, environment.keepfast_variables(), folder, hook=True, data=environment.data

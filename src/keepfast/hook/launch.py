@@ -1,9 +1,11 @@
 """Started as `python -I -S -B /path/to/launch.py`. Small, because Python compiles the file it starts every time."""
 
 import sys
-from _frozen_importlib_external import SourceFileLoader
 
 _here = __file__.rpartition("/")[0] or "."
-_start = type(sys)("keepfast.hook.start")
-SourceFileLoader(_start.__name__, _here + "/start.py").exec_module(_start)
-_start.start(_here)
+_library = f"/../lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+sys.path += [_here + "/../..", sys.executable.rpartition("/")[0] + _library]
+
+from keepfast.hook.start import start  # noqa: E402
+
+start(_here)

@@ -1,24 +1,28 @@
-"""Run the hook: read an agent's event from standard input, write the reply. Imports little until something is saved."""
+"""Run the hook: read an agent's event from standard input, write the reply."""
 
 from __future__ import annotations
 
-from posix import read, write
+from collections.abc import Callable, Mapping, Sequence
+from os import nice, read, write
+from time import sleep
 
+from keepfast.agents.base import Agent, Reply
+from keepfast.agents.registry import agent
+from keepfast.app.checkpoint import Engine
+from keepfast.app.hooks import Background, Deliver, HookCall
+from keepfast.app.messages import language
+from keepfast.app.open_stores import OpenStores
+from keepfast.app.wiring import build, place
 from keepfast.fsutil.lock_wait import HOOK, WAITING
 from keepfast.hook.autosave import engine_of, options_of, say, settings_of
+from keepfast.model.agent_event import AgentEvent
 from keepfast.model.errors import Declined, KeepfastError, sentence
-from keepfast.present.environment import current_folder, hook_environment, now_ns, program
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from keepfast.agents.base import Agent, Reply
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.hooks import Background, Deliver, HookCall
-    from keepfast.app.open_stores import OpenStores
-    from keepfast.model.agent_event import AgentEvent
-    from keepfast.present.environment import Environment, Folders
+from keepfast.present import supervision
+from keepfast.present.ancestors import nearest_program
+from keepfast.present.background import attempt, detach, tidy
+from keepfast.present.environment import Environment, Folders, current_folder, hook_environment, now_ns, program
+from keepfast.present.former_name import take_over
+from keepfast.present.resident import start_from_hook
 
 QUIET = ("tool_starts", "tool_ended", "prompt", "subagent_ended")
 """Frequent kinds of events at which errors are not reported: the end of the turn reports them."""
@@ -49,8 +53,6 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
 
     `folders`: the home, configuration and data folders that `install` recorded.
     """
-    from keepfast.agents.registry import agent
-
     WAITING.seconds = HOOK
     options = options_of(["hook", *arguments[1:]])
     client = agent(arguments[0]) if arguments else None
@@ -69,8 +71,6 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
     is_claimed = environment.text(SUPERVISED) != "" and options.get("--part") != GUARD
     if is_claimed and _is_supervised(arguments[0], client, payload, environment, options.get("--config")):
         return 0  # the supervisor saves and reports, and has a guard of its own: nothing is done twice
-    from keepfast.present.former_name import take_over
-
     line = take_over(environment)
     output, problem, code = respond(
         client, payload, environment, Processes(options.get("--config"), environment), options, line
@@ -79,16 +79,12 @@ def main(arguments: Sequence[str], folders: Folders | None = None) -> int:
         say(f"keepfast: {problem}")
     _write(output)
     if options.get("--resident") == NO_RESIDENT:
-        from keepfast.present.resident import start_from_hook
-
         start_from_hook(environment, options.get("--config"))
     return code
 
 
 def work_off(client: Agent, payload: bytes, environment: Environment, options: Mapping[str, str]) -> None:
     """Save an event that the resident has recorded. Nobody waits for it."""
-    from posix import nice
-
     nice(WORKER_NICENESS)
     WAITING.seconds = None
     event = client.read(payload, environment.variables)
@@ -102,8 +98,6 @@ def work_off(client: Agent, payload: bytes, environment: Environment, options: M
 
 def _is_supervised(name: str, client: Agent, payload: bytes, environment: Environment, config: str | None) -> bool:
     """Return whether a supervisor does the work of this hook. Anybody can set the variable, so `status` shows either answer."""
-    from keepfast.present import supervision
-
     folder, claimed = supervision.run_above(environment), environment.text(SUPERVISED)
     if not supervision.saves_for(folder, name):
         if folder and claimed != name and supervision.saves_for(folder, claimed):
@@ -148,8 +142,6 @@ def respond(
         event.cwd = event.cwd or cwd or current_folder()
         if event.reason == "clear" and not event.client:
             background.leave_to_process("the client is known by its processes alone")
-            from keepfast.present.ancestors import nearest_program
-
             event.likely_client = nearest_program()
         reply = _reply_to(event, environment, background, options, open_stores)
         if line:
@@ -205,9 +197,6 @@ def call_of(
     open_stores: OpenStores | None = None,
 ) -> HookCall:
     """Return the call of the hook for this event, with the settings of its folder."""
-    from keepfast.app.hooks import HookCall
-    from keepfast.app.wiring import build, place
-
     settings = settings_of(environment, event.cwd, options.get("--config"))
     if open_stores is not None and settings["resident"] == "off":
         raise TurnedOff("the setting `resident` is off")
@@ -241,7 +230,7 @@ def saves_tool_calls(setting: str, is_resident: bool, reason: str) -> bool:
 
 
 def _deliver(language: Callable[[], str], environment: Environment) -> Deliver:
-    """Return the function that answers the start of a session; what it needs is imported only then."""
+    """Return the function that answers the start of a session."""
 
     def deliver(engine: Engine, root: bytes, workspace: str, event: AgentEvent, part: int) -> Reply:
         from keepfast.app.deliver import Delivery
@@ -252,29 +241,21 @@ def _deliver(language: Callable[[], str], environment: Environment) -> Deliver:
 
 
 class Processes:
-    """Work done by other processes: implements `Background`; the code for it is imported on use."""
+    """Work done by other processes: implements `Background`."""
 
     def __init__(self, config: str | None, environment: Environment) -> None:
         self.config, self.environment = config, environment
 
     def detach(self, work: Callable[[], object], at: int = 0) -> None:
-        from keepfast.present.background import detach
-
         detach(work)
 
     def attempt(self, work: Callable[[], bytes], seconds: float) -> bytes | None:
-        from keepfast.present.background import attempt
-
         return attempt(work, seconds)
 
     def tidy(self, folder: bytes) -> None:
-        from keepfast.present.background import tidy
-
         tidy(folder, self.config, self.environment)
 
     def pause(self, seconds: float) -> None:
-        from time import sleep
-
         sleep(seconds)
 
     def leave_to_process(self, why: str) -> None:
@@ -300,8 +281,6 @@ def _unreadable(environment: Environment, config: str | None, why: str) -> str:
 
 
 def _language(setting: str, environment: Environment) -> str:
-    from keepfast.app.messages import language
-
     return language(setting, environment.text("LC_ALL"), environment.text("LC_MESSAGES"), environment.text("LANG"))
 
 

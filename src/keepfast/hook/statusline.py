@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_RDONLY, close, dup2, execve, fstat, pipe, pread, read, write
-from posix import open as open_fd
+from collections.abc import Sequence
+from os import O_CLOEXEC, O_RDONLY, close, dup2, execve, fstat, pipe, pread, read, write
+from os import open as open_fd
+from typing import Any
 
-from keepfast.model.light_json import loads
-from keepfast.present.environment import current_folder, hook_environment, now_ns
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from keepfast.present.environment import Environment, Folders
+from keepfast.app.wiring import place as place_of
+from keepfast.model.strict_json import loads
+from keepfast.present.environment import Environment, Folders, current_folder, hook_environment, now_ns
+from keepfast.settings import Settings
+from keepfast.settings.ownership import HERE, find
+from keepfast.state.figures import figures, store_figures
 
 MAX_PAYLOAD_BYTES = 1 << 20
 LOG_TAIL_BYTES = 16384
@@ -51,8 +50,6 @@ def serve(then: str | None) -> int:
 
 def render(payload: dict[str, Any], environment: Environment, now: int) -> str:
     """Return the line for this payload, and keep its figures for the hooks of the session."""
-    from keepfast.state.figures import figures, store_figures
-
     usage = figures(payload, now)
     colours = not environment.text("NO_COLOR")
     protection = "not protected"
@@ -97,10 +94,6 @@ def last_checkpoint(log: str, now: int) -> str:
 
 def _workspace(payload: dict[str, Any], environment: Environment) -> tuple[str, str] | None:
     """Return the store and the workspace's id if the session's folder is protected, else None."""
-    from keepfast.app.wiring import place as place_of
-    from keepfast.settings import Settings
-    from keepfast.settings.ownership import HERE, find
-
     place = payload.get("workspace")
     folder = (place.get("project_dir") if isinstance(place, dict) else None) or payload.get("cwd")
     if isinstance(folder, str) and folder.startswith("/"):

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.present.environment import Environment
-    from keepfast.present.server_options import McpOptions
+from keepfast.mcp.http import serve_http
+from keepfast.mcp.wire import repair_standard_input
+from keepfast.mcp.workspace_access import WorkspaceAccess
+from keepfast.present.environment import Environment
+from keepfast.present.server_options import McpOptions
 
 
 def serve(options: McpOptions, environment: Environment, clock: Callable[[], int]) -> int:
     """Serve until the client disconnects; return the exit code."""
     from keepfast.mcp.server import build
-    from keepfast.mcp.workspace_access import WorkspaceAccess
 
     access = WorkspaceAccess(options, environment, clock)
     if options.http:
-        from keepfast.mcp.http import serve_http
-
         return serve_http(build(access), access.token_file, options.port)
-    from keepfast.mcp.wire import repair_standard_input
-
     repair_standard_input()
     build(access).run("stdio")
     return 0

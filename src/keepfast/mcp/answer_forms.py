@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from keepfast.app.inspect import Change
 from keepfast.mcp import answers
 from keepfast.present.json_forms import of_checkpoint
 from keepfast.present.patches import count_lines
@@ -11,13 +13,8 @@ from keepfast.present.terminal import age_in_words
 from keepfast.resume.passages import visible
 from keepfast.secrets.cuts import head
 from keepfast.secrets.redaction import redact
+from keepfast.store.rows import CheckpointRow
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.app.inspect import Change
-    from keepfast.store.rows import CheckpointRow
 
 MAX_MESSAGE_CHARACTERS, MAX_TEXT_CHARACTERS, MAX_ITEMS, MAX_DEPTH = 1_000, 4_000, 100, 4
 

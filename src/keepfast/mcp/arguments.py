@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.types import ToolAnnotations
 from pydantic import ValidationError, create_model
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from mcp.types import ToolAnnotations
-    from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails
 
 SIMILARITY = 0.5
 MAX_ERRORS, MAX_NAME = 5, 60

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.mcp.workspace_access import WorkspaceAccess
+from keepfast.mcp.workspace_access import WorkspaceAccess
 
 PROGRAM = "keepfast"
 

@@ -10,9 +10,9 @@ from keepfast.mcp import answers
 from keepfast.mcp.command import command
 from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.model.errors import KeepfastError, Usage
-from keepfast.model.light_json import dumps
 from keepfast.model.schema import ALIASES, SECTIONS, TABLE, variable
 from keepfast.model.setting_values import checked, shown, tightens
+from keepfast.model.strict_json import dumps
 from keepfast.settings import FLAG, PROJECT_FILE, Settings, load, similar
 from keepfast.settings.file import change_project
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from keepfast.app.inspect import Change, as_compared, compare
+from keepfast.app.recall import recall as find
 from keepfast.mcp import answer_forms, answers
-from keepfast.mcp.workspace_access import WorkspaceAccess
+from keepfast.mcp.workspace_access import OpenWorkspace, WorkspaceAccess
 from keepfast.model.entry import SEALED
 from keepfast.model.errors import NotFound, Usage
 from keepfast.present.patches import patch, without_implied
@@ -18,12 +19,9 @@ from keepfast.resume.passages import MAX_LINE, quotable_lines
 from keepfast.resume.quotation import escaped
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.store.bases import previous_version
-from keepfast.store.rows import Query
+from keepfast.store.rows import CheckpointRow, Query
+from keepfast.store.search import search
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.mcp.workspace_access import OpenWorkspace
-    from keepfast.store.rows import CheckpointRow
 
 MAX_LISTED, MAX_CHANGES, MAX_COUNTED = 100, 200, 60
 MAX_PATCH = 30_000
@@ -85,8 +83,6 @@ def checkpoint_search(
     access: WorkspaceAccess, text: Words, limit: Annotated[Count, Field(ge=1, le=MAX_LISTED)] = 20
 ) -> answers.Hits:
     """Find checkpoints by a part of their message, name, tag, or of a path they hold."""
-    from keepfast.store.search import search
-
     if not text.strip():
         raise Usage("text is empty.", "Give a part of a message, name, tag or path.")
     with access.open() as workspace:
@@ -203,8 +199,6 @@ def recall(
     reference: Reference = "latest",
 ) -> answers.Recalled:
     """Get exact text of this workspace from disk and checkpoint: a file or a range of it, a definition, or where words stand."""
-    from keepfast.app.recall import recall as find
-
     with access.open() as workspace:
         row = workspace.resolve(reference)
         result = find(workspace.engine, workspace.root, workspace.row, row, what)

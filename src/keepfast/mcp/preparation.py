@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from keepfast.app.preview import Missing
+from keepfast.app.restore import Restorer
 from keepfast.mcp import answer_forms, answers
 from keepfast.mcp.command import command
 from keepfast.mcp.inspection import Paths, Reference
@@ -31,8 +32,6 @@ def checkpoint_restore_preview(
     paths: Paths = [],  # noqa: B006  the schema shows it
 ) -> answers.Preview:
     """Say what a restore would write and delete, and give the command for the user. Nothing is changed."""
-    from keepfast.app.restore import Restorer
-
     with access.open() as workspace:
         row = workspace.resolve(reference)
         below_paths = [workspace.below(path) for path in paths]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
@@ -13,10 +15,8 @@ from mcp.types import ToolAnnotations
 from keepfast import __version__
 from keepfast.mcp import configuration, inspection, preparation, save
 from keepfast.mcp.arguments import closed_tool
+from keepfast.mcp.workspace_access import WorkspaceAccess
 from keepfast.model.errors import KeepfastError
-
-if TYPE_CHECKING:
-    from keepfast.mcp.workspace_access import WorkspaceAccess
 
 INSTRUCTIONS = (
     "keepfast saves checkpoints of this workspace: files and conversation. Call `checkpoint_save` at a "
@@ -67,8 +67,6 @@ def build(access: WorkspaceAccess) -> MCPServer:
 
 def _without_access(function: Callable[..., Any], access: WorkspaceAccess) -> Callable[..., Any]:
     """Return the function without its first parameter; errors become messages for the model."""
-    import inspect
-    import typing
 
     @wraps(function)
     def answer(**arguments: Any) -> Any:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.wiring import build
 from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Usage
+from keepfast.present.environment import Environment
+from keepfast.present.server_options import McpOptions
+from keepfast.settings import Settings
 from keepfast.settings.live import LiveSettings
+from keepfast.state import sessions
+from keepfast.store.references import resolve
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, WorkspaceRow
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Environment
-    from keepfast.present.server_options import McpOptions
-    from keepfast.settings import Settings
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 
 class OpenWorkspace:
@@ -43,8 +42,6 @@ class OpenWorkspace:
         return self.engine.clock()
 
     def resolve(self, reference: str) -> CheckpointRow:
-        from keepfast.store.references import resolve
-
         return resolve(self.repository, self.row.id, reference, self.now())
 
     def below(self, text: str) -> bytes:
@@ -93,8 +90,6 @@ class WorkspaceAccess:
 
         The session in the environment may be outdated, since a server outlives `/clear`; it is used if there are no hooks.
         """
-        from keepfast.state import sessions
-
         folder = workspace.engine.place.folder(workspace.row.id)
         for facts in sessions.all_facts(folder):
             if str(facts.get("client")) == self._client and not facts.get("ended"):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection
 
-    Ways = tuple[tuple[str, str], ...]
-    """Pairs of a file next to the folder (`*` at its beginning matches anything) and the command that it implies."""
+Ways = tuple[tuple[str, str], ...]
+"""Pairs of a file next to the folder (`*` at its beginning matches anything) and the command that it implies."""
 
 BY_ITSELF: Ways = ()
 """No command and no evidence: the tool that uses the folder generates it again by itself."""

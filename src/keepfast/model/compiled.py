@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 # Written by `python tools/compiled_digests.py`, for the sources as they are.
 DIGESTS = {

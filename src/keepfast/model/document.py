@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from _operator import ge
-from _struct import pack, unpack
+from collections.abc import Iterable, Sequence
 from itertools import islice, repeat
+from operator import ge
+from struct import pack, unpack
+from typing import Any
 
 from keepfast.model.entry import ATTRIBUTES, FILE, GONE, LINK, Entry, checked_path
 from keepfast.model.errors import Damaged
-from keepfast.model.light_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+from keepfast.model.strict_json import dumps, loads
 
 MAGIC = b"HFDOC01\n"
 KINDS = frozenset("fldxoius-")
@@ -246,7 +243,6 @@ def _check_paths(paths: list[bytes]) -> None:
 
 
 def _column(code: str, numbers: Sequence[int]) -> bytes:
-    # Not `array`: it imports `collections`, which takes 4 ms.
     return pack(f"<{len(numbers)}{code}", *numbers)
 
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NamedTuple
+from typing import NamedTuple
 
-    class Entry(NamedTuple):
-        """A path and its state: `content` is a digest, a link target, or empty."""
 
-        path: bytes
-        kind: str
-        mode: int
-        flags: int
-        size: int
-        mtime: int
-        group: int
-        content: bytes
-        extra: bytes
+class Entry(NamedTuple):
+    """A path and its state: `content` is a digest, a link target, or empty."""
 
-else:
-    # typing.NamedTuple would cost the hook 11 ms, and collections 4.
-    from keepfast.model.light_tuple import light_tuple
+    path: bytes
+    kind: str
+    mode: int
+    flags: int
+    size: int
+    mtime: int
+    group: int
+    content: bytes
+    extra: bytes
 
-    def _new(cls, path, kind, mode, flags, size, mtime, group, content, extra):
-        return _tuple(cls, (path, kind, mode, flags, size, mtime, group, content, extra))
-
-    _tuple = tuple.__new__
-    Entry = light_tuple("Entry", "path kind mode flags size mtime group content extra", __name__, new=_new)
 
 FILE, LINK, FOLDER = "f", "l", "d"
 EXCLUDED, OVERSIZE, IGNORED, UNREADABLE, SPECIAL = "x", "o", "i", "u", "s"

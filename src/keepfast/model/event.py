@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 CREATED, UNCHANGED, OUTSIDE = "created", "unchanged", "outside"
 TOOL, BETWEEN = "tool", "between"

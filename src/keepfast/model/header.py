@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from keepfast.model.entry import ATTRIBUTES, LINK
+from collections.abc import Iterable
+from typing import Any
+
+from keepfast.model.entry import ATTRIBUTES, LINK, Entry
 from keepfast.model.errors import Damaged
-from keepfast.model.light_json import loads
 from keepfast.model.shapes import MAX_TEXT as MAX_TEXT
 from keepfast.model.shapes import SPAN, fits, is_number, is_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from keepfast.model.entry import Entry
+from keepfast.model.strict_json import loads
 
 MAX_LABEL, MAX_ITEMS, MAX_DEPTH = 200, 10_000, 16
 MAX_ATTRIBUTES_SIZE = 256 << 10

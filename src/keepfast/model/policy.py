@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 from keepfast.model.agent_event import (
     COMPACTION_STARTS,
     PROMPT,
@@ -11,20 +14,16 @@ from keepfast.model.agent_event import (
     TOOL_STARTS,
     TURN_ENDED,
     TURN_FAILED,
+    AgentEvent,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Protocol
 
-    from keepfast.model.agent_event import AgentEvent
+class Settings(Protocol):
+    def __getitem__(self, key: str, /) -> Any: ...
 
-    class Settings(Protocol):
-        def __getitem__(self, key: str, /) -> Any: ...
 
-    class Times(Protocol):
-        def get(self, trigger: str, otherwise: int, /) -> int: ...
+class Times(Protocol):
+    def get(self, trigger: str, otherwise: int, /) -> int: ...
 
 
 MINUTE = 60_000_000_000

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from _operator import attrgetter, eq
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
+from operator import attrgetter, eq
 
 from keepfast.model.entry import CAPTURED, EXCLUDED, FILE, FOLDER, LEFT_OUT, LINK, UNREADABLE, Entry, checked_path
 from keepfast.model.errors import Damaged
 from keepfast.model.frozen import FORMER_MARKER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
 
 WRITE, MODE, DELETE = "write", "mode", "delete"
 UNREAD = "it, or its folder, cannot be read now"

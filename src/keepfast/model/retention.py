@@ -6,28 +6,27 @@ Those of single tool calls stay while their session is one of the newest two.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
 from keepfast.model.event import BETWEEN, TOOL
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Protocol
 
-    class Row(Protocol):
-        @property
-        def version(self) -> int: ...
-        @property
-        def created_at(self) -> int: ...
-        @property
-        def trigger(self) -> str: ...
-        @property
-        def name(self) -> str: ...
-        @property
-        def pinned(self) -> int: ...
-        @property
-        def session(self) -> str: ...
-        @property
-        def task(self) -> str: ...
+class Row(Protocol):
+    @property
+    def version(self) -> int: ...
+    @property
+    def created_at(self) -> int: ...
+    @property
+    def trigger(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def pinned(self) -> int: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def task(self) -> str: ...
 
 
 LIGHT = frozenset((TOOL, BETWEEN))

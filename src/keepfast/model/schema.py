@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from keepfast.model.artefacts import ALWAYS, IF_IGNORED
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from keepfast.model.artefacts import ALWAYS, IF_IGNORED
 
 FLAG, TRISTATE, CHOICE = "true or false", "true, false or prompt", "one of"
 NUMBER, SIZE, TIME = "a whole number", "a size such as 100MB", "a time such as 90s, 10min or 2h"

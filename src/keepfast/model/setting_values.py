@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from keepfast.model.errors import Usage
-from keepfast.model.light_json import dumps, loads
 from keepfast.model.schema import (
     CHOICE,
     COMMAND,
@@ -26,11 +28,7 @@ from keepfast.model.schema import (
     TRISTATE,
     URL,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from keepfast.model.strict_json import dumps, loads
 
 UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 TIMES = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOFOLLOW, O_RDONLY, close, getppid, read, readlink
-from posix import open as open_fd
+from os import O_CLOEXEC, O_NOFOLLOW, O_RDONLY, close, getppid, read, readlink
+from os import open as open_fd
 
 MAX_BYTES, MAX_ANCESTORS = 4096, 256
 SHELLS = ("sh", "dash", "bash", "zsh", "ksh", "ash", "busybox")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from posix import (
+from collections.abc import Callable, Sequence
+from os import (
     O_CLOEXEC,
     O_RDWR,
     POSIX_SPAWN_DUP2,
@@ -20,15 +21,14 @@ from posix import (
     setsid,
     write,
 )
-from posix import open as open_fd
+from os import open as open_fd
+from resource import RLIM_INFINITY, RLIMIT_DATA, getrlimit, setrlimit
+from select import select
+from signal import SIG_DFL, SIGALRM, alarm, signal
+from time import monotonic
 
 from keepfast.fsutil.lock_wait import WAITING
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from keepfast.present.environment import Environment
+from keepfast.present.environment import Environment
 
 LAUNCH = __file__.rpartition("/present/")[0] + "/hook/launch.py"
 READ_BYTES = 65536
@@ -81,9 +81,6 @@ def attempt(work: Callable[[], bytes], seconds: float) -> bytes | None:
         raise
     finally:
         close(writing)
-    from select import select
-    from time import monotonic
-
     parts: list[bytes] = []
     end = monotonic() + seconds
     try:
@@ -121,9 +118,6 @@ def _make_group_leader(process: int) -> None:
 
 def _limit_resources() -> None:
     """Let the kernel end this process after `MAX_SECONDS`, and limit its memory."""
-    from resource import RLIM_INFINITY, RLIMIT_DATA, getrlimit, setrlimit
-    from signal import SIG_DFL, SIGALRM, alarm, signal
-
     signal(SIGALRM, SIG_DFL)
     alarm(MAX_SECONDS)
     soft, hard = getrlimit(RLIMIT_DATA)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from posix import environ, getcwdb, unsetenv
+import sys
+from collections.abc import Mapping, Sequence
+from os import X_OK, access, environb, getcwdb, getuid
+from pwd import getpwuid
+from shlex import join
 from time import time_ns
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Folders = tuple[str, str, str]
 """The home folder and the XDG folders of configuration and data; ours are inside the latter two."""
@@ -62,7 +62,7 @@ class Environment:
 
 def command_environment(folders: Folders | None = None) -> Environment:
     """Return the environment of a command that a person or an agent runs."""
-    environment = Environment(dict(environ), folders)
+    environment = Environment(dict(environb), folders)
     if environment.is_agents():
         unset_variables(LIBRARY_VARIABLES)
     return environment
@@ -73,7 +73,7 @@ def hook_environment(folders: Folders | None) -> Environment:
 
     Never those of the environment: a repository's client settings can set any variable of a hook.
     """
-    environment = Environment(dict(environ), folders or default_folders())
+    environment = Environment(dict(environb), folders or default_folders())
     unset_variables(LIBRARY_VARIABLES)
     return environment
 
@@ -81,8 +81,7 @@ def hook_environment(folders: Folders | None) -> Environment:
 def unset_variables(names: Sequence[bytes]) -> None:
     """Remove variables from this process, so that libraries and child processes do not see them."""
     for name in names:
-        if environ.pop(name, None) is not None:
-            unsetenv(name)
+        environb.pop(name, None)
 
 
 def split_folders(arguments: Sequence[str]) -> tuple[Folders | None, Sequence[str]]:
@@ -110,9 +109,6 @@ def default_folders() -> Folders:
 
 def passwd_home() -> str:
     """Return the home folder in this user's passwd entry; empty if there is none."""
-    from posix import getuid
-    from pwd import getpwuid
-
     try:
         home = getpwuid(getuid()).pw_dir
     except KeyError:
@@ -126,13 +122,8 @@ def _without_trailing_slash(path: str) -> str:
 
 def program(environment: Environment) -> str:
     """Return how to run `keepfast` in a shell here: by name, or by its full path if it is not on PATH."""
-    from posix import X_OK, access
-
     if any(access(f"{folder}/keepfast", X_OK) for folder in environment.text("PATH").split(":") if folder):
         return "keepfast"
-    import sys
-    from shlex import join
-
     own_program = sys.executable.rpartition("/")[0] + "/keepfast"
     return join([own_program] if access(own_program, X_OK) else [sys.executable, "-m", "keepfast"])
 

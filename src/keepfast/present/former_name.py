@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from posix import rename, stat, symlink
+from collections.abc import Callable
+from json import loads
+from os import rename, stat, symlink
 
 from keepfast.model.frozen import FORMER, FORMER_MARKER, STORE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.present.environment import Environment
+from keepfast.model.schema import SECTIONS
+from keepfast.present.environment import Environment
+from keepfast.store.small_files import read_pairs, read_store_list
 
 FOLDER_TYPE, TYPE_MASK = 0o040000, 0o170000
 LINK_NAME = ".keepfast-link"
@@ -75,10 +74,6 @@ def _is_our_data(folder: str) -> bool:
 
 def _is_our_config(folder: str) -> bool:
     """Return whether this folder has our settings, not those of another program with the same name."""
-    from json import loads
-
-    from keepfast.model.schema import SECTIONS
-
     try:
         with open(folder + "/config.json", "rb") as file:
             settings = loads(file.read(1 << 20))
@@ -92,8 +87,6 @@ def _is_our_config(folder: str) -> bool:
 
 def _rename_markers(data: str) -> None:
     """Rename the markers of all folders in this user's stores. Markers under the old name are still read."""
-    from keepfast.store.small_files import read_pairs, read_store_list
-
     for store in {data + "/store", *read_store_list(data + "/stores")}:
         for _, folder in read_pairs(store + "/paths"):
             if folder and not _exists(folder + b"/.keepfast"):

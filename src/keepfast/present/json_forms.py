@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from keepfast.model.entry import REASONS, SEALED, why
+from keepfast.app.inspect import Change, Coverage
+from keepfast.app.preview import Missing
+from keepfast.app.restore import Restored, Unfinished
+from keepfast.app.state_document import Document
+from keepfast.model.budget import TokenUsage
+from keepfast.model.document import Header
+from keepfast.model.entry import REASONS, SEALED, Entry, why
+from keepfast.present.resident import ResidentState
 from keepfast.present.terminal import one_line, plural, rfc3339, size
+from keepfast.state.notices import Notice
+from keepfast.state.pending_events import PendingEvent
+from keepfast.state.workers import RunningWorker
+from keepfast.store.rows import CheckpointRow
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from keepfast.app.inspect import Change, Coverage
-    from keepfast.app.preview import Missing
-    from keepfast.app.restore import Restored, Unfinished
-    from keepfast.app.state_document import Document
-    from keepfast.model.budget import TokenUsage
-    from keepfast.model.document import Header
-    from keepfast.model.entry import Entry
-    from keepfast.present.resident import ResidentState
-    from keepfast.state.notices import Notice
-    from keepfast.state.pending_events import PendingEvent
-    from keepfast.state.workers import RunningWorker
-    from keepfast.store.rows import CheckpointRow
 
 KINDS = {
     "f": "file",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from keepfast.present.environment import Environment
 from keepfast.state import sessions
 from keepfast.state.pending_events import PendingEvent
-
-if TYPE_CHECKING:
-    from keepfast.present.environment import Environment
 
 AGENT = "claude-code"
 

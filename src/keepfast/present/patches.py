@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from keepfast.app.inspect import Change
 from keepfast.model.entry import FILE, LINK
 from keepfast.present.json_forms import changed_line
 from keepfast.workspace.diff import FileDiff, compare, unified
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_COMPARED_BYTES = 16 << 20
 """Larger contents are not compared line by line."""

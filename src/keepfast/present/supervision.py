@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY, close
-from posix import open as open_fd
+from fcntl import LOCK_NB, LOCK_SH, flock
+from os import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY, close
+from os import open as open_fd
 
+from keepfast.model.strict_json import loads
 from keepfast.present.ancestors import ancestors, read_start
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.present.environment import Environment
+from keepfast.present.environment import Environment
 
 SUPERVISED, RUN, TOKEN = "KEEPFAST_SUPERVISED", "KEEPFAST_RUN", "KEEPFAST_RUN_TOKEN"
 """Variables set for every agent of a supervisor: the client's name, the run, and the run's secret token."""
@@ -56,8 +55,6 @@ def note_suspension(folder: str) -> bool:
 
 
 def _is_held(path: str) -> bool:
-    from fcntl import LOCK_NB, LOCK_SH, flock
-
     try:
         fd = open_fd(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)
     except OSError:
@@ -75,8 +72,6 @@ def _is_held(path: str) -> bool:
 
 def _process_in(facts: bytes) -> int:
     """Return the process id in a shim's lock file; 0 if it has none."""
-    from keepfast.model.light_json import loads
-
     try:
         return int(loads(facts)["pid"])
     except (ValueError, TypeError, KeyError):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from unicodedata import category
 
 from keepfast.model.age import ago, amount
+from keepfast.workspace.diff import display_width
 
 STYLE_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 SECOND = 1_000_000_000
@@ -51,8 +52,6 @@ def width(text: str) -> int:
     """Return the number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
-    from keepfast.workspace.diff import display_width
-
     return display_width(text)
 
 

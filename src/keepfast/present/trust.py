@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 
 from keepfast.model.errors import Refused
-from keepfast.present.environment import default_folders
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.present.environment import Environment
+from keepfast.present.environment import Environment, default_folders
 
 FOLDER_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")

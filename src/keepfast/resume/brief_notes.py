@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from keepfast.model.age import ago
 from keepfast.resume.notes import FileNote, Notes
+from keepfast.resume.ranking import is_generated
 from keepfast.secrets.cuts import head
 from keepfast.secrets.cuts import tail as end_of
 
@@ -161,8 +162,6 @@ def _asked(notes: Notes, room: _Room) -> str:
 
 
 def _files(notes: Notes, room: _Room) -> str:
-    from keepfast.resume.ranking import is_generated
-
     if not notes.files:
         return ""
     count = room.some(14)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os.path import isfile
 
-from keepfast.model.light_json import loads
+from keepfast.model.strict_json import loads
 
 TAIL_BYTES = 256 << 10
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from keepfast.secrets.redaction import find
+
 NEAR, FAR = 600, 8192
 """How far around a cut a secret is looked for; a private key is longer than others."""
 LONG, BESIDE = 12, 80
@@ -78,8 +80,6 @@ def _secrets_lost(text: str, first: int, last: int) -> list[tuple[int, int]]:
     """Return the secrets of the text that are not recognised in full when only `text[first:last]` is left."""
     if first == last or not text:
         return []
-    from keepfast.secrets.redaction import find
-
     whole = [(start, end) for start, end, _ in find(text) if end > first and start < last]
     if not whole:
         return []

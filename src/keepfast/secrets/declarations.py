@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keepfast.secrets.light_re import lazy
+from keepfast.secrets.lazy_pattern import lazy
 
 # What may stand before a type: pointers, references and variadic signs.
 SIGILS = "*&?!."

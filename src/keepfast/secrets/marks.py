@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from binascii import b2a_base64
+from collections.abc import Iterator
+
+from keepfast.secrets.services import BEGINNINGS, OTHERS
+
 TEXT_LIMIT = 256 << 10
 """Larger files are judged by their name alone."""
 
@@ -134,10 +139,6 @@ SIGN, WORD, ADDRESS, SIGN_BEFORE_KEY, IN_BASE64, AT_WORD_START = 1, 2, 4, 8, 16,
 in front of the host; a sign that counts where a key could follow. Besides, or alone: as it looks inside of base64. Besides: it
 does not count inside of a longer word."""
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 def is_secret_by_name(path: bytes) -> bool:
     """Return whether the file is secret by its name (a key file at least until its content was checked)."""
@@ -207,8 +208,6 @@ def _without_backup(name: bytes) -> bytes:
 
 def marks() -> Iterator[tuple[bytes, int]]:
     """Yield the byte strings that contents are searched for, each with its kind: key prefixes, labels, URLs, encoded forms."""
-    from keepfast.secrets.services import BEGINNINGS, OTHERS
-
     for signs, *_ in BEGINNINGS.values():
         for sign in signs.split():
             kind = AT_WORD_START | (SIGN if len(sign) >= CERTAIN_BYTES and sign not in FREQUENT else SIGN_BEFORE_KEY)
@@ -272,8 +271,6 @@ def packed_marks() -> bytes:
 
 def base64_forms(sign: bytes) -> list[tuple[bytes, int]]:
     """Return the base64 forms of a text at each of its three alignments, without those that are too short to tell."""
-    from binascii import b2a_base64
-
     pieces = []
     for shift in range(3):
         coded = b2a_base64(bytes(shift) + sign, newline=False).rstrip(b"=")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keepfast.secrets import services
-from keepfast.secrets.light_re import lazy
+from keepfast.secrets.lazy_pattern import lazy
 from keepfast.secrets.marks import LABELS, SHORT_LABELS
 from keepfast.secrets.marks import SLASHED as SIGNS
 

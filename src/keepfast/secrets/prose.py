@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from keepfast.secrets.declarations import PASSWORD_LABELS, WORD
-from keepfast.secrets.light_re import lazy
+from keepfast.secrets.lazy_pattern import lazy
 
 _BITS = "(?:1|128|160|192|224|256|384|512)"
 _PUBLIC = "|".join((

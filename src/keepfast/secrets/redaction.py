@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from binascii import a2b_base64
+from collections.abc import Callable, Iterable, Iterator
+from math import log2
+from re import Match, Pattern
 
 from keepfast.secrets import services
 from keepfast.secrets.declarations import is_annotation, is_declaration, is_name
-from keepfast.secrets.light_re import compile, lazy
+from keepfast.secrets.lazy_pattern import lazy
 from keepfast.secrets.marks import PRINTABLE
 from keepfast.secrets.patterns import (
     ASSIGNED,
@@ -37,18 +41,13 @@ from keepfast.secrets.patterns import (
 )
 from keepfast.secrets.prose import WORD_PATH, is_prose, is_public, is_random
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from re import Match, Pattern
-
-    Span = tuple[int, int, str]
+Span = tuple[int, int, str]
 
 MAX_TEXT = 4 << 20
 """Longer texts are truncated: nothing that is shown or stored as a summary is longer."""
 
 _compiled: dict[str, Pattern[str]] = {}
-"""Patterns compiled so far: most texts need none, and compiling all of them takes 20 ms."""
+"""Patterns compiled so far: most texts need none, and compiling all of them takes 0.15 s."""
 _signs_by_kind: dict[str, tuple[str, ...]] = {}
 _all_signs: tuple[str, ...] = ()
 MAX_GAP_LENGTH = 80
@@ -217,7 +216,7 @@ def _keys_of(kinds: list[str], text: str) -> Iterator[Span]:
             continue
         pattern = _compiled.get(kind)
         if pattern is None:
-            pattern = _compiled[kind] = compile(services.pattern(kind))
+            pattern = _compiled[kind] = re.compile(services.pattern(kind))
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
             if kind in WITH_PASSWORD and (PLACEHOLDER.match(match[1]) or match[1].lower() in EXAMPLE_PASSWORDS):
@@ -638,7 +637,5 @@ def _count_character_kinds(text: str) -> int:
 
 def _entropy(text: str) -> float:
     """Return the bits per character, from how often each occurs."""
-    from math import log2
-
     size = len(text)
     return -sum(count / size * log2(count / size) for count in map(text.count, set(text)))

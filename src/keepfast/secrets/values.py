@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from keepfast.secrets.light_re import lazy
+from collections.abc import Iterable, Iterator
+from re import Match
+
+from keepfast.secrets.lazy_pattern import lazy
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.secrets.patterns import CONTINUED, NAMED, PLACEHOLDER, PROSE
 from keepfast.secrets.prose import WORD_PATH, is_public
 from keepfast.secrets.redaction import WORDS, find, unescaped
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from re import Match
 
 MIN_VALUE_LENGTH, MAX_VALUE_LENGTH = 8, 4096
 """Shorter values occur in many texts by chance."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
-from posix import open as open_fd
+import json
+from collections.abc import Mapping
+from os import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
+from os import open as open_fd
+from typing import Any
 
 from keepfast.model.errors import Failed, KeepfastError, Usage
-from keepfast.model.light_json import loads
 from keepfast.model.schema import ALIASES, SECTIONS, TABLE, VERSION, variable
+from keepfast.model.setting_values import checked, tightens
+from keepfast.model.strict_json import loads
+from keepfast.settings.last_good import place, recall, remember
 from keepfast.settings.ownership import UNKNOWN, find
 from keepfast.store.small_files import store_path_of
 from keepfast.workspace.marker import open_marker
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 __all__ = ["FLAG", "PROJECT_FILE", "STORE_FLAGS", "TABLE", "Settings", "flatten", "load", "read_project", "similar"]
 
@@ -55,8 +55,6 @@ class Settings:
 
         Return False if it was not accepted. Raises `Usage` that names the key.
         """
-        from keepfast.model.setting_values import checked, tightens
-
         result = checked(key, value, origin, typed)
         attempts = self.considered.setdefault(key, [])
         if tighten and not tightens(key, self.values[key], result):
@@ -202,8 +200,6 @@ def load(
 
 def _with_last_good(settings: Settings, text: bytes | None, path: str, data: str) -> Settings:
     """Remember valid settings. Of a broken file, apply the readable values on top of the last valid ones."""
-    from keepfast.settings.last_good import place, recall, remember
-
     copy = place(data, path)
     if not settings.broken:
         remember(copy, text or b"")
@@ -306,8 +302,6 @@ def parsed(text: bytes, origin: str) -> Any:
 
 def _where(text: bytes, error: ValueError) -> str:
     """Return the error with its line; the light reader reports only a character offset."""
-    import json
-
     try:
         json.loads(text)
     except json.JSONDecodeError as precise:
@@ -344,7 +338,7 @@ def _suggestion(name: str | None) -> str:
 
 
 def _most_similar(word: str, candidates: list[str]) -> str | None:
-    """Return the most similar name by pairs of letters. Imports nothing, because hooks use it."""
+    """Return the most similar name by pairs of letters."""
     pairs = _letter_pairs(word)
     scores = [
         (2 * len(pairs & other) / (len(pairs) + len(other)), name) for name, other in map(_with_pairs, candidates)

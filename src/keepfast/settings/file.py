@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from keepfast.fsutil.durable import replace
 from keepfast.model.errors import Failed, Usage
 from keepfast.model.schema import SIZE, TABLE, TIME
+from keepfast.model.setting_values import checked, tightens
 from keepfast.settings import PROJECT_FILE, REPAIR_HINT, Settings, parsed, read_bytes
 
 REMOVED = object()
@@ -41,16 +42,12 @@ def change_project(root: bytes, values: Mapping[str, Any], *, dry_run: bool = Fa
 
 def proposed(key: str, value: object, origin: str) -> Any:
     """Return the value to write to a file: sizes and times stay as typed, because people read them. Raises `Usage`."""
-    from keepfast.model.setting_values import checked
-
     result = checked(key, value, origin)
     return value if TABLE[key].kind in (SIZE, TIME) and isinstance(value, str) and not value.isdigit() else result
 
 
 def tightens_project(settings: Settings, values: Mapping[str, Any], origin: str) -> list[str]:
     """Return the keys whose values would not tighten the current settings. Raises `Usage` on an invalid value."""
-    from keepfast.model.setting_values import checked, tightens
-
     return [key for key, value in values.items() if not tightens(key, settings[key], checked(key, value, origin))]
 
 

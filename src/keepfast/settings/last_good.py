@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posix import (
+from os import (
     O_CLOEXEC,
     O_CREAT,
     O_EXCL,
@@ -17,7 +17,7 @@ from posix import (
     unlink,
     write,
 )
-from posix import open as open_fd
+from os import open as open_fd
 
 FOLDER = "/settings"
 MAX_BYTES = 1 << 20

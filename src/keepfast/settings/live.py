@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from posix import stat
+from collections.abc import Mapping
+from os import stat
 
 from keepfast.model.errors import KeepfastError
 from keepfast.settings import FLAG, PROJECT_FILE, Settings, load, project_root
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    Stamp = tuple[tuple[int, int, int, int] | None, ...]
+Stamp = tuple[tuple[int, int, int, int] | None, ...]
 
 
 class LiveSettings:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from os import geteuid, stat
+from os.path import lexists, realpath
+
 from keepfast.store.small_files import folder_list_path, id_or_empty, read_folder_list, read_pairs, read_store_list
-from keepfast.workspace.marker import is_same_folder, marker
+from keepfast.workspace.marker import Marker, is_same_folder, marker
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.workspace.marker import Marker
-
-    Found = tuple[bytes, str, str]
-    """A folder, the id of its workspace, and the verdict about its marker."""
+Found = tuple[bytes, str, str]
+"""A folder, the id of its workspace, and the verdict about its marker."""
 
 KERNEL = ("/proc", "/sys", "/dev")
 """Folders in which a name means something else for each process."""
@@ -123,9 +122,6 @@ def is_store_missing(found_marker: Marker, store: str, stores: str) -> bool:
 
 def is_genuine_store(found_marker: Marker, home: bytes) -> bool:
     """Return whether the store that the marker names exists, belongs to this user, and lies outside of any repository."""
-    from os.path import lexists, realpath
-    from posix import geteuid, stat
-
     _, path, identity = found_marker
     real = realpath(path)
     if not identity or any(real == top or real.startswith(top + "/") for top in KERNEL):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from keepfast.shell.programs import VALUE_OPTIONS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.shell.words import Word
+from keepfast.shell.words import Word
 
 
 def operands_of(name: str, arguments: list[Word]) -> list[Word]:

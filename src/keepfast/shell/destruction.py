@@ -13,19 +13,15 @@ Anything that cannot be determined counts as dangerous: a variable, a pattern, t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from keepfast.shell.programs import PATHSPEC_LETTERS
 from keepfast.shell.script import Script
-from keepfast.shell.targets import MAX_MENTIONED, MAX_PATH_LENGTH
+from keepfast.shell.targets import MAX_MENTIONED, MAX_PATH_LENGTH, Targets
+from keepfast.shell.words import Word
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from keepfast.shell.targets import Targets
-    from keepfast.shell.words import Word
-
-    ScriptReader = Callable[[str], str | None]
-    """Path of a script → its text, empty if it is no script; None if it cannot be read."""
+ScriptReader = Callable[[str], str | None]
+"""Path of a script → its text, empty if it is no script; None if it cannot be read."""
 
 MAX_COMMAND_LENGTH = 64 << 10
 MAX_SCRIPTS = 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from keepfast.shell.arguments import operands_of
 from keepfast.shell.programs import (
     AWK,
@@ -19,12 +21,10 @@ from keepfast.shell.programs import (
     SHELL_SUFFIXES,
     SHELLS,
 )
-from keepfast.shell.words import NAME_LETTERS
+from keepfast.shell.words import NAME_LETTERS, Word
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from keepfast.shell.targets import Targets
-    from keepfast.shell.words import Word
 
 
 def gives_code(text: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
 from keepfast.shell.arguments import after_options, joined_value, operands_of, option_value, short_option_letters
 from keepfast.shell.interpreters import gives_code, interpreter_of, removes_files, script_argument
 from keepfast.shell.programs import (
@@ -31,10 +34,7 @@ from keepfast.shell.programs import (
 from keepfast.shell.targets import DEVICES, is_known_program, mentioned_words, targets_of, typescript, written_outputs
 from keepfast.shell.words import CURRENT_FOLDER, NAME_LETTERS, SPLITTING_LETTERS, Redirection, Word, tokenize
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from keepfast.shell.destruction import ThreatBuilder
 
 MAX_DEPTH = 8

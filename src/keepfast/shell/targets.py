@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from keepfast.shell.arguments import (
     after_options,
     is_cluster,
@@ -44,13 +46,9 @@ from keepfast.shell.programs import (
 )
 from keepfast.shell.words import Word
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Targets = list[Word] | None
-    """What a program destroys; an empty list: something unknown; None: nothing."""
-    Rule = Callable[[str, list[Word], list[Word]], Targets]
+Targets = list[Word] | None
+"""What a program destroys; an empty list: something unknown; None: nothing."""
+Rule = Callable[[str, list[Word], list[Word]], Targets]
 
 MAX_MENTIONED = 200
 """Arguments of unknown programs that are considered."""

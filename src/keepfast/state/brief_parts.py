@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fcntl import LOCK_EX, LOCK_NB, flock, lockf
-from posix import close as close_fd
-from posix import fstat, ftruncate, listdir, pread, pwrite, stat, unlink
+from os import close as close_fd
+from os import fstat, ftruncate, listdir, pread, pwrite, stat, unlink
 from time import monotonic, sleep
 
-from keepfast.model.light_json import dumps, loads
+from keepfast.model.strict_json import dumps, loads
 from keepfast.state import sessions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KIND = "brief"
 MAX_WAIT, POLL_PAUSE = 20.0, 0.02

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, getpid, mkdir, read, rename, unlink, write
-from posix import open as open_fd
+from os import O_CLOEXEC, O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, getpid, mkdir, read, rename, unlink, write
+from os import open as open_fd
+from typing import Any
 
-from keepfast.model.light_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from keepfast.model.strict_json import dumps, loads
 
 MAX_FILE_BYTES = 65536
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from errno import EACCES, EPERM, EROFS
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
-from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, close, ftruncate, getpid, kill
-from posix import open as open_fd
+from os import O_APPEND, O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, close, ftruncate, getpid, kill
+from os import open as open_fd
+from types import TracebackType
 
 from keepfast.fsutil.durable import Lock, write_all
 from keepfast.model.errors import Busy
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
 
 NAME = "/mounted.lock"
 

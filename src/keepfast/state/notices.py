@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from posix import (
+from collections.abc import Sequence
+from os import (
     O_APPEND,
     O_CLOEXEC,
     O_CREAT,
@@ -14,16 +15,12 @@ from posix import (
     close,
     fstat,
 )
-from posix import open as open_fd
-from posix import read as read_fd
+from os import open as open_fd
+from os import read as read_fd
 
 from keepfast.fsutil.durable import replace, replace_in, write_all
-from keepfast.model.light_json import dumps, loads
+from keepfast.model.strict_json import dumps, loads
 from keepfast.state.names import UNSAVED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME = "notices"
 MAX_FILE_BYTES = 64 << 10

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, getpid, listdir, unlink
-from posix import open as open_fd
+from os import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, getpid, listdir, unlink, write
+from os import open as open_fd
 
-from keepfast.model.light_json import dumps, loads
+from keepfast.fsutil.durable import make_folder
+from keepfast.model.strict_json import dumps, loads
 
 FOLDER = "/pending"
 MAX_EVENT_BYTES = 64 << 10
@@ -60,8 +61,6 @@ def append(folder: str, event: PendingEvent) -> str:
 
     The file is not synced: after a power cut, the tree that it was about is gone anyway.
     """
-    from posix import write
-
     recorded = [name for name in names(folder) if event.id and name.endswith(f"-{event.id}")]
     if recorded:
         return recorded[0]  # by an attempt that did not live to tell
@@ -74,8 +73,6 @@ def append(folder: str, event: PendingEvent) -> str:
         except FileExistsError:
             continue
         except FileNotFoundError:
-            from keepfast.fsutil.durable import make_folder
-
             make_folder(folder.rpartition("/")[0])
             make_folder(folder)
             make_folder(folder + FOLDER)

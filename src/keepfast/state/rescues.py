@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_RDWR, O_WRONLY, close, fstat, ftruncate, pread, pwrite
-from posix import open as open_fd
+from fcntl import LOCK_EX, flock
+from os import O_APPEND, O_CLOEXEC, O_CREAT, O_RDWR, O_WRONLY, close, fstat, ftruncate, pread, pwrite
+from os import open as open_fd
 
 from keepfast.fsutil.durable import write_all
 
@@ -57,6 +58,4 @@ def _parsed(text: bytes) -> dict[int, int]:
 
 
 def _lock(fd: int) -> None:
-    from fcntl import LOCK_EX, flock
-
     flock(fd, LOCK_EX)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from fcntl import LOCK_EX, flock
-from posix import (
+from os import (
     O_APPEND,
     O_CLOEXEC,
     O_CREAT,
@@ -22,14 +23,11 @@ from posix import (
     unlink,
     write,
 )
-from posix import open as open_fd
+from os import open as open_fd
+from typing import Any
 
-from keepfast.model.light_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+from keepfast.fsutil.durable import make_folder
+from keepfast.model.strict_json import dumps, loads
 
 FOLDER = "/sessions"
 MAX_FILE_SIZE, MAX_TOUCHED_SIZE, MAX_EARLIER_SIZE = 64 << 10, 256 << 10, 2 << 20
@@ -424,8 +422,6 @@ def _open(name: str, flags: int) -> int:
     try:
         return open_fd(name, flags, 0o600)
     except FileNotFoundError:
-        from keepfast.fsutil.durable import make_folder
-
         place = name.rpartition("/")[0]
         make_folder(place.rpartition("/")[0])
         make_folder(place)

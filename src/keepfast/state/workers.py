@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
-from posix import O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR, close, ftruncate, getpid, pread, pwrite
-from posix import open as open_fd
+from os import O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR, close, ftruncate, getpid, pread, pwrite
+from os import open as open_fd
 from time import sleep
+from typing import Any
 
 from keepfast.fsutil.durable import make_folder
 from keepfast.model.errors import Busy
-from keepfast.model.light_json import dumps, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from keepfast.model.strict_json import dumps, loads
 
 NAME, HOOKS = "/watch.lock", "/worker.lock"
 MAX_FILE_BYTES = 4096

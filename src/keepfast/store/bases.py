@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from keepfast.store.records import Chain
-from keepfast.store.rows import SAFETY_TRIGGERS, Query
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-TYPE_CHECKING = False
+from keepfast.store.ports import Ledger
+from keepfast.store.records import Chain, Record
+from keepfast.store.rows import SAFETY_TRIGGERS, CheckpointRow, Query
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
-
-    from keepfast.store.ports import Ledger
-    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
 
-    Base = list[Any] | None
-    """Workspace and version; None if there is none."""
+Base = list[Any] | None
+"""Workspace and version; None if there is none."""
 
 
 def previous_version(repository: Repository, row: CheckpointRow) -> CheckpointRow | None:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from _collections import deque  # type: ignore[import-not-found]  # `collections` itself costs 4 ms
-from _thread import allocate_lock, get_ident
-from posix import close
+from collections import deque
+from collections.abc import Callable, Sequence
+from os import close
+from threading import Lock, get_ident
 
+from keepfast.fsutil.threads import by_two
 from keepfast.model.compiled import demand
 from keepfast.model.errors import Damaged
-from keepfast.store.compression import zstd_module
+from keepfast.store.compression import zstd_library
 from keepfast.store.digest import digest
 from keepfast.store.packs import MAX_SHARED_FRAME
-from keepfast.store.rows import CONTENT
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CONTENT, Location
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import Location
-
-    Part = tuple[int, int, int]
-    """Number, offset and length."""
-    Take = Callable[[bytes, list[Part]], None]
-    Frame = list[tuple[int, Location]]
-    """The requested contents that lie in one frame: their numbers and locations."""
-    Unpack = Callable[[int, int, int, int, Frame, list[bytes]], tuple[bytes, list[Part]] | None]
+Part = tuple[int, int, int]
+"""Number, offset and length."""
+Take = Callable[[bytes, list[Part]], None]
+Frame = list[tuple[int, Location]]
+"""The requested contents that lie in one frame: their numbers and locations."""
+Unpack = Callable[[int, int, int, int, Frame, list[bytes]], tuple[bytes, list[Part]] | None]
 
 FRAMES_FOR_TWO_THREADS = 8
 """From this many frames on a second thread helps: decompressing and writing files do not hold Python's lock."""
@@ -73,8 +68,7 @@ def _native_unpack() -> Unpack | None:
         demand(_unpack)
     except ImportError:
         return None
-    module: Any = zstd_module()
-    path = getattr(module.__spec__, "origin", None)
+    path = zstd_library()
     return _unpack.unpack if path and _unpack.use(path) else None
 
 
@@ -93,7 +87,7 @@ class _BulkReader:
         self._files: dict[str, int] = {}
         self._looked_up = 0
         self._first_thread = get_ident()
-        self._lookup_lock, self._files_lock = allocate_lock(), allocate_lock()
+        self._lookup_lock, self._files_lock = Lock(), Lock()
         self._incomplete_frames: dict[tuple[str, int], Frame] = {}
 
     def look_up_next(self) -> None:
@@ -155,8 +149,6 @@ class _BulkReader:
             self._deliver_frame(frame)
 
     def run_in_two_threads(self) -> None:
-        from keepfast.fsutil.threads import by_two
-
         by_two(self._next, self._deliver_frame)
 
     def _deliver_frame(self, places_in_frame: Frame) -> None:

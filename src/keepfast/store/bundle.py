@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from posix import (
+from collections.abc import Iterator
+from os import (
     O_CLOEXEC,
     O_NONBLOCK,
     O_RDONLY,
@@ -10,38 +11,29 @@ from posix import (
     fstat,
     pread,
 )
-from posix import open as open_fd
+from os import open as open_fd
 from stat import S_ISREG
 from struct import unpack
+from typing import Any, NamedTuple
 
 from blake3 import blake3
 
 from keepfast.model.errors import Damaged, Failed, NewerFormat, NotFound
-from keepfast.model.light_json import loads
+from keepfast.model.strict_json import loads
 from keepfast.store.digest import digest
 from keepfast.store.packs import TRAILER as PACK_TRAILER
 from keepfast.store.packs import decompress, read_index
-from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, Location
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, NamedTuple
 
-    from keepfast.store.rows import Location
+class BundledVersion(NamedTuple):
+    """One line of the manifest."""
 
-    class BundledVersion(NamedTuple):
-        """One line of the manifest."""
+    version: int
+    id: str
+    doc: bytes
+    tree: str
 
-        version: int
-        id: str
-        doc: bytes
-        tree: str
-
-else:
-    from collections import namedtuple
-
-    BundledVersion = namedtuple("BundledVersion", "version id doc tree")
 
 FAMILY, MAGIC, END = b"HFBUND", b"HFBUND1\n", b"HFBEND1\n"
 TRAILER = 56

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from blake3 import blake3
 
 from keepfast.model import document
-from keepfast.model.entry import FILE, GONE
+from keepfast.model.document import Header
+from keepfast.model.entry import FILE, GONE, Entry
 from keepfast.model.errors import KeepfastError
 from keepfast.model.header import refuse_invalid_attributes, refuse_invalid_header, refuse_long_paths
 from keepfast.model.restore_plan import refuse_crafted
-from keepfast.store.bundle import MAX_BLOBS
+from keepfast.store.bundle import MAX_BLOBS, Bundle, BundledVersion
 from keepfast.store.contents import MAX_NESTED, MAX_PARTS
 from keepfast.store.conversations import conversation_from_json
 from keepfast.store.digest import add, weight
 from keepfast.store.rows import CONTENT, DOCUMENT, LIST, SEALED
 from keepfast.store.save import CHUNK_MAX
 from keepfast.store.sealed import length_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepfast.model.document import Header
-    from keepfast.model.entry import Entry
-    from keepfast.store.bundle import Bundle, BundledVersion
 
 MAX_HEADER, MAX_TAGS = 8 << 20, 1 << 17
 """Limits: bytes of a header, and tags of all versions, as each tag becomes a row."""

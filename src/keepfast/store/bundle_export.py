@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from blake3 import blake3
 
 from keepfast.fsutil.durable import FULL, Lock
 from keepfast.model import document
-from keepfast.model.entry import FILE, GONE, SEALED, UNREADABLE, gone
+from keepfast.model.document import Header
+from keepfast.model.entry import FILE, GONE, SEALED, UNREADABLE, Entry, gone
 from keepfast.model.errors import Damaged, Failed, KeepfastError, NotFound
 from keepfast.store.bundle_writer import BundleWriter, already_exists, exists
 from keepfast.store.conversations import attachment_ids
 from keepfast.store.digest import add, digest, weight
 from keepfast.store.maintenance.salvage import header_from_ledger
-from keepfast.store.rows import CHUNKS, DOCUMENT, LIST
+from keepfast.store.place import Place
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, DOCUMENT, LIST, CheckpointRow, WorkspaceRow
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from keepfast.model.document import Header
-    from keepfast.model.entry import Entry
-    from keepfast.store.place import Place
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
-
-    Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 class LeftOut:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
 from keepfast.fsutil.durable import Lock, explain, make_folder
 from keepfast.model import document
-from keepfast.model.entry import FILE, gone
+from keepfast.model.entry import FILE, Entry, gone
 from keepfast.model.errors import Failed, NoWorkspace
 from keepfast.model.retention import KEPT
 from keepfast.model.steps import step
+from keepfast.store.bundle import BundledVersion
+from keepfast.store.bundle_check import CheckedBundle
 from keepfast.store.digest import ZERO, digest
+from keepfast.store.place import Place
+from keepfast.store.ports import Transaction
+from keepfast.store.records import Record
+from keepfast.store.repository import Repository
 from keepfast.store.rows import DOCUMENT, Query, WorkspaceRow
 from keepfast.store.save import CheckpointWriter, SaveConflict
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
-
-    from keepfast.model.entry import Entry
-    from keepfast.store.bundle import BundledVersion
-    from keepfast.store.bundle_check import CheckedBundle
-    from keepfast.store.place import Place
-    from keepfast.store.ports import Transaction
-    from keepfast.store.repository import Repository
-
-    Progress = Callable[[int, int], None]
-    from keepfast.store.records import Record
+Progress = Callable[[int, int], None]
 
 ATTEMPTS = 5
 TRIGGER, TAG = "import", "imported from "

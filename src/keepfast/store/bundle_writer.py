@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, lstat, rename, unlink, urandom
-from posix import open as open_fd
+from os import O_CLOEXEC, O_CREAT, O_EXCL, O_WRONLY, close, fsync, link, lstat, rename, unlink, urandom
+from os import open as open_fd
 from struct import pack as pack_numbers
+from typing import Any
 
 from blake3 import blake3
 
 from keepfast.fsutil.durable import sync_folder, write_all
 from keepfast.model.errors import Conflict
-from keepfast.model.light_json import dumps
+from keepfast.model.strict_json import dumps
 from keepfast.store.bundle import END, MAGIC
 from keepfast.store.packs import PackWriter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class BundleWriter:

@@ -1,62 +1,31 @@
-"""Zstandard's compiled module without its Python package, and threads that compress while the main one reads."""
+"""Zstandard, and threads that compress while the main one reads."""
 
 from __future__ import annotations
 
 import sys
-from _thread import allocate_lock, start_new_thread
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-PACKAGE = "backports.zstd"
-_native: Any = None
+_package: Any = None
 
 
 def zstd_module() -> Any:
-    """Return the compiled module of Zstandard; it loads in 0.4 ms, its package in 7."""
-    global _native
-    if _native is None:
-        try:
-            import _zstd as _native  # type: ignore[import-not-found]  # the standard library's, from Python 3.14 on
-        except ImportError:
-            _native = load_compiled(PACKAGE + "._zstd") or _import_package()
-    return _native
+    """Return the package of Zstandard. It is loaded on first use: that takes 7 ms, and most commands compress nothing."""
+    global _package
+    if _package is None:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+        _package = zstd
+    return _package
 
 
-def load_compiled(name: str) -> Any:
-    """Load a package's compiled module without the package; None if it is not found."""
-    loaded = sys.modules.get(name)
-    if loaded is not None:
-        return loaded
-    from _frozen_importlib import ModuleSpec, module_from_spec
-    from _frozen_importlib_external import ExtensionFileLoader
-    from _imp import extension_suffixes
-    from posix import stat
-
-    for folder in sys.path:
-        for suffix in extension_suffixes():
-            path = f"{folder}/{name.replace('.', '/')}{suffix}"
-            try:
-                stat(path)
-            except (OSError, ValueError):
-                continue
-            try:
-                loader = ExtensionFileLoader(name, path)
-                module = module_from_spec(ModuleSpec(name, loader, origin=path))
-                loader.exec_module(module)
-            except ImportError:
-                return None
-            sys.modules[name] = module  # a later import of the whole package must get this very module
-            return module
-    return None
-
-
-def _import_package() -> Any:
-    from backports.zstd import _zstd
-
-    return _zstd
+def zstd_library() -> str:
+    """Return the path of the package's compiled part; empty if it is linked into Python."""
+    return getattr(zstd_module()._zstd.__spec__, "origin", None) or ""
 
 
 def compress(data: bytes, level: int) -> bytes:
@@ -84,7 +53,7 @@ class Job:
 
     def __init__(self, value: bytes) -> None:
         self.value = value
-        self._done = allocate_lock()
+        self._done = Lock()
         self._done.acquire()
         self._result = b""
         self._error: BaseException | None = None
@@ -109,18 +78,16 @@ def start_job(work: Callable[[bytes], bytes]) -> Job | None:
     """Run `work` in a thread of its own; None if no thread can be started."""
     job = Job(b"")
     try:
-        start_new_thread(job.run, (work,))
+        Thread(target=job.run, args=(work,), daemon=True).start()
     except RuntimeError:
         return None
     return job
 
 
 class Workers:
-    """A pool of threads with one queue. Loading `concurrent.futures` would cost 20 ms."""
+    """A pool of threads with one queue."""
 
     def __init__(self, count: int, make_work: Callable[[], Callable[[bytes], bytes]]) -> None:
-        from _queue import SimpleQueue
-
         self._queue: Any = SimpleQueue()
         self._most, self._count, self._make_work = count, 0, make_work
 
@@ -130,7 +97,7 @@ class Workers:
         # A further thread only if the present ones do not keep up: it would take the processor from its neighbour.
         if self._count < self._most and (not self._count or self._queue.qsize() > 1):
             try:
-                start_new_thread(self._run, (self._make_work(),))
+                Thread(target=self._run, args=(self._make_work(),), daemon=True).start()
             except RuntimeError:
                 self._run_queued()  # no thread can be started: the present ones do it, or this one if there are none
             else:

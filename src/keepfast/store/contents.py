@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
 
-from keepfast.model.entry import FILE
+from keepfast.model.entry import FILE, Entry
 from keepfast.model.entry import SEALED as SEALED_FILE
 from keepfast.model.errors import Damaged, Failed
 from keepfast.store.digest import blake3, digest
 from keepfast.store.packs import MAX_SHARED_FRAME, decompress, decompress_prefix
-from keepfast.store.rows import CHUNKS, LIST, SEALED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from keepfast.model.entry import Entry
-    from keepfast.store.ports import Blobs, Ledger
-    from keepfast.store.rows import Location
-    from keepfast.store.sealed import Sealer
+from keepfast.store.ports import Blobs, Ledger
+from keepfast.store.rows import CHUNKS, LIST, SEALED, Location
+from keepfast.store.sealed import Sealer
 
 FRAMES_KEPT = 8
 SEALED_HEAD = 21
@@ -52,7 +46,7 @@ class Contents:
         """The store's folder, the folder of its keys, and whether writes are synced; None for a store in memory."""
         self._sealer: Sealer | None = None
         self._frames: dict[tuple[str, int], bytes] = {}
-        self._frames_lock, self._ledger_lock = allocate_lock(), allocate_lock()
+        self._frames_lock, self._ledger_lock = Lock(), Lock()
 
     def load(self, key: bytes) -> bytes:
         """Return the content with this digest, whole and checked. Raises `Damaged`."""
@@ -155,8 +149,6 @@ class Contents:
         if self._sealer is None:
             if self.key_place is None:
                 raise Failed("This store cannot keep keys.")
-            from keepfast.store.sealed import Sealer
-
             with self._frames_lock:
                 self._sealer = self._sealer or Sealer(*self.key_place)
         return self._sealer

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, pread, scandir
-from posix import open as open_fd
+from collections.abc import Iterator
+from os import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, pread, scandir
+from os import open as open_fd
 from stat import S_ISREG
+from typing import TYPE_CHECKING, Any
 
+from keepfast.model.document import Header
 from keepfast.model.errors import Damaged, Failed, KeepfastError
 from keepfast.store.contents import PartCounter
 from keepfast.store.digest import digest
 from keepfast.store.rows import LIST, SEALED, Query
+from keepfast.store.save import CheckpointWriter
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from keepfast.model.document import Header
     from keepfast.store.repository import Repository
-    from keepfast.store.save import CheckpointWriter
 
 PART = 1 << 20
 PARTS_PER_LIST = 64

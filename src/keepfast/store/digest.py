@@ -1,22 +1,10 @@
-"""The digest of everything stored: BLAKE3, for its speed and because it loads in a millisecond."""
+"""The digest of everything stored: BLAKE3, for its speed."""
 
 from __future__ import annotations
 
-from keepfast.model.entry import CAPTURED
-from keepfast.store.compression import load_compiled
+from blake3 import blake3 as blake3
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from blake3 import blake3 as blake3
-
-    from keepfast.model.entry import Entry
-else:
-    # Only its compiled module: the package around it costs as much time again.
-    _native = load_compiled("blake3.blake3")
-    if _native is not None:
-        blake3 = _native.blake3
-    else:
-        from blake3 import blake3
+from keepfast.model.entry import CAPTURED, Entry
 
 ZERO = bytes(32)
 LETTERS = {kind: kind.encode() for kind in CAPTURED}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, unlink, urandom
-from posix import open as open_fd
+from os import O_CLOEXEC, O_CREAT, O_RDWR, close, rename, unlink, urandom
+from os import open as open_fd
 
 from keepfast.fsutil.durable import Lock, exists, explain, make_folder, make_folders, replace, sync_folder
 from keepfast.model.errors import NoWorkspace
 from keepfast.model.frozen import STORE
+from keepfast.store.ledger.sqlite import SqliteLedger
+from keepfast.store.ledger.sqlite_file import CACHE, SMALL_CACHE
 from keepfast.store.local import LocalBlobs, LocalRecords
+from keepfast.store.repository import Repository
 from keepfast.store.reserve import ensure_reserve
 from keepfast.store.small_files import FORMAT, store_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.repository import Repository
 
 RECREATABLE_FOLDERS, CONTENT_FOLDERS = ("tmp", "workspaces"), ("packs", "log")
 FOLDERS = (*CONTENT_FOLDERS, *RECREATABLE_FOLDERS)
@@ -28,10 +27,6 @@ def open_store(path: str, *, durable: bool = True, keys: str = "", small_cache: 
     """
     identity = store_id(path)
     recreate_folders(path, RECREATABLE_FOLDERS)
-    from keepfast.store.ledger.sqlite import SqliteLedger
-    from keepfast.store.ledger.sqlite_file import CACHE, SMALL_CACHE
-    from keepfast.store.repository import Repository
-
     cache = SMALL_CACHE if small_cache else CACHE
     repository = Repository(
         identity,
@@ -73,8 +68,6 @@ def create_store(path: str, *, durable: bool = True, keys: str = "", identity: s
 
 def _make_ledger(path: str, durable: bool) -> None:
     """Create an empty ledger under a temporary name and rename it into place."""
-    from keepfast.store.ledger.sqlite import SqliteLedger
-
     new = f"{path}/tmp/ledger-{urandom(6).hex()}"
     _remove(path + "/ledger.db-journal")
     SqliteLedger(new, new + "-lock", durable=durable, create=True)

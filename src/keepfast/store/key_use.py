@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from keepfast.store.repository import Repository
 from keepfast.store.rows import SEALED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.repository import Repository
 
 
 class KeySetUse:

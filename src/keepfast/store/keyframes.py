@@ -7,15 +7,10 @@ from keepfast.model.errors import Damaged
 from keepfast.model.steps import step
 from keepfast.store.digest import add, digest, weight
 from keepfast.store.packs import PackWriter
-from keepfast.store.records import Chain
-from keepfast.store.rows import DOCUMENT, Query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.ports import Transaction
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+from keepfast.store.ports import Transaction
+from keepfast.store.records import Chain, Record
+from keepfast.store.repository import Repository
+from keepfast.store.rows import DOCUMENT, CheckpointRow, Query, WorkspaceRow
 
 LEVEL = 9
 DOCUMENTS_WORTH_A_KEYFRAME = 64

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EACCES, ENOENT, ENOTDIR
-from posix import fchmod, fstat, geteuid, listdir, stat, unlink, urandom
+from os import fchmod, fstat, geteuid, listdir, stat, unlink, urandom
+from types import TracebackType
+from typing import Any
 
 from blake3 import blake3
 
 from keepfast.fsutil.durable import Lock, explain, make_folder, replace, sync_folder
 from keepfast.model import frozen
 from keepfast.model.errors import Damaged, Failed, KeepfastError, WrongKey
-from keepfast.model.light_json import dumps, loads
 from keepfast.model.steps import step
+from keepfast.model.strict_json import dumps, loads
+from keepfast.secrets.strength import require_strong
 from keepfast.store.digest import digest
 from keepfast.store.small_files import store_id
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import Any
-
-    Entry = dict[str, Any]
+Entry = dict[str, Any]
 
 SCRYPT_COSTS = 1 << 16, 8, 1
 """Parameters of scrypt: a tenth of a second and 64 MB for each guess of a passphrase."""
@@ -141,8 +139,6 @@ class Keys:
 
         Raises `Usage` if the passphrase is weak.
         """
-        from keepfast.secrets.strength import require_strong
-
         require_strong(passphrase)
         opened = self._refresh()
         if not opened:

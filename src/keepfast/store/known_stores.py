@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_WRONLY, close
-from posix import open as open_fd
+from collections.abc import Iterable
+from os import O_APPEND, O_CLOEXEC, O_CREAT, O_WRONLY, close
+from os import open as open_fd
 
+from keepfast.fsutil.durable import make_folders, replace, write_all
 from keepfast.store.small_files import read_folder_list, read_pairs, read_store_list
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NO_STORE = "-"
 """Written in place of a store for a folder that is in no store any more."""
@@ -68,8 +66,6 @@ def drop_folders(file: str, store: str) -> None:
 
 
 def _append(file: str, lines: bytes) -> None:
-    from keepfast.fsutil.durable import make_folders, write_all
-
     make_folders(file.rpartition("/")[0])
     fd = open_fd(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
     try:
@@ -80,8 +76,6 @@ def _append(file: str, lines: bytes) -> None:
 
 def write_pairs(file: str, pairs: Iterable[tuple[str, bytes]], growing: str = "") -> None:
     """Replace the file by these lines; `growing` is the folder for the temporary file."""
-    from keepfast.fsutil.durable import replace
-
     replace(file, b"".join([format_pair(word, path) for word, path in pairs]), durable=False, growing=growing)
 
 
@@ -101,8 +95,6 @@ def last_unprotected_folders(file: str) -> dict[str, bytes]:
 
 def note_unprotected(file: str, path: bytes, workspace: str) -> None:
     """Record that hooks must not protect this folder."""
-    from keepfast.fsutil.durable import make_folders
-
     make_folders(file.rpartition("/")[0])
     write_pairs(file, [(its, other) for other, its in {**read_unprotected(file), path: workspace}.items()])
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keepfast.model.errors import NotFound
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from keepfast.store.ports import Transaction
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
+from keepfast.store.ports import Transaction
+from keepfast.store.records import Record
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 
 def pin(repository: Repository, checkpoint: CheckpointRow, pinned: bool) -> bool:

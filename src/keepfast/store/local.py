@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from errno import ENOENT
 from fcntl import LOCK_EX, LOCK_NB, flock
-from posix import (
+from os import (
     O_APPEND,
     O_CLOEXEC,
     O_CREAT,
@@ -22,10 +21,11 @@ from posix import (
     stat,
     unlink,
 )
-from posix import open as open_fd
+from os import open as open_fd
+from threading import Lock
 
 try:
-    from posix import POSIX_FADV_DONTNEED, posix_fadvise
+    from os import POSIX_FADV_DONTNEED, posix_fadvise
 except ImportError:  # macOS has none
     posix_fadvise = None  # type: ignore[assignment]
 
@@ -45,7 +45,7 @@ class LocalBlobs:
         self.durable = durable
         self._last_opened: tuple[str, int] | None = None
         # A server reads with several threads: none may close what another reads from.
-        self._read_lock = allocate_lock()
+        self._read_lock = Lock()
 
     def create(self) -> LocalUpload:
         return LocalUpload(self)

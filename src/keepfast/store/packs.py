@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from _struct import pack as pack_numbers
-from _struct import unpack, unpack_from
+from collections.abc import Callable, Iterator
+from struct import pack as pack_numbers
+from struct import unpack, unpack_from
+from typing import Any
+from zlib import compress as zlib_compress
+from zlib import decompressobj
 
 from keepfast.model.errors import Damaged, shortage
-from keepfast.store.compression import Workers, make_compressor, start_job, zstd_module
+from keepfast.store.compression import Job, Workers, make_compressor, start_job, zstd_module
 from keepfast.store.digest import digest
+from keepfast.store.ports import Blobs, Upload
 from keepfast.store.rows import SEALED, Location
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from keepfast.store.compression import Job
-    from keepfast.store.ports import Blobs, Upload
 
 MAGIC, END = b"HFPACK1\n", b"HFPEND1\n"
 TRAILER = 64
@@ -197,8 +194,6 @@ def compress_small(raw: bytes) -> bytes:
     """Return the stored form of a small save's only frame. Loading Zstandard takes longer than zlib takes for few bytes."""
     if len(raw) > COMPRESS_WITH_ZLIB:
         return compress(raw, 1)
-    from zlib import compress as zlib_compress
-
     return bytes([ZLIB]) + zlib_compress(raw, 1)
 
 
@@ -246,8 +241,6 @@ def _decompress(stored: bytes, most: int) -> tuple[bytes, bool]:
         if codec == RAW:
             return bytes(body), True
         if codec == ZLIB:
-            from zlib import decompressobj
-
             inflater: Any = decompressobj()
         elif codec == ZSTD:
             inflater = zstd_module().ZstdDecompressor()

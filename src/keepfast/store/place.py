@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from os import stat
+
 from keepfast.model.errors import Damaged, NoWorkspace, Usage
+from keepfast.store.factory import create_store, open_store
+from keepfast.store.known_stores import write_pairs
+from keepfast.store.repository import Repository
 from keepfast.store.small_files import (
     folder_list_path,
     head_of_log,
@@ -12,12 +18,6 @@ from keepfast.store.small_files import (
     read_store_list,
     store_id,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from keepfast.store.repository import Repository
 
 
 class Place:
@@ -60,8 +60,6 @@ class Place:
 
     def check_folders(self) -> None:
         """Raise `Damaged` if a folder that holds checkpoints is missing: a save must not go on as if all were well."""
-        from posix import stat
-
         for name in ("packs", "log"):
             try:
                 stat(f"{self.path}/{name}")
@@ -132,16 +130,12 @@ class Place:
 
     def open(self, small_cache: bool = False) -> Repository:
         """Open the store. `small_cache`: use little memory; for a second connection beside one that is open already."""
-        from keepfast.store.factory import open_store
-
         if self.expected:
             self.id()
         return open_store(self.path, durable=self.durable, keys=self.keys, small_cache=small_cache)
 
     def create(self, new_store: bool = False) -> Repository:
         """Open the store, or create it. `new_store`: create it even if a missing store is expected here."""
-        from keepfast.store.factory import create_store
-
         if new_store:
             self.expected = ""
         if self.expected and not self._lacks_only_format():
@@ -150,8 +144,6 @@ class Place:
 
     def _lacks_only_format(self) -> bool:
         """Return whether the format file is the only part of the store that is missing, so that it can be written again."""
-        from posix import stat
-
         try:
             stat(self.path + "/ledger.db")
             stat(self.path + "/format")
@@ -164,6 +156,4 @@ class Place:
         return {path: workspace for workspace, path in read_pairs(self.path + "/paths")}
 
     def list_paths(self, workspaces: Iterable[tuple[str, bytes]]) -> None:
-        from keepfast.store.known_stores import write_pairs
-
         write_pairs(self.path + "/paths", workspaces, self.path + "/tmp")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 
 from keepfast.model.errors import Damaged
+from keepfast.store.repository import Repository
 from keepfast.store.rows import CHUNKS, LIST, SEALED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.store.repository import Repository
+from keepfast.store.sealed import length_of
 
 MAX_BYTES = 32 << 20
 MAX_LAYOUTS = 64
@@ -67,8 +64,6 @@ class Ranges:
         return starts, keys
 
     def _length(self, key: bytes) -> int:
-        from keepfast.store.sealed import length_of
-
         return length_of(self.repository().contents.blob(key)[0])
 
     def _piece(self, key: bytes) -> bytes:

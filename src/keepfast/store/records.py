@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from keepfast.model.light_json import dumps, loads
+from typing import Any
+
+from keepfast.model.strict_json import dumps, loads
 from keepfast.store.digest import ZERO, digest
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Record = dict[str, Any]
-    """A line of a log as JSON. It is rewritten with all its members, also unknown ones of newer releases."""
+Record = dict[str, Any]
+"""A line of a log as JSON. It is rewritten with all its members, also unknown ones of newer releases."""
 
 STORE_LOG = "store"
 """The log of operations on the whole store, such as compaction."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from keepfast.model.errors import NotFound, Usage
-from keepfast.store.rows import Query
+import re
+from datetime import datetime
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
+from keepfast.model.errors import NotFound, Usage
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 NANOSECONDS = 1_000_000_000
@@ -60,8 +59,6 @@ def checked_name(text: str) -> str:
 
 def duration(text: str) -> int | None:
     """Return the nanoseconds in `90s`, `2h`, `1h30m`, `1.5d`, `2w`; None if the text is no duration."""
-    import re
-
     total, at = 0.0, 0
     for part in re.finditer(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", text):
         if part.start() != at:
@@ -76,7 +73,6 @@ def _is_version(text: str) -> bool:
 
 
 def _is_number(text: str, most_digits: int) -> bool:
-    # By hand: a pattern would load `re`, which costs more than finding the checkpoint.
     return len(text) <= most_digits and text.isascii() and text.isdigit()
 
 
@@ -130,8 +126,6 @@ def _find_by_time(repository: Repository, workspace: str, text: str, now: int) -
 
 def _parse_time(text: str) -> int | None:
     """Parse a time in the form of RFC 3339; without an offset it is local time. None if it is invalid."""
-    from datetime import datetime
-
     try:
         moment = datetime.fromisoformat(text)
         # A checkpoint made within the given second is included.

@@ -5,29 +5,26 @@ Order of writes: blobs first, then the record in the log, then the rows of the l
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any
+
+from keepfast.fsutil.durable import explain
 from keepfast.model import document
-from keepfast.model.entry import CAPTURED
+from keepfast.model.document import Header
+from keepfast.model.entry import CAPTURED, Entry
 from keepfast.model.errors import Damaged, DiskFull, Failed, KeepfastError, NoWorkspace
-from keepfast.model.light_json import dumps
 from keepfast.model.steps import step
+from keepfast.model.strict_json import dumps
 from keepfast.store.bases import base_after, base_key, base_text
 from keepfast.store.contents import Contents
+from keepfast.store.conversations import attachment_ids
 from keepfast.store.digest import ZERO
 from keepfast.store.packs import read_index
-from keepfast.store.records import TAIL, Chain, format_line
-from keepfast.store.rows import SAFETY_TRIGGERS, Query, WorkspaceRow, checkpoint_row, storable
+from keepfast.store.ports import Blobs, Ledger, Records, Transaction
+from keepfast.store.records import TAIL, Chain, Record, format_line
+from keepfast.store.reserve import disk_full_hint, ensure_reserve
+from keepfast.store.rows import SAFETY_TRIGGERS, CheckpointRow, PackRow, Query, WorkspaceRow, checkpoint_row, storable
 from keepfast.store.save import CheckpointWriter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
-    from typing import Any
-
-    from keepfast.model.document import Header
-    from keepfast.model.entry import Entry
-    from keepfast.store.ports import Blobs, Ledger, Records, Transaction
-    from keepfast.store.records import Record
-    from keepfast.store.rows import CheckpointRow, PackRow
 
 MAYBE_COMMITTED_HINT = "Its record is in the log, so it may exist. Run `keepfast list` when the disk is writable again."
 
@@ -163,8 +160,6 @@ class Repository:
     def ensure_reserve(self) -> None:
         """Allocate the reserve: without it, nothing could be forgotten on a full disk. Raises `DiskFull`."""
         if self.folder:
-            from keepfast.store.reserve import ensure_reserve
-
             ensure_reserve(self.folder)
 
     def commit(
@@ -185,8 +180,6 @@ class Repository:
         except (OSError, DiskFull) as error:
             explained = _explained(error) if isinstance(error, OSError) else error
             if self.folder and isinstance(explained, DiskFull) and explained.hint == DiskFull.hint:
-                from keepfast.store.reserve import disk_full_hint
-
                 explained.hint = disk_full_hint(self.folder)
             raise explained from None
 
@@ -394,8 +387,6 @@ class Repository:
         tx.apply(row.id, version, rows, whole=header.keyframe, existing_paths=existing_paths)
         tx.add_checkpoint(checkpoint_row(row.id, record, header, len(rows)))
         if header.conversation:
-            from keepfast.store.conversations import attachment_ids
-
             tx.set_attachments(row.id, version, attachment_ids(header))
         tx.set_meta("seq", str(max(record["seq"], self.sequence())))
         if version > 1 and row.version == version - 1:
@@ -451,8 +442,6 @@ class Repository:
 
 
 def _explained(error: OSError) -> KeepfastError:
-    from keepfast.fsutil.durable import explain
-
     return explain(error, "Writing to the store")
 
 

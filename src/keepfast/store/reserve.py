@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EINVAL, EOPNOTSUPP
 from fcntl import LOCK_EX, LOCK_NB, flock
-from posix import (
+from os import (
     O_CLOEXEC,
     O_CREAT,
     O_NOFOLLOW,
@@ -19,22 +20,18 @@ from posix import (
     statvfs,
     unlink,
 )
-from posix import open as open_fd
+from os import open as open_fd
+from typing import TypeVar
 
 try:
-    from posix import posix_fallocate
+    from os import posix_fallocate
 except ImportError:  # macOS has none
     posix_fallocate = None  # type: ignore[assignment]
 
 from keepfast.fsutil.durable import FULL, explain, write_all
 from keepfast.model.errors import DiskFull
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeVar
-
-    Done = TypeVar("Done")
+Done = TypeVar("Done")
 
 NAME = "/reserve"
 RESERVE_STEP_BYTES, MAX_RESERVE_BYTES = 1 << 20, 64 << 20

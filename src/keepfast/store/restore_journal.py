@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from errno import EACCES, EAGAIN
 from fcntl import LOCK_EX, LOCK_NB, flock
-from posix import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat, unlink
-from posix import open as open_fd
+from os import O_CLOEXEC, O_DIRECTORY, O_RDONLY, close, stat, unlink
+from os import open as open_fd
+from types import TracebackType
+from typing import Any
 
 from keepfast.fsutil.durable import make_folder, replace, sync_folder
 from keepfast.model.errors import Busy, Damaged
-from keepfast.model.light_json import dumps, loads
-from keepfast.store.records import Chain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any
-
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
+from keepfast.model.strict_json import dumps, loads
+from keepfast.store.records import Chain, Record
+from keepfast.store.repository import Repository
 
 WITH_CHOSEN = 2
 """Version of a journal with chosen hunks; any other journal has version 1."""

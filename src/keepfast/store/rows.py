@@ -2,111 +2,87 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from keepfast.model.document import Header
 from keepfast.model.event import BETWEEN, TOOL
+from keepfast.store.records import Record
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NamedTuple
 
-    from keepfast.model.document import Header
-    from keepfast.store.records import Record
+class Location(NamedTuple):
+    """Where a blob lies: its pack, the frame (offset, stored length), and its place in the decompressed frame."""
 
-    class Location(NamedTuple):
-        """Where a blob lies: its pack, the frame (offset, stored length), and its place in the decompressed frame."""
+    pack: str
+    frame: int
+    stored: int
+    offset: int
+    length: int
+    kind: int
 
-        pack: str
-        frame: int
-        stored: int
-        offset: int
-        length: int
-        kind: int
 
-    class PackRow(NamedTuple):
-        name: str
-        size: int
+class PackRow(NamedTuple):
+    name: str
+    size: int
 
-    class WorkspaceRow(NamedTuple):
-        """One workspace. `log_size` and `log_head` say up to where its log has been replayed into the ledger."""
 
-        id: str
-        path: bytes
-        created_at: int
-        parent: str
-        version: int
-        document: bytes
-        log_size: int
-        log_head: bytes
-        keyframe: int
-        tree: str
-        counts: str
+class WorkspaceRow(NamedTuple):
+    """One workspace. `log_size` and `log_head` say up to where its log has been replayed into the ledger."""
 
-    class CheckpointRow(NamedTuple):
-        workspace: str
-        version: int
-        id: str
-        document: bytes
-        seq: int
-        created_at: int
-        trigger: str
-        created_by: str
-        message: str
-        name: str
-        tags: str
-        session: str
-        task: str
-        pinned: int
-        forgotten: int
-        changed: int
-        files: int
-        bytes: int
-        added: int
-        tree: str
+    id: str
+    path: bytes
+    created_at: int
+    parent: str
+    version: int
+    document: bytes
+    log_size: int
+    log_head: bytes
+    keyframe: int
+    tree: str
+    counts: str
 
-    class Query(NamedTuple):
-        """A filter for checkpoints; empty fields do not limit."""
 
-        workspace: str = ""
-        session: str = ""
-        task: str = ""
-        trigger: str = ""
-        tag: str = ""
-        name: str = ""
-        id_prefix: str = ""
-        before: int = 0
-        created_until: int = 0
-        limit: int = 0
-        forgotten: bool = False
-        safety: bool = True
-        """False: without those of `SAFETY_TRIGGERS`."""
-        light: bool = True
-        """False: without those of `LIGHT_TRIGGERS`."""
+class CheckpointRow(NamedTuple):
+    workspace: str
+    version: int
+    id: str
+    document: bytes
+    seq: int
+    created_at: int
+    trigger: str
+    created_by: str
+    message: str
+    name: str
+    tags: str
+    session: str
+    task: str
+    pinned: int
+    forgotten: int
+    changed: int
+    files: int
+    bytes: int
+    added: int
+    tree: str
 
-else:
-    from keepfast.model.light_tuple import light_tuple
 
-    def _location(cls, pack, frame, stored, offset, length, kind):
-        return _tuple(cls, (pack, frame, stored, offset, length, kind))
+class Query(NamedTuple):
+    """A filter for checkpoints; empty fields do not limit."""
 
-    _tuple = tuple.__new__
-    Location = light_tuple("Location", "pack frame stored offset length kind", __name__, new=_location)
-    PackRow = light_tuple("PackRow", "name size", __name__)
-    WorkspaceRow = light_tuple(
-        "WorkspaceRow",
-        "id path created_at parent version document log_size log_head keyframe tree counts",
-        __name__,
-    )
-    CheckpointRow = light_tuple(
-        "CheckpointRow",
-        "workspace version id document seq created_at trigger created_by message name tags session task pinned forgotten"
-        " changed files bytes added tree",
-        __name__,
-    )
-    Query = light_tuple(
-        "Query",
-        "workspace session task trigger tag name id_prefix before created_until limit forgotten safety light",
-        __name__,
-        ("", "", "", "", "", "", "", 0, 0, 0, False, True, True),
-    )
+    workspace: str = ""
+    session: str = ""
+    task: str = ""
+    trigger: str = ""
+    tag: str = ""
+    name: str = ""
+    id_prefix: str = ""
+    before: int = 0
+    created_until: int = 0
+    limit: int = 0
+    forgotten: bool = False
+    safety: bool = True
+    """False: without those of `SAFETY_TRIGGERS`."""
+    light: bool = True
+    """False: without those of `LIGHT_TRIGGERS`."""
+
 
 SAFETY_TRIGGERS = ("before_restore", "patch")
 """Triggers of checkpoints that restores make: the safety checkpoint, and the chosen hunks of `restore --patch`."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
 from keepfast.model import document
-from keepfast.model.entry import FILE, GONE, LEFT_OUT, gone, same
+from keepfast.model.entry import FILE, GONE, LEFT_OUT, Entry, gone, same
 from keepfast.model.errors import Failed
-from keepfast.model.light_json import loads
 from keepfast.model.steps import step
+from keepfast.model.strict_json import loads
 from keepfast.store.digest import add, blake3, digest, weight
 from keepfast.store.packs import PackWriter
-from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED
+from keepfast.store.ports import Transaction
+from keepfast.store.records import Record
+from keepfast.store.reserve import max_pack_size
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, CheckpointRow, WorkspaceRow
 from keepfast.store.sealed_copies import SealedCopies
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    from keepfast.model.entry import Entry
-    from keepfast.store.ports import Transaction
-    from keepfast.store.records import Record
     from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
 
 WAITING_BLOBS, WAITING_BYTES = 200, 1 << 20
 """Blobs, and their bytes, that are collected in memory before the ledger is asked which of them it has."""
@@ -167,8 +165,6 @@ class CheckpointWriter:
 
     def _max_pack_size(self) -> int:
         if not self._pack_limit:
-            from keepfast.store.reserve import max_pack_size
-
             self._pack_limit = max_pack_size(self.repository.folder, PACK_BYTES)
         return self._pack_limit
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from posix import urandom
+from collections.abc import Callable, Iterator
+from os import urandom
 from struct import pack, unpack
 
 from blake3 import blake3
 
 from keepfast.model.errors import Damaged, WrongKey
 from keepfast.model.frozen import PROOFS
+from keepfast.store.compression import compress
 from keepfast.store.digest import digest
 from keepfast.store.keys import IMPORT_KEY_HINT, Keys, KeySet, cipher, derive
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from keepfast.store.packs import decompress
 
 MAGIC = b"HFS1"
 HEAD, TAG = 53, 16
@@ -42,8 +41,6 @@ class Sealer:
         """Return the sealed form. Equal contents have equal forms, unless `compressed` by different versions of the compressor."""
         codec, body = RAW, data
         if compressed:
-            from keepfast.store.compression import compress
-
             codec, body = ZSTD, compress(data, 3)
         return _seal(self.keys.current(), codec, body, len(data))
 
@@ -62,8 +59,6 @@ class Sealer:
         except InvalidTag:
             raise Damaged("A sealed content or its key was changed.") from None
         if head[4] == ZSTD:
-            from keepfast.store.packs import decompress
-
             body = decompress(bytes([ZSTD]) + body, length)
         if len(body) != length:
             raise Damaged("A sealed content has the wrong length.")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from io import BytesIO
+from typing import TYPE_CHECKING
+
 from keepfast.model.entry import FILE
 from keepfast.store.digest import blake3
+from keepfast.store.rows import WorkspaceRow
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from keepfast.store.repository import Repository
-    from keepfast.store.rows import WorkspaceRow
 
 MIN_BYTES = 16
 """Shorter contents may be equal by chance: an empty `.env` says nothing about other empty files."""
@@ -71,6 +72,4 @@ class SealedCopies:
         return ids_by_size
 
     def _ids_of(self, data: bytes) -> list[bytes]:
-        from io import BytesIO
-
         return self.repository.contents.sealer().ids_of(BytesIO(data).read, self.repository.contents.has)

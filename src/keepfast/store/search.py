@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from posix import O_CLOEXEC, O_CREAT, O_RDWR, close, stat, unlink
-from posix import open as open_fd
+from os import O_CLOEXEC, O_CREAT, O_RDWR, close, stat, unlink
+from os import open as open_fd
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from keepfast.model.entry import CAPTURED
 from keepfast.model.errors import Damaged
 from keepfast.store.records import Chain
-from keepfast.store.rows import CheckpointRow, Query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import WorkspaceRow
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
 
 VERSION = 2
 ROWS_PER_PAGE = 500

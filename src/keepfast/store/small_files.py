@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_RDONLY, close, fstat, pread, read
-from posix import open as open_fd
+from os import O_CLOEXEC, O_RDONLY, close, fstat, pread, read, stat
+from os import open as open_fd
 
+from keepfast.fsutil.durable import explain
 from keepfast.model.errors import Damaged, MissingStore, NewerFormat, NoWorkspace, Unreachable, Usage
 from keepfast.model.frozen import STORE
 
@@ -35,8 +36,6 @@ def store_id(path: str) -> str:
     except NotADirectoryError:
         raise Unreachable(f"The store path {path} is a file, not a folder.", "Set `store.url` to a folder.") from None
     except OSError as error:
-        from keepfast.fsutil.durable import explain
-
         raise explain(error, "Opening it", path) from None
     try:
         lines = read(fd, 4096).decode("ascii", "replace").split("\n")
@@ -67,8 +66,6 @@ def id_or_empty(path: str) -> str:
 
 def missing_store(path: str) -> MissingStore:
     """Return the error for a store that is not at `path`, or is another one than before."""
-    from posix import stat
-
     try:
         stat(path + "/format")
     except OSError:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.store.digest import ZERO
-from keepfast.store.records import STORE_LOG, Chain, format_line
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.ports import Transaction
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
+from keepfast.store.ports import Transaction
+from keepfast.store.records import STORE_LOG, Chain, Record, format_line
+from keepfast.store.repository import Repository
 
 
 def append_store_record(repository: Repository, tx: Transaction, record: Record) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from keepfast.present.environment import Environment
+from keepfast.present.environment import Environment
 
 
 def serve(options: Mapping[str, Any], environment: Environment, clock: Callable[[], int]) -> int:

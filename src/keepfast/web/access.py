@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from ipaddress import IPv6Address, ip_address, ip_network
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 from keepfast.web.local_users import users
 from keepfast.web.sessions import Visitor, WebDatabase, join_session
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

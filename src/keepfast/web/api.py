@@ -5,17 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from keepfast import __version__
 from keepfast.model.errors import Usage
+from keepfast.web.queries import Backend
 
-if TYPE_CHECKING:
-    from keepfast.web.queries import Backend
-
-    Values = dict[str, Any]
+Values = dict[str, Any]
 
 WORKSPACE = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 REFERENCE = {"type": "string", "minLength": 1, "maxLength": 200, "description": "v5, an id, a name, latest, @~2, @{2h}"}
@@ -114,11 +113,8 @@ def _check_number(name: str, value: float, schema: Mapping[str, Any]) -> None:
 def _check_text(name: str, value: str, schema: Mapping[str, Any]) -> None:
     if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
         raise Usage(f"{name} must have {schema.get('minLength', 0)} to {schema.get('maxLength')} characters.")
-    if "pattern" in schema:
-        import re
-
-        if re.search(schema["pattern"].replace("$", r"\Z"), value) is None:
-            raise Usage(f"{name} has an invalid format.")
+    if "pattern" in schema and re.search(schema["pattern"].replace("$", r"\Z"), value) is None:
+        raise Usage(f"{name} has an invalid format.")
 
 
 def _check_list(name: str, value: list[Any], schema: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from hmac import compare_digest
 from http import HTTPStatus
 from importlib.resources import files
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -17,8 +17,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Scope
 
 from keepfast import __version__
+from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import (
     Busy,
     Conflict,
@@ -30,25 +32,19 @@ from keepfast.model.errors import (
     Usage,
     shortage,
 )
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.web import api, operations, pages
 from keepfast.web import request as page_types
 from keepfast.web.access import WHERE_THE_PAGE_IS, Gate, Proxy, Refusal, cookie_name, cookie_path
+from keepfast.web.doctor import DoctorCheck
 from keepfast.web.local_users import users
 from keepfast.web.pages import in_session_folder
-from keepfast.web.queries import opened
+from keepfast.web.queries import Backend, opened
 from keepfast.web.sessions import OPENED, OPERATOR, Visitor, WebDatabase, split_session
 from keepfast.web.stream import Stream, as_json
 from keepfast.web.translation import Words, chosen
 from keepfast.web.views import to_json
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Scope
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.web.doctor import DoctorCheck
-    from keepfast.web.queries import Backend
 
 STATUS = (
     (NotFound, HTTPStatus.NOT_FOUND), (NoWorkspace, HTTPStatus.NOT_FOUND), (Usage, HTTPStatus.BAD_REQUEST),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from keepfast.app.inspect import compare
-from keepfast.model.entry import FILE, FOLDER, LINK, SEALED
+from keepfast.app.inspect import Change, compare
+from keepfast.model.entry import FILE, FOLDER, LINK, SEALED, Entry
 from keepfast.model.errors import KeepfastError, NotFound
 from keepfast.present.json_forms import KINDS, of_change, of_checkpoint
 from keepfast.store.rows import CheckpointRow
@@ -23,11 +23,10 @@ from keepfast.web.views import (
     PathComparison,
     path_fields,
 )
+from keepfast.workspace import diff
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from keepfast.app.inspect import Change
-    from keepfast.model.entry import Entry
     from keepfast.web.queries import Backend
 
 NOW = "now"
@@ -82,8 +81,6 @@ class Contents:
         return compare(self.backend.engine, row.path, row, old, new, paths)
 
     def _lines(self, change: Change) -> FileLines:
-        from keepfast.workspace import diff
-
         sizes = [entry.size if entry is not None else 0 for entry in (change.old, change.new)]
         file = FileLines(
             **path_fields(change.path), sizes=sizes, sealed=not self._may_show(change.path, change.old, change.new)
@@ -135,8 +132,6 @@ class Contents:
 
     def _counts(self, change: Change, budget: int) -> dict[str, Any]:
         """Return how many lines were added and removed, and the bytes `read` to count them; nothing where they are not counted."""
-        from keepfast.workspace import diff
-
         states = [entry for entry in (change.old, change.new) if entry is not None]
         if any(entry.flags & SEALED for entry in states):
             return {"sealed": True}

@@ -8,11 +8,9 @@ import struct
 import sys
 from errno import ENOENT
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    Address = tuple[str, int]
-    Host = IPv4Address | IPv6Address
+Address = tuple[str, int]
+Host = IPv4Address | IPv6Address
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 ESTABLISHED = 1

@@ -7,21 +7,19 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category
 
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_for_filename
 from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
 
-if TYPE_CHECKING:
-    from pygments.lexer import Lexer
-
-    from keepfast.store.rows import CheckpointRow
-    from keepfast.web.views import HunkView
+from keepfast.store.rows import CheckpointRow
+from keepfast.web.views import HunkView
 
 MAX_LINE_CHARACTERS = 2_000
 """Characters shown of a line: minified files have lines of megabytes."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.runner.domain.reviews import Remark
 from keepfast.web import preferences
-from keepfast.web.api import REFERENCE, TASK, WORKSPACE, Operation, as_path
+from keepfast.web.api import REFERENCE, TASK, WORKSPACE, Operation, Values, as_path
+from keepfast.web.queries import Backend
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
 from keepfast.web.views import to_json
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.web.api import Values
-    from keepfast.web.queries import Backend
 
 PATH = {
     "type": "string",

@@ -15,6 +15,7 @@ from keepfast.web.contents import NOW
 from keepfast.web.request import Page, PageRequest, Route, link, number, path_of
 from keepfast.web.sessions import APPROVER, OPERATOR, VIEWER
 from keepfast.web.views import Comparison, HunkView
+from keepfast.workspace.diff import is_binary
 
 ROWS, HITS = 50, 100
 BOARD = {
@@ -117,8 +118,6 @@ def view(request: PageRequest) -> Page:
     if not path:
         raise Usage("The address names no file path.")
     facts, content = request.backend.contents.file(request.workspace, request.parts["reference"], path)
-    from keepfast.workspace.diff import is_binary
-
     lines: list[Any] = []
     plain = content is not None and not is_binary(content) and len(content) <= (1 << 20)
     if content is not None and plain:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.model.errors import Refused, Usage
 from keepfast.model.schema import CHOICE, FLAG, HOURS, NUMBER, SIZE, TABLE, TIME
-
-if TYPE_CHECKING:
-    from keepfast.settings import Settings
-    from keepfast.web.queries import Backend
+from keepfast.settings import Settings
+from keepfast.settings.file import change as write
+from keepfast.settings.file import proposed
+from keepfast.web.queries import Backend
 
 CHANGEABLE = frozenset((CHOICE, FLAG, HOURS, NUMBER, SIZE, TIME))
 LOCAL_ONLY = ("store.", "web.")
@@ -35,9 +35,6 @@ def may_change(key: str) -> bool:
 
 def change(backend: Backend, values: Mapping[str, Any]) -> dict[str, Any]:
     """Write values to the user's settings file; all of them, or none."""
-    from keepfast.settings.file import change as write
-    from keepfast.settings.file import proposed
-
     for key in values:
         if key not in TABLE:
             raise Usage(f"There is no setting {key[:80]!r}.")

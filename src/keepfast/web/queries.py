@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from keepfast.app.inspect import as_compared, coverage, pending
+from keepfast.app.checkpoint import Engine
+from keepfast.app.inspect import Change, as_compared, coverage, pending
+from keepfast.app.restore import Restorer
 from keepfast.app.worker import row_after_pending
 from keepfast.model.errors import Conflict, KeepfastError, NotFound, NoWorkspace
 from keepfast.model.event import Event
@@ -22,9 +24,19 @@ from keepfast.present.json_forms import (
     of_worker,
 )
 from keepfast.present.terminal import rfc3339
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.state.notices import read
+from keepfast.state.workers import running_worker
+from keepfast.store import labels
 from keepfast.store.bases import previous_version
+from keepfast.store.maintenance.last_verify import Finding, read_last_verify
+from keepfast.store.maintenance.space import compact, forget, store_size
+from keepfast.store.references import checked_name, resolve
+from keepfast.store.repository import Repository
 from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow
+from keepfast.store.search import search
 from keepfast.web.contents import MAX_CHANGES, Contents
+from keepfast.web.restores import Restores
 from keepfast.web.views import (
     BriefView,
     CheckpointDetails,
@@ -42,12 +54,6 @@ from keepfast.web.views import (
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.app.inspect import Change
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.store.maintenance.last_verify import Finding
-    from keepfast.store.repository import Repository
-    from keepfast.web.restores import Restores
     from keepfast.web.task_timeline import Mark
     from keepfast.web.tasks import WebTasks
 
@@ -103,8 +109,6 @@ class Backend:
 
     @cached_property
     def restores(self) -> Restores:
-        from keepfast.web.restores import Restores
-
         return Restores(self)
 
     @cached_property
@@ -164,8 +168,6 @@ class Backend:
 
     def status(self, workspace: str) -> StatusView:
         """Return what changed since the newest checkpoint, and what went wrong."""
-        from keepfast.state.workers import running_worker
-
         row = self.row(workspace)
         changes: list[Change] = []
         remarks: list[str] = []
@@ -186,8 +188,6 @@ class Backend:
 
     def notices(self, workspace: str) -> list[dict[str, Any]]:
         """List the notices of the last 7 days, newest first."""
-        from keepfast.state.notices import read
-
         row, since = self.row(workspace), self.now() - 7 * DAY
         recent = [
             notice for notice in read(self.engine.workspaces.notice_folders(row.path, row.id)) if notice.at > since
@@ -195,8 +195,6 @@ class Backend:
         return [of_notice(notice) for notice in reversed(recent)]
 
     def _unfinished_restore(self, row: WorkspaceRow) -> dict[str, Any] | None:
-        from keepfast.app.restore import Restorer
-
         unfinished = Restorer(self.engine, row.path, row).unfinished()
         if unfinished is None:
             return None
@@ -266,8 +264,6 @@ class Backend:
         return BriefView(text=built.text, parts=built.parts, tokens=built.tokens, left_out=built.left_out)
 
     def resolve(self, workspace: str, reference: str) -> CheckpointRow:
-        from keepfast.store.references import resolve
-
         try:
             return resolve(self.repository, self.row(workspace).id, reference, self.now())
         except NotFound as error:
@@ -287,8 +283,6 @@ class Backend:
         return None
 
     def save(self, workspace: str, message: str, name: str, tags: Sequence[str], pinned: bool) -> CheckpointView:
-        from keepfast.store.references import checked_name
-
         row = self.row(workspace)
         event = Event(row.path, self.now(), message=message, name=checked_name(name) if name else "",
                       tags=tuple(tags), pinned=pinned, guarded=True)  # fmt: skip
@@ -301,9 +295,6 @@ class Backend:
         return checkpoint_view(outcome.checkpoint)
 
     def label(self, workspace: str, reference: str, pinned: bool | None, name: str | None) -> CheckpointView:
-        from keepfast.store import labels
-        from keepfast.store.references import checked_name
-
         row = self.resolve(workspace, reference)
         if name is not None:
             labels.name(self.repository, row, checked_name(name) if name else "")
@@ -313,8 +304,6 @@ class Backend:
 
     def forget(self, workspace: str, references: Sequence[str]) -> ForgottenView:
         """Forget checkpoints permanently. Raises `Conflict` if one of them is pinned."""
-        from keepfast.store.maintenance.space import compact, forget
-
         rows = {row.version: row for row in [self.resolve(workspace, text) for text in references]}
         for row in rows.values():
             if row.pinned:
@@ -339,8 +328,6 @@ class Backend:
         return [Mark(row.created_at, "compaction", text.format(row.version)) for row in rows if row.created_at >= begin]
 
     def search(self, text: str, workspace: str = "", limit: int = 50) -> list[SearchHit]:
-        from keepfast.store.search import search
-
         rows = [self.row(workspace)] if workspace else self._rows()
         hits: list[SearchHit] = []
         for row in rows:
@@ -364,16 +351,12 @@ class Backend:
 
     def verified(self) -> Verified | None:
         """Return the last verify; None if there is none on record."""
-        from keepfast.store.maintenance.last_verify import read_last_verify
-
         verify = read_last_verify(self.engine.place.path)
         if verify is None:
             return None
         return Verified(rfc3339(verify.at), verify.quick, verify.problems, verify.checkpoints, verify.findings)
 
     def storage(self) -> StorageView:
-        from keepfast.store.maintenance.space import store_size
-
         rows, path, settings = self._rows(), self.engine.place.path, self.engine.settings
         exists = os.path.isdir(path)
         free = os.statvfs(path if exists else _nearest(path))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from keepfast.web.api import as_path
+from keepfast.web.doctor import DoctorCheck
+from keepfast.web.queries import Backend
+from keepfast.web.sessions import Visitor, WebDatabase
+from keepfast.web.translation import Words
+from keepfast.web.views import PathView, SearchHit
 
-if TYPE_CHECKING:
-    from keepfast.web.doctor import DoctorCheck
-    from keepfast.web.queries import Backend
-    from keepfast.web.sessions import Visitor, WebDatabase
-    from keepfast.web.translation import Words
-    from keepfast.web.views import PathView, SearchHit
-
-    Fields = Mapping[str, str]
+Fields = Mapping[str, str]
 
 
 class PageRequest(NamedTuple):

@@ -7,6 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from keepfast.app.fork import Forker
+from keepfast.app.preview import Missing, Preview
+from keepfast.app.restore import Restored, Restorer, conflict
 from keepfast.model.errors import Conflict, NotFound, Usage
 from keepfast.present.json_forms import of_missing, of_path, of_restored
 from keepfast.store.rows import WorkspaceRow
@@ -15,8 +18,6 @@ from keepfast.web.views import ForkView, RestorePreview, RestoreStep, path_field
 from keepfast.workspace.marker import show
 
 if TYPE_CHECKING:
-    from keepfast.app.preview import Missing, Preview
-    from keepfast.app.restore import Restored, Restorer
     from keepfast.web.queries import Backend
 
 
@@ -64,8 +65,6 @@ class Restores:
 
     def ways_back(self, workspace: str) -> dict[str, bool]:
         """Return whether there is a restore to undo, and an undo to redo."""
-        from keepfast.app.restore import Restorer
-
         row = self.backend.row(workspace)
         undo, redo = Restorer(self.backend.engine, row.path, row).ways_back()
         return {"undo": undo, "redo": redo}
@@ -76,8 +75,6 @@ class Restores:
         return _restored(restorer.abort() if abort else restorer.resume())
 
     def fork(self, workspace: str, reference: str, folder: str) -> ForkView:
-        from keepfast.app.fork import Forker
-
         if not folder.startswith("/"):
             raise Usage(f"{folder!r} is not an absolute path.", "Give a folder such as /home/you/other.")
         row, checkpoint = self.backend.row(workspace), self.backend.resolve(workspace, reference)
@@ -85,8 +82,6 @@ class Restores:
         return ForkView(workspace=forked.workspace, folder=folder, version=f"v{forked.checkpoint.version}")
 
     def _restorer(self, row: WorkspaceRow) -> Restorer:
-        from keepfast.app.restore import Restorer
-
         if not os.path.isdir(row.path):
             raise NotFound(f"{show(row.path)} does not exist.", "Fork the checkpoint into another folder instead.")
         self.backend.refuse_another(row)
@@ -98,8 +93,6 @@ def _confirmation(agreed: str, conflicts: str) -> Callable[[Preview], bool]:
 
     def ask(preview: Preview) -> bool:
         if preview.conflicts and conflicts == "ask":
-            from keepfast.app.restore import conflict
-
             raise conflict(preview.conflicts)
         if agreed and _preview(preview, conflicts).digest != agreed:
             raise Conflict("The folder changed after the preview; nothing was restored.", "Check the new preview.")

@@ -10,25 +10,25 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, flock
+from html import escape
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
+from keepfast.app.checkpoint import Engine
+from keepfast.app.wiring import build
 from keepfast.model.errors import Failed, Usage
+from keepfast.present.environment import Environment
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.process.shims import is_locked
 from keepfast.web.access import ONCE, Gate, Proxy, plain_address
 from keepfast.web.app import Site
 from keepfast.web.connection import Connection
 from keepfast.web.doctor import Doctor
 from keepfast.web.sessions import OPERATOR, ROLES, VIEWER, WebDatabase
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.present.environment import Environment
-    from keepfast.runner.actions.runtime import Runtime
 
 MAX_HEAD = 32 << 10
 GRACE_SECONDS = 2
@@ -42,8 +42,6 @@ MIN_PASSWORD_LENGTH = 12
 
 
 def run(options: Mapping[str, Any], environment: Environment, clock: Callable[[], int]) -> int:
-    from keepfast.app.wiring import build
-
     host, settings = options["host"], options["settings"]
     secure, proxy = bool(options.get("tls_cert")), proxy_of(options)
     _refuse_unprotected(host, secure, proxy, options)
@@ -293,7 +291,6 @@ def _announce(database: WebDatabase, address: str, options: Mapping[str, Any]) -
 def _open(folder: str, address: str) -> None:
     """Open a browser with a file that redirects to the page: other users can read a program's arguments."""
     import webbrowser
-    from html import escape
 
     path = folder + "/open.html"
     leads = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(address)}">'

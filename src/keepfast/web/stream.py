@@ -9,17 +9,17 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from os import scandir
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import KeepfastError
 from keepfast.present.json_forms import of_checkpoint
 from keepfast.present.terminal import rfc3339
+from keepfast.runner.actions.event_files import event
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.db import queries
 from keepfast.store.rows import Query
 from keepfast.web.sessions import StreamEvent, WebDatabase
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.runtime import Runtime
 
 EVERY, BEAT = 1.0, 15.0
 MAX_AT_ONCE = 200
@@ -91,9 +91,6 @@ class Stream:
 
     def _publish_task_events(self, runtime: Runtime) -> None:
         """Publish new events of tasks."""
-        from keepfast.runner.actions.event_files import event
-        from keepfast.runner.db import queries
-
         try:
             last = queries.last_sequence(runtime.tables)
             last_passed = int(self.database.get_or_create("task events", lambda: str(last)))

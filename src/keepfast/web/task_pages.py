@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shlex
+from typing import Any
 
 from keepfast.model.errors import Usage
 from keepfast.runner.domain.reviews import Remark
 from keepfast.web import markup
 from keepfast.web import task_timeline as lanes
 from keepfast.web.api import as_path
-from keepfast.web.request import Page, PageRequest, number
+from keepfast.web.request import Fields, Page, PageRequest, number
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.web.request import Fields
 
 
 def task(request: PageRequest) -> Page:
@@ -75,8 +73,6 @@ def make_task(request: PageRequest) -> Page:
     if fields.get("title"):
         values["title"] = fields["title"]
     if fields.get("command"):
-        import shlex
-
         values["agent"] = {"command": shlex.split(fields["command"])}
     verify = fields.get("verify", "").strip()
     if phases or verify:

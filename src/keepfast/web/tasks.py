@@ -7,26 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keepfast.model.errors import Conflict, NotFound, Usage
-from keepfast.runner.actions.checkpoints import phase_base, stored_rows
+from keepfast.runner.actions import taskfile
+from keepfast.runner.actions.checkpoints import PhaseBase, phase_base, stored_rows
 from keepfast.runner.actions.event_files import event
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.tasks import Tasks
+from keepfast.runner.actions.view_types import AnsweredView, InboxEntry, PromptView, TaskView, TitledPromptView
 from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import moment
+from keepfast.runner.domain.records import Task
+from keepfast.runner.domain.reviews import Remark
 from keepfast.web.task_timeline import Course, Mark, Span
 from keepfast.web.views import Comparison, Patch, PhaseView, VerificationView
 
 if TYPE_CHECKING:
-    from keepfast.runner.actions.checkpoints import PhaseBase
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.actions.view_types import (
-        AnsweredView,
-        InboxEntry,
-        PromptView,
-        TaskView,
-        TitledPromptView,
-    )
-    from keepfast.runner.domain.records import Task
-    from keepfast.runner.domain.reviews import Remark
     from keepfast.web.queries import Backend
 
 LOG_TAIL = 64 << 10
@@ -205,8 +199,6 @@ class WebTasks:
     # Actions
 
     def new(self, values: dict[str, Any]) -> TaskView:
-        from keepfast.runner.actions import taskfile
-
         start = values.pop("start", True)
         if not os.path.isabs(values.get("workspace", "")):
             raise Usage("workspace must be an absolute path.")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from keepfast.present.json_forms import of_checkpoint, of_path
+from keepfast.store.rows import CheckpointRow
 
-if TYPE_CHECKING:
-    from keepfast.store.rows import CheckpointRow
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 OPTIONAL = {"optional": True}
 """Of a field whose key is left out of the JSON where it is None."""

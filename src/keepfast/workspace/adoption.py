@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from posix import access, scandir
+from collections.abc import Iterable
+from os import access, scandir, stat
+from os.path import realpath
+from time import monotonic
 
 from keepfast.model.errors import Refused
 from keepfast.workspace.capture import NEVER_ENTERED
 from keepfast.workspace.marker import git_root, is_refused, refuse, show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 WRITABLE = 2
 AT_ONCE = 1_000
@@ -69,8 +68,6 @@ def is_large(root: bytes, skipped: Iterable[str], most: int, seconds: float) -> 
     Folders of the `skipped` patterns that are plain names do not count. Only names are read, and no more of them than it
     takes to answer.
     """
-    from time import monotonic
-
     end = monotonic() + seconds
     names = {pattern.rstrip("/").encode("utf-8", "surrogateescape") for pattern in skipped}
     names |= NEVER_ENTERED
@@ -103,8 +100,6 @@ def refuse_whole(root: bytes, home: bytes) -> None:
 
 def _is_systems(root: bytes, home: bytes) -> bool:
     """Return whether the folder belongs to the system. What lies in the user's home does not, wherever that is."""
-    from os.path import realpath
-
     folder, own = realpath(root), realpath(home) if home else b"/"
     return not (own != b"/" and folder.startswith(own + b"/")) and belongs(folder, git_root(folder) == folder)
 
@@ -125,8 +120,6 @@ def _writable(root: bytes) -> bytes:
 
 
 def _is_folder(path: bytes) -> bool:
-    from posix import stat
-
     try:
         return stat(path).st_mode & 0o170000 == 0o040000
     except OSError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from posix import fstat, stat
+from collections.abc import Callable
+from os import fstat, stat
 
 from keepfast.fsutil.threads import Beside
 from keepfast.model.entry import FILE, FOLDER, LINK
@@ -13,18 +14,11 @@ from keepfast.workspace import staged_files as stager
 from keepfast.workspace.apply_result import MOVED_AWAY, ApplyResult
 from keepfast.workspace.case_folds import refuse_folded
 from keepfast.workspace.modes import Modes
+from keepfast.workspace.new_folders import FolderBuilder, NewFolder
 from keepfast.workspace.placement import Placement
-from keepfast.workspace.staged_files import ContentSource, FileStager, Stopped
-from keepfast.workspace.staging_folder import Staging
+from keepfast.workspace.staged_files import ContentSource, FileStager, Group, Stopped
+from keepfast.workspace.staging_folder import Ids, Staging
 from keepfast.workspace.system_calls import Folders, System
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.workspace.new_folders import NewFolder
-    from keepfast.workspace.staged_files import Group
-    from keepfast.workspace.staging_folder import Ids
 
 
 class Apply:
@@ -186,8 +180,6 @@ class Apply:
         """Build missing folders as a whole. If that is not possible, their files are placed one by one like all others."""
         if not self.by_folder or files <= stager.FEW or self.stager.contents.cloning or not self.stager.owns_new_files:
             return []
-        from keepfast.workspace.new_folders import FolderBuilder
-
         return FolderBuilder(self.staging, self.system, self.stager).build(steps, self.progress, files)
 
     def _without_shared_mode_changes(self, steps: list[Step]) -> list[Step]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from fcntl import ioctl
-from posix import O_NONBLOCK, O_RDONLY, close, fstat, ftruncate, lseek, read
-from posix import open as open_fd
+from os import O_NONBLOCK, O_RDONLY, close, fstat, ftruncate, lseek, read
+from os import open as open_fd
 from stat import S_ISREG
 
 from keepfast.fsutil.descriptors import open_below
-from keepfast.model.entry import SEALED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.model.entry import Entry
-    from keepfast.workspace.staging_folder import Ids
+from keepfast.model.entry import SEALED, Entry
+from keepfast.workspace.staging_folder import Ids
 
 FICLONE = 0x40049409
 

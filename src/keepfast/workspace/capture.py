@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from keepfast.model.frozen import FORMER_MARKER
+from collections.abc import Collection, Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+from keepfast.model.frozen import FORMER_MARKER
 
 GIT, OWN = b".git", b".keepfast"
 OWN_FOLDERS = (OWN, FORMER_MARKER)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_WRONLY, close, stat, unlink
-from posix import open as open_fd
+from array import array
+from fcntl import ioctl
+from os import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_WRONLY, close, stat, unlink
+from os import open as open_fd
+from unicodedata import normalize
 
 from keepfast.model.errors import Conflict, Damaged
 from keepfast.model.frozen import FORMER_MARKER
-from keepfast.model.restore_plan import OWN_NAMES
+from keepfast.model.restore_plan import OWN_NAMES, Plan
 from keepfast.workspace.marker import show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.model.restore_plan import Plan
-    from keepfast.workspace.system_calls import System
+from keepfast.workspace.system_calls import System
 
 GET_FLAGS, FOLDS = 0x80086601, 0x40000000
 """FS_IOC_GETFLAGS and FS_CASEFOLD_FL: ext4 and f2fs fold case folder by folder."""
@@ -73,8 +72,6 @@ def fold(path: bytes) -> bytes:
     """Return the form that all spellings of a path share in a folder that folds case."""
     if path.isascii():
         return path.lower()
-    from unicodedata import normalize
-
     text = path.decode("utf-8", "surrogateescape").translate(INVISIBLE)
     return normalize("NFD", normalize("NFD", text).casefold()).encode("utf-8", "surrogateescape")
 
@@ -116,9 +113,6 @@ class _Folding:
 
 def _flag(folder: int) -> bool | None:
     """Return the folder's case folding flag; None if the file system has none."""
-    from array import array
-    from fcntl import ioctl
-
     try:
         fd = open_fd(b".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=folder)
     except OSError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import posix
+import os
+from collections.abc import Iterable, Sequence
 from errno import ELOOP, ENOENT, ENOTDIR, ESTALE
-from posix import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
+from os import O_DIRECTORY, O_RDONLY, close, fstat, scandir, stat, stat_result
 
 from keepfast.fsutil.descriptors import open_below
 from keepfast.model.compiled import demand
-from keepfast.workspace.selection import ENCODING, ERRORS
+from keepfast.workspace.selection import ENCODING, ERRORS, Listing
+from keepfast.workspace.stat_cache import Cache
 
 try:
     from keepfast.workspace import _check
@@ -18,19 +20,12 @@ try:
 except ImportError:
     list_at_once = None  # type: ignore[assignment]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+Listed = tuple[stat_result, Listing, dict[bytes, int], list[int]]
+"""The folder's stat, taken before it was listed; its entries, sorted by name: (name, is a folder, stat of a file); the
+numbers of cached files, at least of those among the entries; and the runs of unchanged files, which are not among the
+entries: the first number of each run, and the one after its last."""
 
-    from keepfast.workspace.selection import Listing
-    from keepfast.workspace.stat_cache import Cache
-
-    Listed = tuple[stat_result, Listing, dict[bytes, int], list[int]]
-    """The folder's stat, taken before it was listed; its entries, sorted by name: (name, is a folder, stat of a file); the
-    numbers of cached files, at least of those among the entries; and the runs of unchanged files, which are not among the
-    entries: the first number of each run, and the one after its last."""
-
-O_NOATIME: int = getattr(posix, "O_NOATIME", 0)
+O_NOATIME: int = getattr(os, "O_NOATIME", 0)
 VANISHED = (ENOENT, ENOTDIR, ELOOP, ESTALE)
 """Errors that mean that a path was removed or replaced after it was listed."""
 EVERYTHING_OPEN: dict[bytes, int] = {}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from posix import fstatvfs
+from os import fstatvfs
 
-from keepfast.model.entry import FILE, FOLDER, SPARSE
-from keepfast.model.restore_plan import DELETE, WRITE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.model.entry import Entry
-    from keepfast.model.restore_plan import Plan, Step
+from keepfast.model.entry import FILE, FOLDER, SPARSE, Entry
+from keepfast.model.restore_plan import DELETE, WRITE, Plan, Step
 
 BATCH_BYTES = 256 << 20
 """Bytes that are staged before they are put in place, which frees the old files."""

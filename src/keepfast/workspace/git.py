@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat
-from posix import open as open_fd
+from os import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, read, readlink, stat
+from os import open as open_fd
 
 SMALL = 8_192
 """Maximum length of a file with a single ref or path; a longer one is not valid."""

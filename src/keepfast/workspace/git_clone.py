@@ -8,12 +8,8 @@ from os.path import normpath, realpath
 from shutil import which
 
 from keepfast.model.errors import Failed, NotFound, Usage
-from keepfast.workspace.git import _common, _kind, _read
+from keepfast.workspace.git import GitFacts, _common, _kind, _read
 from keepfast.workspace.marker import show
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.workspace.git import GitFacts
 
 FOLDER = 0o040000
 SMALL = 1 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, listdir, read
-from posix import open as open_fd
+from os import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, listdir, read
+from os import open as open_fd
 
 MAX_INDEX_BYTES = 256 << 20
 """A larger index is not searched: it has some two million entries."""

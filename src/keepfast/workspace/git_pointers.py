@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from posix import stat
+from collections.abc import Callable
+from os import stat
 from posixpath import dirname, exists, isabs, join, normpath, realpath
 
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.restore_plan import GIT
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIGN = b"gitdir:"
 MAX_POINTER_BYTES = 8 << 10

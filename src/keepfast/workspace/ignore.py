@@ -7,22 +7,20 @@ whatever the number of rules; the rest is matched in steps bounded by length of 
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Sized
-    from typing import TypeVar
+from collections.abc import Callable, Sequence, Sized
+from typing import TypeVar
 
-    Piece = bytes | tuple[bytes, ...]  # Bytes that stand together: these, or one out of each set.
-    Segment = tuple[Piece, ...]  # Pieces with a `*` between them; speaks of one name.
-    Run = tuple[Segment, ...]  # Consecutive segments, with a `/` between them.
-    Pattern = tuple[Run, ...]  # Runs with a `**` between them; matches a path.
+Piece = bytes | tuple[bytes, ...]  # Bytes that stand together: these, or one out of each set.
+Segment = tuple[Piece, ...]  # Pieces with a `*` between them; speaks of one name.
+Run = tuple[Segment, ...]  # Consecutive segments, with a `/` between them.
+Pattern = tuple[Run, ...]  # Runs with a `**` between them; matches a path.
 
-    # Rank, folders only, column of the table, keys there, pattern. The rank is twice the line number, plus one if the
-    # rule ignores: of all matching rules the highest rank decides.
-    Rule = tuple[int, bool, int, list[bytes], Pattern]
+# Rank, folders only, column of the table, keys there, pattern. The rank is twice the line number, plus one if the
+# rule ignores: of all matching rules the highest rank decides.
+Rule = tuple[int, bool, int, list[bytes], Pattern]
 
-    Wanted = TypeVar("Wanted", bound=Sized)
-    Given = TypeVar("Given", bound=Sized)
+Wanted = TypeVar("Wanted", bound=Sized)
+Given = TypeVar("Given", bound=Sized)
 
 ANY_BYTE = bytes(byte for byte in range(256) if byte != 47)  # "/"
 ANY_NAME: Segment = (b"", b"")

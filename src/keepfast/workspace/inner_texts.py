@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from binascii import a2b_base64
+from collections.abc import Iterator
 
-from keepfast.secrets.light_re import lazy
+from keepfast.secrets.lazy_pattern import lazy
 from keepfast.secrets.marks import STANDARD
 from keepfast.secrets.patterns import WRAP
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RUN = lazy(r"[A-Za-z0-9+/_-]+")
 INDEX, INDEX_LEAF, TABLE_LEAF = 2, 10, 13

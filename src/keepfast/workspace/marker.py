@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
-from posix import open as open_fd
-from posix import stat as stat_path
+from os import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read
+from os import open as open_fd
+from os import stat as stat_path
 
 from keepfast.model.errors import Refused
 from keepfast.model.frozen import FORMER_MARKER
-from keepfast.model.light_json import loads
+from keepfast.model.strict_json import loads
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Marker = tuple[str, str, str]
-    """The workspace's id, and path and id of its store; these two are empty if the marker lacks them."""
+Marker = tuple[str, str, str]
+"""The workspace's id, and path and id of its store; these two are empty if the marker lacks them."""
 
 MARKER = b".keepfast"
 HEX = frozenset("0123456789abcdef")

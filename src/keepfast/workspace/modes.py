@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from errno import ENOTDIR
-from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fchmod, fstat, geteuid, stat
-from posix import open as open_fd
+from os import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fchmod, fstat, geteuid, stat
+from os import open as open_fd
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
 from keepfast.model.entry import FOLDER, LINK, Entry
 from keepfast.model.restore_plan import MODE, Step
 from keepfast.workspace.apply_result import SINGLE_PATH_ERRORS, ApplyResult, reason
 from keepfast.workspace.system_calls import Folders, System, chmod_below
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class Modes:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, close, fchmod, mkdir, rename
-from posix import open as open_fd
+from collections.abc import Callable
+from os import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, close, fchmod, mkdir, rename
+from os import open as open_fd
 
 from keepfast.fsutil.descriptors import LONG
 from keepfast.fsutil.threads import share
 from keepfast.model.entry import ATTRIBUTES, FOLDER
-from keepfast.model.restore_plan import WRITE
-from keepfast.workspace.staged_files import MANY, is_simple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.model.restore_plan import Step
-    from keepfast.workspace.staged_files import FileStager
-    from keepfast.workspace.staging_folder import Staging
-    from keepfast.workspace.system_calls import System
+from keepfast.model.restore_plan import WRITE, Step
+from keepfast.workspace.staged_files import MANY, FileStager, is_simple
+from keepfast.workspace.staging_folder import Staging
+from keepfast.workspace.system_calls import System
 
 OPEN = 0o700
 """Permissions that we need on a folder until it is complete."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from errno import EEXIST, ENOTEMPTY
-from posix import close, mkdir, rmdir, stat
+from os import close, mkdir, rmdir, stat
 from stat import S_ISDIR
 
 from keepfast.model.entry import FILE, FOLDER, LINK, Entry
 from keepfast.model.restore_plan import DELETE, Step
 from keepfast.workspace.apply_result import MOVED_AWAY, SINGLE_PATH_ERRORS, ApplyResult, reason
+from keepfast.workspace.new_folders import NewFolder
 from keepfast.workspace.staged_files import MANY, FileStager, group_of
 from keepfast.workspace.staging_folder import BUSY, CHANGED, REMOVED, Staging
 from keepfast.workspace.system_calls import EXCHANGE, NOREPLACE, Folders, System
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.workspace.new_folders import NewFolder
 
 ATTEMPTS = 8
 CHANGED_MEANWHILE = "it changed while it was being restored"

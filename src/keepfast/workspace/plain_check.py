@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import posix
-from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, close, fstat, stat
-from posix import open as open_fd
+import os
+from os import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, close, fstat, stat
+from os import open as open_fd
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from keepfast.workspace.stat_cache import Cache
 
-O_PATH: int = getattr(posix, "O_PATH", O_RDONLY)
+O_PATH: int = getattr(os, "O_PATH", O_RDONLY)
 BITS = (1 << 64) - 1
 """A folder's mtime may have any value; it is stored modulo 2^64."""
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from binascii import a2b_base64
+from collections.abc import Iterator
+from re import finditer
+from sys import byteorder
+
 from keepfast.secrets.marks import (
     AT_WORD_START,
     CODED_ADDRESSES,
@@ -19,10 +25,6 @@ from keepfast.secrets.marks import (
     label_marks,
     marks,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HEAD = 4
 """All sequences of four bytes in a content are looked up at once; only marks that begin with one of them are searched."""
@@ -60,8 +62,6 @@ def places(content: bytes, kinds: int) -> list[int]:
 
 def coded(content: bytes) -> list[int]:
     """Return the positions of base64 that encodes text, in order."""
-    from re import finditer
-
     starts = []
     for match in finditer(rb"[A-Za-z0-9+/_-]{%d,}" % MIN_CODED, content):
         start = match.start()
@@ -74,8 +74,6 @@ def coded(content: bytes) -> list[int]:
 
 
 def _is_text(run: bytes) -> bool:
-    from binascii import a2b_base64
-
     return len(a2b_base64(run.translate(STANDARD)).translate(None, PRINTABLE)) <= MAX_UNPRINTABLE
 
 
@@ -103,8 +101,6 @@ def _signs(content: bytes) -> Iterator[int]:
 def _likely(content: bytes) -> list[tuple[bytes, int]]:
     """Return the marks whose first four bytes are somewhere in the content."""
     # One look at every four bytes, not one at every mark for each byte: there are hundreds of marks.
-    from array import array
-
     heads, mark_heads = _loaded()
     matching_heads: set[int] = set()
     for shift in range(HEAD):
@@ -116,8 +112,6 @@ def _likely(content: bytes) -> list[tuple[bytes, int]]:
 def _loaded() -> tuple[dict[int, list[tuple[bytes, int]]], frozenset[int]]:
     """Return the marks by their first four bytes, and the set of these bytes."""
     if not _heads:
-        from sys import byteorder
-
         for mark in dict.fromkeys(_to_find()):
             ends = [bytes([letter]) for letter in REST] if len(mark[0]) < HEAD else [b""]
             for end in ends:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from _stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
+from binascii import b2a_base64
+from collections.abc import Callable, Container
 from errno import EINVAL, ELOOP, ENXIO, ETIME
-from posix import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read, readlink, stat_result
-from posix import open as open_fd
+from io import BytesIO
+from os import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, close, fstat, geteuid, read, readlink, stat_result
+from os import open as open_fd
+from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
+from typing import Protocol
 
 from keepfast.fsutil.descriptors import FOLDER as FOLDER_FLAGS
 from keepfast.fsutil.descriptors import LONG, lstat_below, open_below
@@ -25,35 +29,29 @@ from keepfast.model.entry import (
     gone,
     vanished,
 )
-from keepfast.model.light_json import dumps
+from keepfast.model.strict_json import dumps
 from keepfast.secrets.marks import KEY, SECRET, kind_by_name
 from keepfast.workspace.directory import O_NOATIME
 from keepfast.workspace.secret_check import is_secret
 from keepfast.workspace.selection import SHORTAGE
-from keepfast.workspace.walk import DENIED, FORCED, LEFT, UNREAD, VANISHED
+from keepfast.workspace.walk import DENIED, FORCED, LEFT, UNREAD, VANISHED, Scan
 
 try:
-    from posix import getxattr, listxattr
+    from os import getxattr, listxattr
 except ImportError:
     listxattr = None  # type: ignore[assignment]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-    from typing import Protocol
 
-    from keepfast.workspace.walk import Scan
+class Sink(Protocol):
+    """Stores contents and returns their digests."""
 
-    class Sink(Protocol):
-        """Stores contents and returns their digests."""
+    def small(self, data: bytes) -> bytes: ...
+    def large(self, read: Callable[[int], bytes]) -> bytes: ...
+    def sealed(self, read: Callable[[int], bytes]) -> bytes:
+        """Store a content encrypted only."""
 
-        def small(self, data: bytes) -> bytes: ...
-        def large(self, read: Callable[[int], bytes]) -> bytes: ...
-        def sealed(self, read: Callable[[int], bytes]) -> bytes:
-            """Store a content encrypted only."""
-
-        def is_copy(self, size: int, data: bytes | None) -> bool:
-            """Return whether it is the content of another, sealed file. `data` is None if it is too large to be inspected."""
+    def is_copy(self, size: int, data: bytes | None) -> bool:
+        """Return whether it is the content of another, sealed file. `data` is None if it is too large to be inspected."""
 
 
 # O_NONBLOCK: a pipe put in the file's place must not stop us.
@@ -321,8 +319,6 @@ class _Reader:
     def _keep(self, path: bytes, data: bytes, is_sealed: bool) -> bytes:
         """Pass a file that was read at once to the store; return its digest."""
         if len(data) > LARGE or is_sealed:  # it grew while it was read, or goes another way
-            from io import BytesIO
-
             return self._stream(path, BytesIO(data).read, len(data), is_sealed)[0]
         self.storing = True
         digest = self.sink.small(data)
@@ -375,8 +371,6 @@ class _Reader:
         if owner != self.owner:
             extra["uid"], extra["gid"] = owner
         if names:
-            from binascii import b2a_base64
-
             values, size = {}, 0
             for name in names:
                 try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from _bisect import bisect_left, bisect_right
-from _stat import S_IFDIR, S_IFMT
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from os import stat_result
+from stat import S_IFDIR, S_IFMT
+from typing import NamedTuple
 
 from keepfast.fsutil.descriptors import lstat_below
-from keepfast.model.light_tuple import light_tuple
 from keepfast.workspace.capture import Capture
-from keepfast.workspace.directory import VANISHED, list_changed, list_folder, runs_of
-from keepfast.workspace.selection import RULE_FILE, SHORTAGE
+from keepfast.workspace.directory import VANISHED, Listed, list_changed, list_folder, runs_of
+from keepfast.workspace.selection import RULE_FILE, SHORTAGE, Listing
 from keepfast.workspace.stat_cache import Cache
 from keepfast.workspace.stat_cache_pieces import Pieces, pairs
 from keepfast.workspace.walk import (
@@ -28,18 +30,20 @@ from keepfast.workspace.walk import (
     walk,
 )
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from posix import stat_result
-
-    from keepfast.workspace.directory import Listed
-    from keepfast.workspace.selection import Listing
-
 __all__ = ["CROWDED", "Scan", "recheck", "walk"]
 
-LightStat = light_tuple("Seen", "st_mode st_ino st_size st_uid st_gid st_dev st_mtime_ns st_ctime_ns", __name__)
-"""The stat of a file as listed in C. Python's `stat_result` takes three times as much memory."""
+
+class LightStat(NamedTuple):
+    """The stat of a file as listed in C. Python's `stat_result` takes three times as much memory."""
+
+    st_mode: int
+    st_ino: int
+    st_size: int
+    st_uid: int
+    st_gid: int
+    st_dev: int
+    st_mtime_ns: int
+    st_ctime_ns: int
 
 
 def recheck(
@@ -61,7 +65,7 @@ class _WalkNeeded(Exception):
 
 def _light_stat(seen: stat_result) -> stat_result:
     """Return the stat in the form of a listing in C."""
-    return LightStat(  # type: ignore[no-any-return]
+    return LightStat(  # type: ignore[return-value]
         seen.st_mode,
         seen.st_ino,
         seen.st_size,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from binascii import a2b_qp
+from codecs import utf_16_be_decode, utf_16_le_decode
+from collections.abc import Iterator
+
 from keepfast.model.compiled import demand
 from keepfast.secrets.marks import (
     ESCAPES,
@@ -17,6 +21,9 @@ from keepfast.secrets.marks import (
     kind_by_name,
     packed_marks,
 )
+from keepfast.secrets.redaction import holds_key, holds_labelled_value, unwrapped
+from keepfast.workspace import plain_marks
+from keepfast.workspace.inner_texts import in_base64, in_pickle, in_tables
 
 try:
     from keepfast.workspace import _marks
@@ -25,9 +32,6 @@ try:
 except ImportError:
     _marks = None  # type: ignore[assignment]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OPEN_KEYS = (
     b"-----BEGIN CERTIFICATE",
@@ -89,8 +93,6 @@ def _without_mark(start: bytes) -> str:
 
 def _is_text(start: bytes, coding: str) -> bool:
     """Return whether it consists of letters, signs and blanks of any alphabet."""
-    from _codecs import utf_16_be_decode, utf_16_le_decode
-
     try:
         # The last character may be cut off.
         text, _ = (utf_16_le_decode if coding == "utf-16-le" else utf_16_be_decode)(start, "strict", False)
@@ -110,27 +112,17 @@ def _holds_secret(content: bytes, settings: bool) -> bool:
 def _inside(content: bytes, marks: int) -> Iterator[bytes]:
     """Yield the texts that a content holds in encoded form: base64, quoted-printable, an SQLite database, a pickle."""
     if starts := coded(content):
-        from keepfast.workspace.inner_texts import in_base64
-
         public = _without_certificates(content)
         yield in_base64(public, starts if public == content else coded(public))
     if marks & SIGN and any(name in content for name in QUOTED_PRINTABLE):
-        from binascii import a2b_qp
-
         yield a2b_qp(content)
     if content.startswith(SQLITE):
-        from keepfast.workspace.inner_texts import in_tables
-
         yield in_tables(content)
     if content.endswith(PICKLE_END) and (content[:1] == PICKLE or any(note in content for note in PICKLE_NOTES)):
-        from keepfast.workspace.inner_texts import in_pickle
-
         yield in_pickle(content)
 
 
 def _holds_key(content: bytes) -> bool:
-    from keepfast.secrets.redaction import holds_key
-
     content = _without_certificates(content)
     return any(holds_key(part.decode("utf-8", "replace")) for part in _around(content, SIGN))
 
@@ -148,8 +140,6 @@ def _without_certificates(content: bytes) -> bytes:
 
 
 def _holds_marked(content: bytes, settings: bool, marks: int) -> bool:
-    from keepfast.secrets.redaction import holds_key, holds_labelled_value, unwrapped
-
     if marks & SIGN and _holds_key(content):
         return True
     if not marks & WORD and not (settings and any(escape in content for escape in ESCAPES)):
@@ -181,8 +171,6 @@ def scan(content: bytes, kinds: int = SIGN | WORD) -> int:
     """Return which of these kinds of marks the content has: signs of well-known keys, words next to secrets."""
     global _loaded
     if _marks is None:
-        from keepfast.workspace import plain_marks
-
         return plain_marks.scan(content, kinds)
     if not _loaded:
         _marks.load(packed_marks(), REST, REST_LENGTH, True)
@@ -194,8 +182,6 @@ def places(content: bytes, kinds: int) -> list[int]:
     """Return the positions of marks of these kinds, in order."""
     if _marks is not None and _loaded:
         return _marks.places(content, kinds)
-    from keepfast.workspace import plain_marks
-
     return plain_marks.places(content, kinds)
 
 
@@ -203,8 +189,6 @@ def coded(content: bytes) -> list[int]:
     """Return the positions of base64 that encodes text, in order."""
     if _marks is not None:
         return _marks.coded(content)
-    from keepfast.workspace import plain_marks
-
     return plain_marks.coded(content)
 
 

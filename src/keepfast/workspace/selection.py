@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from _stat import S_IFLNK, S_IFMT, S_IFREG
+from collections.abc import Collection
 from errno import EMFILE, ENFILE, ENOMEM
-from posix import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read, scandir, stat_result
+from os import O_DIRECTORY, O_NONBLOCK, O_RDONLY, close, fstat, read, scandir, stat_result
+from stat import S_IFLNK, S_IFMT, S_IFREG
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 
 from keepfast.fsutil.descriptors import lstat_below, open_below
@@ -12,17 +13,11 @@ from keepfast.model.artefacts import evidence_folder, needs_evidence, rebuild_co
 from keepfast.model.entry import BY_GIT, BY_IGNORE, BY_NAME, IGNORED, OVERSIZE, SPECIAL
 from keepfast.model.frozen import SUPERVISED_IGNORE
 from keepfast.workspace.capture import CACHE_TAG, GIT, NEVER_ENTERED, OWN_FOLDERS, SUPERVISOR_FOLDERS, Capture
-from keepfast.workspace.ignore import parse, verdict
+from keepfast.workspace.ignore import Rules, parse, verdict
 from keepfast.workspace.marker import MAX_MARKER_SIZE, parse_marker
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from keepfast.workspace.ignore import Rules
-
-    Stack = tuple[tuple[bytes, Rules], ...]
-    Listing = list[tuple[bytes, bool, stat_result | None]]
+Stack = tuple[tuple[bytes, Rules], ...]
+Listing = list[tuple[bytes, bool, stat_result | None]]
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 RULE_FILE = b".gitignore"

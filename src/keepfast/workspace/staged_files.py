@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
-from posix import (
+from binascii import a2b_base64
+from collections.abc import Callable, Iterator, Sequence
+from os import (
     O_CLOEXEC,
     O_CREAT,
     O_EXCL,
@@ -19,33 +20,30 @@ from posix import (
     geteuid,
     link,
     lseek,
+    setxattr,
     stat,
     symlink,
     unlink,
     utime,
     write,
 )
-from posix import open as open_fd
+from os import open as open_fd
 from stat import S_IMODE, S_ISREG
+from threading import Lock
+from typing import Any
 
+from keepfast.fsutil.threads import share
 from keepfast.model.entry import ATTRIBUTES, FILE, LINK, SEALED, SPARSE, Entry
-from keepfast.model.light_json import loads
 from keepfast.model.restore_plan import Step
 from keepfast.model.steps import step as note
+from keepfast.model.strict_json import loads
+from keepfast.workspace.block_clone import Cloning
 from keepfast.workspace.free_space import BATCH_BYTES
-from keepfast.workspace.system_calls import SyncAhead
+from keepfast.workspace.staging_folder import Staging
+from keepfast.workspace.system_calls import Folders, SyncAhead, System
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
-    from keepfast.workspace.block_clone import Cloning
-    from keepfast.workspace.staging_folder import Staging
-    from keepfast.workspace.system_calls import Folders, System
-
-    Group = tuple[int, bytes, int]
-    Take = Callable[[bytes, list[tuple[int, int, int]]], None]
+Group = tuple[int, bytes, int]
+Take = Callable[[bytes, list[tuple[int, int, int]]], None]
 
 ZEROS = bytes(4096)
 MANY = 128
@@ -183,15 +181,13 @@ class FileStager:
             note_written(1, files[number].size)
 
         if len(left) > 1:
-            from keepfast.fsutil.threads import share
-
             share(left, write)
         elif left:
             write(left[0])
 
     def _counter(self, progress: Callable[[int, int], None] | None, total: int) -> Callable[[int, int], None]:
         """Return the function that threads call with the numbers of files and bytes that they have written."""
-        guard, done = allocate_lock(), 0
+        guard, done = Lock(), 0
 
         def note_written(more: int, size: int) -> None:
             nonlocal done
@@ -323,9 +319,6 @@ class FileStager:
             except (OSError, TypeError, OverflowError):
                 pass  # only root may give files away; `show` says what was recorded
         if fd >= 0 and isinstance(extra.get("xattr"), dict):
-            from binascii import a2b_base64
-            from posix import setxattr
-
             for key, value in extra["xattr"].items():
                 if not self._may_set(key):
                     continue

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _signal import SIGURG  # type: ignore[import-not-found]  # `signal` itself loads enum for names
+from collections.abc import Callable, Sequence
 from fcntl import F_RDLCK, fcntl
-from posix import (
+from os import (
     O_CLOEXEC,
     O_DIRECTORY,
     O_NOFOLLOW,
@@ -21,7 +21,8 @@ from posix import (
     unlink,
     urandom,
 )
-from posix import open as open_fd
+from os import open as open_fd
+from signal import SIGURG
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from sys import getfilesystemencodeerrors, getfilesystemencoding
 from time import sleep
@@ -33,12 +34,8 @@ try:
 except ImportError:  # no leases on this system: the comparison has to do
     F_GETLEASE = F_SETLEASE = F_SETSIG = -1  # type: ignore[misc]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Ids = Callable[[Callable[[int], bytes], bool], Sequence[bytes]]
-    """`ids(read, sealed)`: the content ids of a stream; those of its sealed form only if asked for."""
+Ids = Callable[[Callable[[int], bytes], bool], Sequence[bytes]]
+"""`ids(read, sealed)`: the content ids of a stream; those of its sealed form only if asked for."""
 
 ENCODING, ERRORS = getfilesystemencoding(), getfilesystemencodeerrors()
 MARKER, PREFIX, ASIDE = b".keepfast", b"restore-", b"aside"

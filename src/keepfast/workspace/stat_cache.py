@@ -21,11 +21,15 @@ A mark is a letter and a path.
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_RDONLY, close, fstat, pread, read
-from posix import open as open_fd
+from collections.abc import Sequence
+from os import O_CLOEXEC, O_RDONLY, close, fstat, pread, read
+from os import open as open_fd
+from struct import pack
 from sys import byteorder
+from typing import Any
 
 from keepfast.model.compiled import demand
+from keepfast.workspace.plain_check import check as check_plainly
 
 try:
     from keepfast.workspace import _check
@@ -44,12 +48,7 @@ except ImportError:  # installed without a compiler, or built from other sources
 
     _check = _offsets = None  # type: ignore[assignment]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    Column = Any  # a list of numbers while it grows, then a view of their bytes
+Column = Any  # a list of numbers while it grows, then a view of their bytes
 
 MAGIC = b"HFSTAT2\n"
 # Marks: what the cache stores besides the columns. Each is a letter and a path.
@@ -161,8 +160,6 @@ class Cache:
     def offsets(self, numbers: list[int], accelerated: bool = True) -> list[int]:
         """Return the offsets of these files' names in that text. Numbers are sorted; the one after the last file gives the end."""
         if accelerated and _offsets is not None:
-            from _struct import pack
-
             return _offsets(self.raw, pack(f"={len(numbers)}I", *numbers))
         names, result, offset, last = self.names(), [], 0, 0
         for number in numbers:
@@ -294,6 +291,4 @@ def check(cache: Cache, root: int, accelerated: bool = True) -> tuple[Sequence[i
     if accelerated and _check is not None:
         files, folders = _check.check(cache.raw, root, 2 if cache.files > MANY else 1)
         return memoryview(files).cast("I"), memoryview(folders).cast("I")
-    from keepfast.workspace.plain_check import check as check_plainly
-
     return check_plainly(cache, root)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from _bisect import bisect_right
+from bisect import bisect_right
+from collections.abc import Iterator
 
 from keepfast.model.compiled import demand
-from keepfast.workspace.stat_cache import CODES
+from keepfast.workspace.stat_cache import CODES, Cache, Column
 from keepfast.workspace.stat_cache_writer import joined, packed
+from keepfast.workspace.walk import CachedTree, Scan
 
 try:
     from keepfast.workspace import _check
@@ -15,13 +17,6 @@ try:
     from keepfast.workspace._check import join_pieces
 except ImportError:
     join_pieces = None  # type: ignore[assignment]
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepfast.workspace.stat_cache import Cache, Column
-    from keepfast.workspace.walk import CachedTree, Scan
 
 
 class Pieces:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from posix import O_APPEND, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, close, rename, write
-from posix import open as open_fd
+from collections.abc import Iterable, Sequence
+from os import O_APPEND, O_CLOEXEC, O_CREAT, O_TRUNC, O_WRONLY, close, rename, write
+from os import open as open_fd
+from struct import pack
 
-from keepfast.workspace.stat_cache import CODES, MAGIC, crc32
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from keepfast.workspace.stat_cache import Column
+from keepfast.workspace.stat_cache import CODES, MAGIC, Column, crc32
 
 
 def empty_columns() -> list[Column]:
@@ -19,14 +15,12 @@ def empty_columns() -> list[Column]:
 
 
 def joined(code: str, parts: Iterable[Column | memoryview]) -> Column:
-    """Return one mutable column from several parts. Not an `array`, which imports `collections` (4 ms)."""
+    """Return one mutable column from several parts."""
     data = bytearray().join([packed(code, part) if isinstance(part, list) else part for part in parts])
     return memoryview(data).cast(code)  # type: ignore[call-overload]
 
 
 def packed(code: str, column: list[int]) -> bytes:
-    from _struct import pack
-
     return pack(f"={len(column)}{code}", *column)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
+import ctypes
 from errno import EAGAIN, EEXIST, EINVAL, ENOSYS, ENOTDIR, EPERM
-from posix import (
+from os import (
     O_CLOEXEC,
     O_DIRECTORY,
     O_NOFOLLOW,
@@ -19,8 +19,10 @@ from posix import (
     strerror,
     sync,
 )
-from posix import open as open_fd
+from os import open as open_fd
 from stat import S_ISDIR, S_ISREG
+from threading import Lock, Thread
+from typing import Any
 
 from keepfast.fsutil.descriptors import FOLDER, LONG
 from keepfast.model.compiled import demand
@@ -32,9 +34,6 @@ try:
 except ImportError:  # not built here, or from other sources: the C library has the same calls
     _native = None
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 AHEAD, MAX_AHEAD = 24 << 20, 256 << 20
 """Bytes that are written before the first sync starts; doubled each time, up to the maximum.
@@ -148,9 +147,9 @@ class SyncAhead:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self._guard = allocate_lock()
+        self._guard = Lock()
         self._written, self._sync_at = 0, AHEAD
-        self._syncing = allocate_lock()
+        self._syncing = Lock()
         self._error: OSError | None = None
 
     def note_written(self, folder: int, size: int) -> None:
@@ -161,7 +160,7 @@ class SyncAhead:
                 return
             self._written, self._sync_at = 0, min(2 * self._sync_at, MAX_AHEAD)
             try:
-                start_new_thread(self._sync, (folder,))
+                Thread(target=self._sync, args=(folder,), daemon=True).start()
             except RuntimeError:  # no more threads: the final sync covers it
                 self._syncing.release()
 
@@ -186,8 +185,6 @@ class Library:
     """The same calls through the C library, used if the C module was not built."""
 
     def __init__(self) -> None:
-        import ctypes
-
         self.library, self.errno = ctypes.CDLL(None, use_errno=True), ctypes.get_errno
         self.how = (ctypes.c_uint64 * 3)(FOLDER, 0, BENEATH)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EACCES, EPERM
-from posix import stat_result
+from os import stat_result
 
 from keepfast.fsutil.descriptors import lstat_below
 from keepfast.model.entry import BY_MARKER, BY_NAME, EXCLUDED, IGNORED, OVERSIZE, UNREADABLE, UNSTEADY
@@ -13,7 +14,7 @@ from keepfast.workspace.directory import VANISHED as VANISHED
 from keepfast.workspace.directory import list_folder
 from keepfast.workspace.marker import show
 from keepfast.workspace.plain_check import BITS
-from keepfast.workspace.selection import SHORTAGE, Chooser, Rulebook
+from keepfast.workspace.selection import SHORTAGE, Chooser, Listing, Rulebook, Stack
 from keepfast.workspace.stat_cache import CROWDED as CROWDED
 from keepfast.workspace.stat_cache import DISREGARDED as DISREGARDED
 from keepfast.workspace.stat_cache import FORCED as FORCED
@@ -25,13 +26,7 @@ from keepfast.workspace.stat_cache import UNREAD as UNREAD
 from keepfast.workspace.stat_cache import Cache
 from keepfast.workspace.stat_cache_writer import empty_columns
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.workspace.selection import Listing, Stack
-
-    Folder = tuple[bytes, Stack, bool]  # path, rules around it, whether it is ignored
+Folder = tuple[bytes, Stack, bool]  # path, rules around it, whether it is ignored
 
 DENIED = (EACCES, EPERM)
 

@@ -13,7 +13,6 @@ import pytest
 
 from keepfast.app import restore_execution
 from keepfast.app.restore_execution import EarlyStaging
-from keepfast.fsutil import threads as together
 from keepfast.model.errors import Damaged, Failed, KeepfastError
 from keepfast.model.restore_plan import Plan
 from keepfast.workspace import free_space as room
@@ -154,7 +153,7 @@ def test_where_there_is_no_thread_it_is_done_afterwards(
     def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(together, "start_new_thread", refuse)
+    monkeypatch.setattr("threading.Thread.start", refuse)
     ground.restore(1)
     assert disk(ground.root) == saved and not staging_left(ground.root)
 

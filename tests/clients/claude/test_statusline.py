@@ -155,22 +155,3 @@ def test_a_session_name_is_never_a_path(tmp_path: Path, session: str) -> None:
     assert path_of(str(tmp_path), session) == ""
     assert store_figures(str(tmp_path), session, figures({}, 1)) is False
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_status_line_loads_nothing_heavy(project: Project) -> None:
-    code = (
-        "import sys; sys.argv = ['launch.py', 'statusline']\n"
-        "from keepfast.hook import statusline\n"
-        f"statusline.main([], {tuple(written(project.home)[1:])!r})\n"
-        "print(sorted({'json', 're', 'click', 'typing', 'subprocess', 'dataclasses', 'sqlite3'} & set(sys.modules)))"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        env={**project.variables, "PYTHONPATH": str(Path(keepfast.__file__).parents[1])},
-        input=json.dumps({**PAYLOAD, "cwd": str(project.folder)}),
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.stdout.splitlines()[1:] == ["[]"], done.stderr

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from keepfast.agents.base import Reply
 from keepfast.model.agent_event import (
     COMPACTION_STARTS,
     OTHER,
@@ -15,14 +19,7 @@ from keepfast.model.agent_event import (
     TURN_FAILED,
     AgentEvent,
 )
-from keepfast.model.light_json import dumps, load_truncated, loads
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from keepfast.agents.base import Reply
+from keepfast.model.strict_json import dumps, load_truncated, loads
 
 NAME = "claude-code"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from keepfast.model.light_json import dumps, loads
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from re import compile, escape
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+from keepfast.model.strict_json import dumps, loads
 
 MESSAGES = ("user", "assistant")
 UNSAID = ("isSidechain", "isMeta", "isCompactSummary")
@@ -106,8 +105,6 @@ class _Moving:
         self.places = {old: new for old, new in places if old and old != "/" and old != new}
         self.pattern: Any = None
         if self.places:
-            from re import compile, escape
-
             old_paths = "|".join([escape(old) for old in sorted(self.places, key=len, reverse=True)])
             # Not in the middle of a longer path, nor of a longer name.
             self.pattern = compile(rf"(?<![\w./-])(?:{old_paths})(?![\w-]|\.\w)")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from _stat import S_ISREG
-from posix import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, pread
-from posix import open as open_fd
+from collections.abc import Callable, Mapping
+from os import O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, close, fstat, pread
+from os import open as open_fd
+from stat import S_ISREG
+from typing import Any
 
 from keepfast.model.budget import TokenUsage, usage
-from keepfast.model.light_json import loads
+from keepfast.model.strict_json import loads
 from keepfast.state.figures import stored_figures
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
 
 STEPS = (64 << 10, 192 << 10, 768 << 10)
 """How much is read, then how much before that: an answer that holds a whole file is one line."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import vault
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import environment_values
 from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Task
 from keepfast.runner.process.drivers import driver
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Task
 
 
 class Limit(NamedTuple):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Conflict, Usage
 from keepfast.runner.actions import checkpoints, finals, vault
 from keepfast.runner.actions.questions import kind_of
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import prompts, questions, reviews
 from keepfast.runner.domain.protocol import VARIABLES, is_variable
 from keepfast.runner.domain.records import Prompt, Task
+from keepfast.runner.domain.reviews import Remark
 from keepfast.runner.domain.task import BUDGET, NotAllowed
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.reviews import Remark
 
 
 class Answers:

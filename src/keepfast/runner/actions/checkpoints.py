@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.inspect import pending
 from keepfast.app.worker import MAX_SUMMARY_CHARS, event_of
 from keepfast.model.errors import KeepfastError, NoWorkspace
 from keepfast.model.event import CREATED, Event
 from keepfast.model.steps import step
 from keepfast.runner.actions import descriptions, documents, folders
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import redact_spellings, warn_of_keys
 from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.process.drivers import driver
+from keepfast.runner.process.output import Output
 from keepfast.secrets.cuts import head
 from keepfast.state.pending_events import PendingEvent
 from keepfast.store.conversations import SavedConversation, conversation_from_json
-from keepfast.store.rows import Query
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.process.output import Output
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query
 
 PINNED = frozenset(("phase_complete", "final"))
 STAGING = "documents"

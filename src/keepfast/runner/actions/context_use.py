@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from keepfast.app.messages import text
 from keepfast.model.budget import TokenUsage, band, usage
 from keepfast.runner.actions import checkpoints
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Run, Task
-    from keepfast.runner.process.output import Figure, Output
+from keepfast.runner.domain.records import Run, Task
+from keepfast.runner.process.output import Figure, Output
 
 
 def logged_requests(runtime: Runtime, run: Run) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.runner.actions import dialogue
 from keepfast.runner.actions.dialogue import Dialogue, Line
 from keepfast.runner.actions.documents import VERSION
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import task as machine
@@ -17,12 +18,9 @@ from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.protocol import VARIABLES
 from keepfast.runner.domain.records import Prompt, Run, Task
 from keepfast.runner.process import shims
+from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.process.output import Output
-    from keepfast.store.conversations import SavedConversation
+from keepfast.store.conversations import SavedConversation
 
 BY = {"interval": "auto", "user_pause": "user", "cancel": "user", "manual": "user"}
 DELIVERABLES, MAX_SEEN = 500, 20_000

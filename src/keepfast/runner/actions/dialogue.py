@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import documents, run_outputs
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import nanoseconds
+from keepfast.runner.domain.records import Run
 from keepfast.runner.process import shims
-from keepfast.runner.process.output import MESSAGES, SHOWN
+from keepfast.runner.process.output import MESSAGES, SHOWN, Output
 from keepfast.runner.process.redaction import clean_text
 from keepfast.runner.process.run_folder import write_file
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Run
-    from keepfast.runner.process.output import Output
 
 FILE = "said.json"
 

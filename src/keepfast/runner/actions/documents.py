@@ -7,14 +7,12 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.model.errors import Damaged, NewerFormat
 from keepfast.runner.actions.folders import CHECKPOINTS, own_folder, point, replace, sync
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.moments import moment
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 VERSION = 3
 KEEP = 10

@@ -9,17 +9,15 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.runner.actions.folders import LOGS, METADATA
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import LoggedEvent
 from keepfast.runner.domain.task import State
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 AT_ONCE = 5_000
 """Maximum number of events that one call appends."""

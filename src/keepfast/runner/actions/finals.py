@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.runner.actions import checkpoints, metadata
+from keepfast.runner.actions.checkpoints import SavedCheckpoint
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import UNSAVED
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.checkpoints import SavedCheckpoint
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.process.output import Output
+from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 

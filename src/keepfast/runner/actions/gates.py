@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import environment_values, redact_spellings
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.records import Task
 from keepfast.runner.domain.verdict import Verdict
 from keepfast.runner.process.redaction import Lines
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 OUTPUT, LOOKED_AT = 20_000, 1 << 20
 """Characters of the output that are kept, and bytes of its end that are redacted first."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import event_files, metadata
 from keepfast.runner.actions.folders import LOGS, METADATA, own_folder, point, replace
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Run
+from keepfast.runner.domain.records import Run
 
 KEEP = 10
 MAX_LOG_BYTES = 10 << 20

@@ -5,27 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from keepfast.agents.claude.usage import last_usage
 from keepfast.app.resume import Resumer, SavedWork
 from keepfast.app.worker import MAX_SUMMARY_CHARS
 from keepfast.model.budget import NOTICE, TokenUsage, usage
 from keepfast.model.errors import KeepfastError
+from keepfast.resume.brief import Brief
 from keepfast.runner.actions import checkpoints, restores, rollback
+from keepfast.runner.actions.rollback import RestoredTask
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import redact_spellings
 from keepfast.runner.actions.vault import agent_of, secret_values
 from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.process.drivers import Driver, driver
 from keepfast.secrets.cuts import head
 from keepfast.secrets.marks import is_secret_by_name
 from keepfast.workspace.marker import show
-
-if TYPE_CHECKING:
-    from keepfast.resume.brief import Brief
-    from keepfast.runner.actions.rollback import RestoredTask
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Run, Task
 
 HISTORY, BRIEF, AUTO = "history", "brief", "auto"
 SECOND = 1_000_000_000

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.runner.actions import event_files
 from keepfast.runner.actions.descriptions import dependencies, question
 from keepfast.runner.actions.documents import VERSION, signed
 from keepfast.runner.actions.folders import METADATA, own_folder, replace
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Task
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 TRIES = 3
 COLUMNS = (

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain.protocol import VARIABLES, Block
 from keepfast.runner.domain.questions import PENDING, key
 from keepfast.runner.domain.records import Run, Task
 from keepfast.runner.domain.task import DEPENDENCY, SECRET
+from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import clean
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.process.output import Output
 
 SECOND = 1_000_000_000
 

@@ -6,25 +6,21 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, documents, event_files, finals, folders, metadata, vault
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
+from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain.moments import moment, nanoseconds
 from keepfast.runner.domain.prompts import aside
 from keepfast.runner.domain.questions import PENDING
-from keepfast.runner.domain.records import TaskCheckpoint
+from keepfast.runner.domain.records import Task, TaskCheckpoint
 from keepfast.runner.domain.task import ACTIVE, APPROVAL, DONE, DRAFT, FAILED, REVIEW, TERMINAL, USER_PAUSE
 from keepfast.runner.process import shims
-from keepfast.store.rows import Query
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.db.tables import Tables
-    from keepfast.runner.domain.records import Task
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.rows import CheckpointRow, Query
 
 DEPTH = 3
 """Depth below a root to which workspaces are searched."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from keepfast.app.inspect import between
+from keepfast.model.entry import FILE, LINK
+from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import queries
 from keepfast.runner.domain.moments import moment
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
+from keepfast.store.rows import Query
 
 SECOND = 1_000_000_000
 
@@ -59,11 +61,6 @@ def _changed(runtime: Runtime, task: str, since: int) -> int | None:
     rows = queries.checkpoints_since(runtime.tables, task, since)
     if len(rows) < 2:
         return None
-    from keepfast.app.inspect import between
-    from keepfast.model.entry import FILE, LINK
-    from keepfast.model.errors import KeepfastError
-    from keepfast.store.rows import Query
-
     try:
         with runtime.engine() as engine:
             repository = engine.repository()

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.agents.registry import sessions
+from keepfast.app.checkpoint import Engine
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import checkpoints, documents, rollback
+from keepfast.runner.actions.rollback import RestoredTask
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
 from keepfast.runner.domain.task import CRASHED
 from keepfast.store.conversations import SavedConversation, conversation_from_json, read_ends
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.rollback import RestoredTask
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.db.tables import Tables
-    from keepfast.runner.domain.records import Run, Task, TaskCheckpoint
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.rows import CheckpointRow
 
 RESTARTING = "Task could not be restored from checkpoint. Restarting from beginning."
 HELD = "Task could not be restored from checkpoint for the second time. It is waiting for you."

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from keepfast.app.checkpoint import Engine
 from keepfast.app.conversation import ConversationRestorer
 from keepfast.app.fork import Forker
 from keepfast.app.restore import Restorer
 from keepfast.model.errors import NotFound
 from keepfast.model.event import Event
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Task
 from keepfast.runner.process.drivers import driver
 from keepfast.store.references import resolve
+from keepfast.store.rows import CheckpointRow
 from keepfast.workspace.git_clone import GitPlumbing
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Task
-    from keepfast.store.rows import CheckpointRow
 
 MESSAGES = (b'"type":"user"', b'"type":"assistant"', b'"type": "user"', b'"type": "assistant"')
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import vault
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.records import Run
 from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Output, Tail, Transcripts
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 

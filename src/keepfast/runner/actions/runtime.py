@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from keepfast.app.checkpoint import Engine
 from keepfast.runner.actions.seals import DocumentKey, StoreSeals
 from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain.limits import zone_of
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.tree import boot_id
-
-if TYPE_CHECKING:
-    from keepfast.app.checkpoint import Engine
 
 SECOND = 1_000_000_000
 
@@ -78,8 +77,6 @@ class Runtime:
     @property
     def zone(self) -> tzinfo:
         """The time zone of this machine, by TZ or the system's configuration."""
-        from keepfast.runner.domain.limits import zone_of
-
         named = zone_of(self.variables["TZ"]) if self.variables.get("TZ") else None
         zone = named or datetime.fromtimestamp(self.now() / SECOND).astimezone().tzinfo
         assert zone is not None

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from keepfast.app.checkpoint import Engine
 from keepfast.model.errors import Failed, KeepfastError
 from keepfast.model.frozen import DOCUMENT
 from keepfast.runner.db import queries
+from keepfast.runner.domain.records import Task
 from keepfast.runner.process.filter import MARK
 from keepfast.runner.process.spellings import forms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from keepfast.app.checkpoint import Engine
     from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.domain.records import Task
 
 MISSING = (
     "A key is missing: contents that were sealed with it cannot be decrypted, and new ones are sealed with another key. "

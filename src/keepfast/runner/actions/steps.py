@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.model.errors import Conflict
 from keepfast.runner.actions import metadata, vault
 from keepfast.runner.actions.questions import hold_for_open_prompts
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.records import Task
 from keepfast.runner.process.wake import wake
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 
 class Steps:

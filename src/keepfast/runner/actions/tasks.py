@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.model.errors import Conflict, Refused, Usage
 from keepfast.runner.actions import (
@@ -23,6 +23,7 @@ from keepfast.runner.actions import (
     vault,
 )
 from keepfast.runner.actions.answers import Answers
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.steps import Steps
 from keepfast.runner.actions.views import Views
 from keepfast.runner.db import changes, queries
@@ -32,10 +33,7 @@ from keepfast.runner.domain.records import Agent, Task, TaskCheckpoint, TaskSpec
 from keepfast.runner.domain.task import ACTIVE, BUDGET, DRAFT, UNSAVED, USER_PAUSE, NotAllowed
 from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.store.rows import CheckpointRow
+from keepfast.store.rows import CheckpointRow
 
 HUMAN_ONLY = frozenset(
     ("restore", "approve", "accept", "reject", "secret", "answer", "budget", "resume", "try_now", "cancel")

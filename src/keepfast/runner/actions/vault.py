@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keepfast.model.errors import Damaged, KeepfastError, WrongKey
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.rows import MARKED
+from keepfast.runner.db.tables import Tables
+from keepfast.runner.domain.records import Agent, Task
 from keepfast.runner.process.redaction import KINDS, MARK, SEALED, is_secret, is_telling, option_before, spans
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
-    from keepfast.runner.db.tables import Tables
-    from keepfast.runner.domain.records import Agent, Task
 
 SIGNS = str.maketrans("?!.,:;()[]\"'`", " " * 13)
 LIKELY = "Xq7-29fk3Lm"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from keepfast.app.inspect import pairs_between
 from keepfast.model.entry import FILE, LINK
 from keepfast.model.errors import KeepfastError, NotFound, Usage
 from keepfast.runner.actions import accounts, checkpoints, descriptions, documents, event_files, finals, run_outputs
 from keepfast.runner.actions.questions import kind_of
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import missing_keys
 from keepfast.runner.actions.view_types import (
     CommentView,
@@ -29,9 +30,6 @@ from keepfast.runner.domain import task as machine
 from keepfast.runner.domain.moments import moment
 from keepfast.runner.domain.records import Hold, Prompt, Run, Task
 from keepfast.runner.process import shims
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 MAX_CHECKPOINTS = 50

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from keepfast.settings import Settings
+from keepfast.settings import Settings
 
 
 @dataclass(frozen=True)

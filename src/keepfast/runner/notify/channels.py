@@ -6,16 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.domain.records import Notification
 from keepfast.runner.process.redaction import clean_text
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 TIMEOUT = 10
 URGENT = frozenset(("question", "secret", "dependency", "approval", "failed", "budget", "denied", "stuck"))

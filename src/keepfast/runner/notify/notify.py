@@ -6,17 +6,15 @@ from collections.abc import Callable
 from datetime import datetime
 from threading import Lock, Thread
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from keepfast.model.errors import KeepfastError
+from keepfast.runner.actions.runtime import Runtime
+from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain.records import Notification, Prompt
 from keepfast.runner.domain.waits import is_quiet
 from keepfast.runner.notify import channels
 from keepfast.secrets.redaction import redact
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0)
@@ -138,8 +136,6 @@ class Notices:
 
     def _fetch(self) -> None:
         """Fetch answers given by buttons. One that comes twice, or too late, changes nothing."""
-        from keepfast.runner.actions.tasks import Tasks
-
         open_ones = {prompt.id: prompt for prompt in self._questions()}
         since = self._since or str(min(prompt.created_at for prompt in open_ones.values()) // SECOND)
         try:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from keepfast.model.errors import KeepfastError
 from keepfast.model.steps import step
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.scheduler import observation, runs
 from keepfast.runner.scheduler.conclusion import settle
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 
 class Workflows(Protocol):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from keepfast.model.steps import step
 from keepfast.runner.actions import checkpoints, dialogue, finals, logs, metadata, run_outputs
 from keepfast.runner.actions.gates import verify
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain import verdict
 from keepfast.runner.domain.protocol import VARIABLES
@@ -16,9 +15,6 @@ from keepfast.runner.domain.verdict import Observations, Verdict, gate, judge
 from keepfast.runner.process import shims
 from keepfast.runner.process.output import Output
 from keepfast.runner.scheduler.outcomes import Settlement, is_used_up
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 TRIGGERS = {
     verdict.CANCELLED: "cancel", verdict.FAILED: "error", verdict.LIMITED: "rate_limit", verdict.PAUSED: "user_pause",

@@ -7,12 +7,12 @@ import select
 from contextlib import suppress
 from threading import Event as Flag
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import checkpoints, context_use
 from keepfast.runner.actions.logs import OutputCopies
 from keepfast.runner.actions.questions import log_progress
 from keepfast.runner.actions.run_outputs import age, began_at, files
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.vault import agent_of
 from keepfast.runner.db import queries
 from keepfast.runner.db.tables import Overtaken
@@ -25,9 +25,6 @@ from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.output import Tail, Transcripts
 from keepfast.runner.process.run_folder import write_file
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 POLL = 0.2

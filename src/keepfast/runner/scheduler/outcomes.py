@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keepfast.model.age import amount
 from keepfast.runner.actions import checkpoints, context_use, finals, restores, run_outputs, vault
 from keepfast.runner.actions.checkpoints import SavedCheckpoint, StagedDocument
 from keepfast.runner.actions.questions import create_prompt, hold_for_open_prompts, log_progress
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Overtaken, Tables
 from keepfast.runner.domain import prompts, verdict
@@ -40,9 +41,6 @@ from keepfast.runner.process.output import Output
 from keepfast.runner.process.redaction import MARK, clean_text
 from keepfast.runner.scheduler.turns import extend_holds, order_resumes
 from keepfast.secrets.cuts import head
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 LOGGED = 4_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from keepfast.model.errors import KeepfastError
 from keepfast.model.steps import step
 from keepfast.runner.actions import checkpoints, vault
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.seals import environment_values
 from keepfast.runner.db.tables import Overtaken
 from keepfast.runner.domain import prompts
@@ -18,9 +18,6 @@ from keepfast.runner.process import shims
 from keepfast.runner.process.drivers import driver
 from keepfast.runner.process.redaction import clean_text, is_secret
 from keepfast.runner.process.run_folder import write_file
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 PROMPT_FILE = "KEEPFAST_PROMPT_FILE"

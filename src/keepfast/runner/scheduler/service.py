@@ -6,22 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from keepfast.app.wiring import build
 from keepfast.model.errors import Busy, KeepfastError, Usage, extra
-from keepfast.runner.actions.news import News
+from keepfast.runner.actions.news import News, OnEvent
 from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.domain.options import Options
 from keepfast.runner.process.wake import wake
 from keepfast.runner.scheduler.attempts import Threads, Workflows
 from keepfast.runner.scheduler.lock import SupervisorLock
 from keepfast.runner.scheduler.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.news import OnEvent
-    from keepfast.settings import Settings
-    from keepfast.settings.live import LiveSettings
+from keepfast.settings import Settings
+from keepfast.settings.live import LiveSettings
 
 FOLDER = "/supervisor"
 RETRY_SECONDS = 3.0

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from threading import Event as Flag
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from keepfast.model.errors import Busy, DiskFull, Unreachable
 from keepfast.model.steps import step
 from keepfast.runner.actions import recovery
 from keepfast.runner.actions.logs import EventCopies
 from keepfast.runner.actions.news import News
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import queries
 from keepfast.runner.db.database import Claim
 from keepfast.runner.db.sqlite import Alone
@@ -25,9 +25,6 @@ from keepfast.runner.process.wake import WakeListener
 from keepfast.runner.scheduler.attempts import Workflows
 from keepfast.runner.scheduler.timers import Timers
 from keepfast.runner.scheduler.turns import Turns
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 

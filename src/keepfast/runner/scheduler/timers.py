@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from keepfast.model.age import amount
 from keepfast.model.errors import KeepfastError
 from keepfast.runner.actions import finals
 from keepfast.runner.actions.questions import hold_for_open_prompts
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.actions.tasks import Tasks
 from keepfast.runner.db import changes, queries
 from keepfast.runner.domain import questions, reviews
 from keepfast.runner.domain.records import Hold, Prompt
 from keepfast.runner.domain.task import ASKING, UNSAVED
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 JUMP = 60 * SECOND

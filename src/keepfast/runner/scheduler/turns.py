@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import TYPE_CHECKING
 
 from keepfast.runner.actions import accounts, checkpoints, memory, restores, vault
 from keepfast.runner.actions.memory import Start
 from keepfast.runner.actions.questions import hold_for_open_prompts
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.db import changes, queries
 from keepfast.runner.db.tables import Tables
 from keepfast.runner.domain import prompts, questions
@@ -16,9 +16,6 @@ from keepfast.runner.domain.records import Account, Hold, Run, Task
 from keepfast.runner.domain.task import ACTIVE, BACKOFF, BUDGET, QUEUED, RATE_LIMIT, SECRET, STALLED, STARTING
 from keepfast.runner.domain.waits import HOUR, RUNAWAY_FACTOR, Budget, Spent, backoff, stagger, used
 from keepfast.runner.scheduler import runs
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 SECOND = 1_000_000_000
 

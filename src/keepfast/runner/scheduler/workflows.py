@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID
 from dbos._serialization import DBOSPortableJSONSerializer
 from sqlalchemy import create_engine, event
 
 from keepfast.model.steps import step
+from keepfast.runner.actions.runtime import Runtime
 from keepfast.runner.scheduler import observation, runs
 from keepfast.runner.scheduler.attempts import log_trouble
 from keepfast.runner.scheduler.conclusion import settle
-
-if TYPE_CHECKING:
-    from keepfast.runner.actions.runtime import Runtime
 
 VERSION = "1"
 """The version of the workflow's steps. Workflows of another version are cancelled and started again from our rows."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 from keepfast.model.entry import LEFT_OUT, Entry
-from keepfast.model.light_json import loads
-from keepfast.store.ledger.light_sqlite import sqlite3
+from keepfast.model.strict_json import loads
 from keepfast.store.ledger.sqlite_file import CACHE, SqliteFile
 from keepfast.store.ledger.transaction import CHECKPOINT, MANY_PATHS, NODE, WORKSPACE, SqliteTransaction, placeholders
-from keepfast.store.rows import LIGHT_TRIGGERS, SAFETY_TRIGGERS, CheckpointRow, Location, PackRow, WorkspaceRow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    from keepfast.store.rows import Query
+from keepfast.store.rows import LIGHT_TRIGGERS, SAFETY_TRIGGERS, CheckpointRow, Location, PackRow, Query, WorkspaceRow
 
 DIGESTS_PER_QUERY = 500
 """Digests per query."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, close, read, stat
-from posix import open as open_fd
+import sqlite3
+from collections.abc import Iterable, Sequence
+from os import O_CLOEXEC, O_CREAT, O_RDONLY, O_RDWR, close, read, stat
+from os import open as open_fd
+from typing import Any
 
 from keepfast.fsutil.durable import FULL, READ_ONLY, TRY_AGAIN, Lock, holder_of
 from keepfast.fsutil.lock_wait import WAITING
 from keepfast.model.errors import Busy, Damaged, DiskFull, Failed, KeepfastError, NewerFormat, OutOfMemory, Unreachable
-from keepfast.store.ledger.light_sqlite import sqlite3
 from keepfast.store.ledger.transaction import SCHEMA, SEALED_INDEX
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
 
 VERSION = 1
 ANY_ROW = 32 << 20

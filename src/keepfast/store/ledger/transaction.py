@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from keepfast.fsutil.durable import Lock
+from keepfast.model.entry import Entry
 from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.model.steps import step
-from keepfast.store.ledger.light_sqlite import sqlite3
+from keepfast.store.rows import CheckpointRow, Location, WorkspaceRow
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-    from types import TracebackType
-
-    from keepfast.model.entry import Entry
     from keepfast.store.ledger.sqlite import SqliteLedger
-    from keepfast.store.rows import CheckpointRow, Location, WorkspaceRow
 
 SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from keepfast.model.entry import FILE
-from keepfast.store.rows import DOCUMENT, SEALED
+from keepfast.store.repository import Repository
+from keepfast.store.rows import DOCUMENT, SEALED, Location
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import Location
-
-    Stored = tuple[bytes, Location]
-    PlaceInTree = tuple[bytes, int, int, bool]
-    """Path, number of the part, the version that introduced it, and whether the newest version has it."""
+Stored = tuple[bytes, Location]
+PlaceInTree = tuple[bytes, int, int, bool]
+"""Path, number of the part, the version that introduced it, and whether the newest version has it."""
 
 FRAME, FRAME_OF_SIMILAR = 1 << 20, 4 << 20
 """Similar files share a larger frame. Others would become 3 % smaller in one, and slower to restore one by one."""

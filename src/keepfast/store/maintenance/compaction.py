@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from keepfast.model.entry import FILE
 from keepfast.model.errors import Damaged, DiskFull
 from keepfast.model.steps import step
@@ -11,19 +13,13 @@ from keepfast.store.keyframes import needed_documents
 from keepfast.store.maintenance.arrangement import FRAME_OF_SIMILAR, arrange, batches
 from keepfast.store.packs import MAX_SHARED_FRAME, PackWriter
 from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.repository import Repository
 from keepfast.store.reserve import free_space, is_full, max_pack_size
 from keepfast.store.restore_journal import Journal
-from keepfast.store.rows import CHUNKS, LIST, Location, Query
+from keepfast.store.rows import CHUNKS, LIST, Location, PackRow, Query
 from keepfast.store.store_log import append_store_record, settle_after_failure
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import PackRow
-
-    Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 SMALL_PACK = 8 << 20
 MERGE_SMALL_PACKS = 8

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 
+from keepfast.model.entry import Entry
 from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.store.bases import base_key
 from keepfast.store.digest import add, weight
-from keepfast.store.maintenance.findings import affected_labels, all_labels, count_of, labels, path_text
+from keepfast.store.ledger.sqlite import SqliteLedger
+from keepfast.store.maintenance.findings import Report, affected_labels, all_labels, count_of, labels, path_text
 from keepfast.store.maintenance.places import check_places
-from keepfast.store.maintenance.rebuild import LOST, LogState
+from keepfast.store.maintenance.rebuild import LOST, LogState, RebuildResult
 from keepfast.store.records import STORE_LOG
-from keepfast.store.rows import Query, checkpoint_row
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CheckpointRow, Query, WorkspaceRow, checkpoint_row
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepfast.model.entry import Entry
-    from keepfast.store.ledger.sqlite import SqliteLedger
-    from keepfast.store.maintenance.findings import Report
-    from keepfast.store.maintenance.rebuild import RebuildResult
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, WorkspaceRow
-
-    Interval = tuple[int, int | None, Entry]
+Interval = tuple[int, int | None, Entry]
 
 NO_LOG = LogState(0, 0, b"")
 

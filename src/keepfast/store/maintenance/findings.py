@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
 from keepfast.model.entry import FILE
+from keepfast.store.ports import Ledger
 from keepfast.store.rows import Query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from keepfast.store.ports import Ledger
 
 
 class Problem:

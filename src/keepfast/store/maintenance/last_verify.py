@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from keepfast.fsutil.durable import replace
-
-if TYPE_CHECKING:
-    from keepfast.store.maintenance.findings import Problem
+from keepfast.store.maintenance.findings import Problem
 
 NAME = "/verified.json"
 MAX_PROBLEMS, MAX_PROBLEM_CHARACTERS, MAX_CHECKPOINTS_PER_PROBLEM = 20, 300, 8

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from keepfast.model import document
 from keepfast.model.errors import KeepfastError
-from keepfast.model.light_json import loads
+from keepfast.model.strict_json import loads
 from keepfast.store.digest import ZERO, digest
-from keepfast.store.records import STORE_LOG, Chain, format_line
+from keepfast.store.ports import Records
+from keepfast.store.records import STORE_LOG, Chain, Record, format_line
+from keepfast.store.repository import Repository
 from keepfast.store.rows import DOCUMENT
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.ports import Records
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
-
-    Documents = dict[str, tuple[document.Header, str]]
-    """Documents of one workspace: header and pack, by digest in hex."""
+Documents = dict[str, tuple[document.Header, str]]
+"""Documents of one workspace: header and pack, by digest in hex."""
 
 LOST_ID = "cp-lost"
 """The id of a version of which only the number is known."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from keepfast.store.maintenance.findings import affected_labels, count_of
+from keepfast.store.ledger.sqlite import SqliteLedger
+from keepfast.store.maintenance.findings import Report, affected_labels, count_of
 from keepfast.store.packs import read_index
-from keepfast.store.rows import CHUNKS, LIST, Query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from keepfast.store.ledger.sqlite import SqliteLedger
-    from keepfast.store.maintenance.findings import Report
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import Location
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, LIST, Location, Query
 
 
 def check_places(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from posix import rename, unlink, urandom
+from collections.abc import Callable
+from os import rename, unlink, urandom
 
 from keepfast.fsutil.durable import Lock, explain, make_folder, replace, sync_folder
 from keepfast.model import document
+from keepfast.model.entry import Entry
 from keepfast.model.errors import Damaged, KeepfastError
 from keepfast.model.steps import step
 from keepfast.store.digest import ZERO, add, weight
@@ -13,23 +15,15 @@ from keepfast.store.ledger.sqlite import SqliteLedger
 from keepfast.store.local import LocalBlobs, LocalRecords
 from keepfast.store.maintenance.log_repair import mend_log, misplaced_logs, workspaces_of_documents
 from keepfast.store.packs import read_index
-from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.place import Place
+from keepfast.store.ports import Transaction
+from keepfast.store.records import STORE_LOG, Chain, Record
 from keepfast.store.repository import Repository
-from keepfast.store.rows import CheckpointRow, checkpoint_row
+from keepfast.store.rows import CheckpointRow, WorkspaceRow, checkpoint_row
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.model.entry import Entry
-    from keepfast.store.place import Place
-    from keepfast.store.ports import Transaction
-    from keepfast.store.rows import WorkspaceRow
-
-    Progress = Callable[[int, int], None]
-    Copies = frozenset[tuple[str, bytes]]
-    """Blobs by pack and digest: one digest may lie in several packs."""
-    from keepfast.store.records import Record
+Progress = Callable[[int, int], None]
+Copies = frozenset[tuple[str, bytes]]
+"""Blobs by pack and digest: one digest may lie in several packs."""
 
 LOST = "lost"
 """Trigger of a version that is in the log and whose state cannot be rebuilt."""

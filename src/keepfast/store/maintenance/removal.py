@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from shutil import rmtree
 
@@ -11,15 +12,10 @@ from keepfast.model.errors import Busy, KeepfastError, NotCompacted
 from keepfast.state.mounts import Unmounted
 from keepfast.store import known_stores as stores
 from keepfast.store.maintenance.space import Compaction, compact, forget, store_size
+from keepfast.store.place import Place
+from keepfast.store.repository import Repository
 from keepfast.store.reserve import with_reserve
 from keepfast.store.rows import Query
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.store.place import Place
-    from keepfast.store.repository import Repository
 
 OURS = (
     "format", "packs", "log", "tmp", "workspaces", "paths", "reserve", "over", "seal", "verified.json", "damaged",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from posix import link, rename, urandom
+from os import link, rename, urandom
 
 from keepfast.fsutil.durable import Lock, explain, make_folder, replace
 from keepfast.model.errors import Damaged, KeepfastError, NoWorkspace
@@ -11,7 +12,7 @@ from keepfast.model.steps import step
 from keepfast.store.factory import CONTENT_FOLDERS, RECREATABLE_FOLDERS, recreate_folders, write_format_file
 from keepfast.store.keyframes import write_keyframe
 from keepfast.store.local import LocalRecords
-from keepfast.store.maintenance.findings import Problem
+from keepfast.store.maintenance.findings import Problem, Report
 from keepfast.store.maintenance.rebuild import put_back_logs, replace_ledger, set_aside
 from keepfast.store.maintenance.salvage import (
     RecoveredBlobs,
@@ -22,21 +23,15 @@ from keepfast.store.maintenance.salvage import (
 )
 from keepfast.store.maintenance.verify import verify_locked
 from keepfast.store.packs import PackWriter
+from keepfast.store.place import Place
 from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.repository import Repository
 from keepfast.store.reserve import try_ensure_reserve
+from keepfast.store.rows import CheckpointRow
 from keepfast.store.search import remove as remove_search
 from keepfast.store.store_log import append_store_record, settle_after_failure
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.store.maintenance.findings import Report
-    from keepfast.store.place import Place
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow
-
-    Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 ROUNDS = 8
 """One kind of damage is repaired per round, then everything is verified again."""

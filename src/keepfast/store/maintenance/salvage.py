@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, read
-from posix import open as open_fd
+from collections.abc import Iterator
+from io import BytesIO
+from os import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, read
+from os import open as open_fd
 from stat import S_ISREG
 
 from keepfast.model import document
@@ -12,19 +14,11 @@ from keepfast.model.entry import SEALED as SEALED_FILE
 from keepfast.model.errors import KeepfastError
 from keepfast.store.digest import ZERO, digest
 from keepfast.store.maintenance.verify import adds_up
-from keepfast.store.packs import read_index
-from keepfast.store.records import format_line
-from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, Query
+from keepfast.store.packs import PackWriter, read_index
+from keepfast.store.records import Record, format_line
+from keepfast.store.repository import Repository
+from keepfast.store.rows import CHUNKS, CONTENT, DOCUMENT, LIST, SEALED, CheckpointRow, Location, Query, WorkspaceRow
 from keepfast.store.save import CHUNK_AVERAGE, CHUNK_MAX, CHUNK_MIN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from keepfast.store.packs import PackWriter
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import CheckpointRow, Location, WorkspaceRow
 
 LARGE = 4 << 20
 """Contents over this are stored in chunks."""
@@ -163,8 +157,6 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
 
 def _sealed_pieces(repository: Repository, data: bytes) -> list[tuple[bytes, bytes, int]]:
     """Return the blobs that saving this content sealed would make, under every key set that is here."""
-    from io import BytesIO
-
     pieces: list[tuple[bytes, bytes, int]] = []
     if repository.contents.key_place is not None:
         repository.contents.sealer().forms_of(

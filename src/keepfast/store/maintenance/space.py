@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from keepfast.fsutil.durable import Lock, replace
 from keepfast.model.entry import FILE
@@ -11,22 +12,21 @@ from keepfast.model.steps import step
 from keepfast.state.mounts import Unmounted
 from keepfast.store.conversations import conversation_from_json
 from keepfast.store.keyframes import write_keyframe_if_due
-from keepfast.store.maintenance.compaction import DEAD_SHARE, DEAD_SHARE_IF_TIGHT, Compactor, NoRoom, contents_of
-from keepfast.store.records import STORE_LOG, Chain
+from keepfast.store.maintenance.compaction import (
+    DEAD_SHARE,
+    DEAD_SHARE_IF_TIGHT,
+    Compactor,
+    NoRoom,
+    Progress,
+    contents_of,
+)
+from keepfast.store.ports import Transaction
+from keepfast.store.records import STORE_LOG, Chain, Record
+from keepfast.store.repository import Repository
 from keepfast.store.reserve import disk_full_hint, free_space, reserve_size, try_ensure_reserve, with_reserve
 from keepfast.store.restore_journal import Journal
-from keepfast.store.rows import Query
+from keepfast.store.rows import Query, WorkspaceRow
 from keepfast.store.store_log import check_store_log, settle_store_log
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from keepfast.store.maintenance.compaction import Progress
-    from keepfast.store.ports import Transaction
-    from keepfast.store.records import Record
-    from keepfast.store.repository import Repository
-    from keepfast.store.rows import WorkspaceRow
 
 ATTEMPTS = 3
 OVER_CAP_FILE = "/over"

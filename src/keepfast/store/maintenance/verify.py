@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from errno import EROFS
-from posix import urandom
+from os import urandom
 from tempfile import TemporaryDirectory
 
 from blake3 import blake3
@@ -17,20 +18,14 @@ from keepfast.store.maintenance.comparison import compare
 from keepfast.store.maintenance.findings import Problem, Report, label
 from keepfast.store.maintenance.rebuild import fill_ledger, rebuild, remove_ledger
 from keepfast.store.packs import decompress, read_index
+from keepfast.store.ports import Records
 from keepfast.store.records import STORE_LOG
 from keepfast.store.repository import Repository
-from keepfast.store.rows import CHUNKS
+from keepfast.store.rows import CHUNKS, Location
 from keepfast.store.search import is_damaged
 from keepfast.store.store_log import settle_after_failure
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from keepfast.store.ports import Records
-    from keepfast.store.rows import Location
-
-    Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 __all__ = ["Problem", "Report", "adds_up", "label", "rebuild", "verify", "verify_locked"]
 

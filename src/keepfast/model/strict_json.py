@@ -1,16 +1,20 @@
-"""JSON without the 8 ms of importing `json`: uses the same C scanner directly."""
+"""JSON proper and nothing else: no NaN, text keys only, every mistake in a text a `ValueError`; and objects that are cut off."""
 
 from __future__ import annotations
 
-from _json import encode_basestring_ascii as _quote
-from _json import make_scanner as _make_scanner
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from json import JSONDecoder
+from json.encoder import encode_basestring_ascii as _quote
+from typing import Any
 
 _SPACE = " \t\n\r"
 _INFINITE = (float("inf"), float("-inf"))
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decoder = JSONDecoder(parse_constant=_refuse)
 
 
 def loads(text: str | bytes) -> Any:
@@ -20,19 +24,10 @@ def loads(text: str | bytes) -> Any:
             text = text.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"not UTF-8 at byte {error.start}") from None
-    text = text.strip(_SPACE)
     try:
-        value, end = _scan(text, 0)
-    except StopIteration as stop:
-        raise ValueError(f"no JSON value at character {stop.value}") from None
+        return _decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except SystemError:
-        # The scanner would raise an error class of the module `json`, and raises this if that is not imported.
-        raise ValueError("not JSON") from None
-    if end != len(text):
-        raise ValueError(f"text after the JSON value at character {end}")
-    return value
 
 
 def dumps(value: object) -> str:
@@ -56,23 +51,6 @@ def dumps(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ",".join([dumps(item) for item in value]) + "]"
     raise TypeError(f"no JSON form for {type(value).__name__}")
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
-
-
-class _Options:
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = staticmethod(_refuse)
-    memo: dict[str, str] = {}  # noqa: RUF012  the C scanner requires the attribute, but uses its own
-
-
-_scan = _make_scanner(_Options())  # type: ignore[arg-type]
 
 
 def load_truncated(text: str, inner: str) -> dict[str, Any]:
@@ -104,12 +82,9 @@ def _members(text: str, index: int, members: dict[str, Any], inner: str) -> None
             members[key] = {}
             _members(text, index + 1, members[key], "")
             return  # what follows is large or not needed
-        # Detect a cut-off string here: the scanner would import `json` to report it.
-        if first == '"' and _string_end(text, index) < 0:
-            return
         try:
-            value, index = _scan(text, index)
-        except (StopIteration, ValueError, RecursionError, SystemError):
+            value, index = _decoder.raw_decode(text, index)
+        except (ValueError, RecursionError):
             return
         if index == len(text) and type(value) in (int, float):
             return  # the rest of the number may be cut off
