@@ -31,11 +31,11 @@ FEW, MANY, PER_FOLDER = 300, 30_000, 100
 TRANSCRIPT = 1 << 30
 
 EVENTS: dict[str, tuple[str, dict[str, object], float]] = {
-    "PreToolUse Read": ("PreToolUse", {"tool_name": "Read", "tool_input": {"file_path": "/x"}}, 2.0),
-    "PreToolUse Bash": ("PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "pytest -q 2>&1 | tail"}}, 2.0),
-    "PostToolUse Edit": ("PostToolUse", {"tool_name": "Edit", "tool_input": {"file_path": "/x"}}, 2.0),
-    "Stop": ("Stop", {"last_assistant_message": "Done."}, 2.5),
-    "UserPromptSubmit": ("UserPromptSubmit", {"prompt": "go on"}, 2.5),
+    "PreToolUse Read": ("PreToolUse", {"tool_name": "Read", "tool_input": {"file_path": "/x"}}, 10.0),
+    "PreToolUse Bash": ("PreToolUse", {"tool_name": "Bash", "tool_input": {"command": "pytest -q 2>&1 | tail"}}, 10.0),
+    "PostToolUse Edit": ("PostToolUse", {"tool_name": "Edit", "tool_input": {"file_path": "/x"}}, 10.0),
+    "Stop": ("Stop", {"last_assistant_message": "Done."}, 10.0),
+    "UserPromptSubmit": ("UserPromptSubmit", {"prompt": "go on"}, 10.0),
 }
 """Name → event, its fields, and how many times a bare interpreter it may cost."""
 

@@ -26,7 +26,7 @@ GOALS: dict[str, dict[str, float]] = {
     "project": {"first": 0.3, "none": 1.25, "10": 1.25, "1000": 0.5, "disk": 0.55},
     "binaries": {"edit-1mb": 0.2, "insert-1mb": 0.2},
 }
-STARTUP_LIMIT = 2.5
+STARTUP_LIMIT = 10.0
 
 
 @dataclass(frozen=True)
