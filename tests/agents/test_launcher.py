@@ -182,13 +182,16 @@ def test_an_event_that_an_upgrade_cut_off_is_done_after_it(installed: Installed)
     installed.hook("UserPromptSubmit", prompt="begin")
     wait_for(lambda: not list(workspaces.glob("*/pending/*")))
     (installed.project / "work.txt").write_text("done\n")
-    making = installed.package / "app/checkpoint_save.py"
+    transcript = installed.home / "transcript.jsonl"
+    said = {"type": "user", "uuid": "1", "sessionId": "1234", "message": {"role": "user", "content": "begin"}}
+    transcript.write_text(json.dumps(said) + "\n")
+    making = installed.package / "agents/transcript.py"
     text = making.read_bytes()
     making.unlink()
 
-    installed.hook("Stop")
+    installed.hook("Stop", transcript_path=str(transcript))
 
-    wait_for(lambda: any("keepfast.app.checkpoint_save" in notice["text"] for notice in notices_of(workspaces)))
+    wait_for(lambda: any("transcript" in notice["text"] for notice in notices_of(workspaces)))
     assert list(workspaces.glob("*/pending/*"))
     making.write_bytes(text)
     listed = json.loads(installed.run("list", "--json").stdout)
