@@ -12,6 +12,7 @@ SHORT_OF_MEMORY = (
     "can't start new thread",
     "Cannot allocate memory",
     "failed to map segment",
+    "without setting an exception",
 )
 """Messages of libraries, SQLite, threads and the import system that mean `MemoryError`."""
 
