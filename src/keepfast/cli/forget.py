@@ -57,10 +57,7 @@ def forget(
     if chosen:
         _print_chosen(session, chosen, "Forgetting" if yes else "Would forget")
         _warn_of_conversations(session, lost)
-    if thinnable and not session.json:
-        session.print(_thinning(thinnable, over, max_bytes))
-    if (chosen or thinnable) and not session.confirm(_question(len(chosen), len(thinnable)), yes):
-        raise Failed("Nothing was forgotten.")
+    _confirm(session, chosen, thinnable, over, max_bytes, yes)
     from keepfast.store.maintenance.space import forget as forget_versions
 
     reason = "asked" if references else "policy"
@@ -205,6 +202,16 @@ def _thinning(rows: list[CheckpointRow], over: int, max_bytes: int) -> str:
         f"The store is {size(over)} over {size(max_bytes)}: up to {plural(len(rows), 'automatic checkpoint')} of all"
         " workspaces, the oldest first, until it fits."
     )
+
+
+def _confirm(
+    session: Session, chosen: list[CheckpointRow], thinnable: list[CheckpointRow], over: int, max_bytes: int, yes: bool
+) -> None:
+    """Ask before anything is forgotten. Raises `Failed` if the answer is no."""
+    if thinnable and not session.json:
+        session.print(_thinning(thinnable, over, max_bytes))
+    if (chosen or thinnable) and not session.confirm(_question(len(chosen), len(thinnable)), yes):
+        raise Failed("Nothing was forgotten.")
 
 
 def _question(chosen: int, thinnable: int) -> str:
