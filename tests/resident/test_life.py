@@ -178,3 +178,19 @@ def zombies_of(parent: int) -> list[str]:
         if fields[0] == "Z" and int(fields[1]) == parent:
             zombies.append(name)
     return zombies
+
+
+def test_a_resting_resident_has_nothing_open_on_a_disk_of_the_users(begun: Home) -> None:
+    begun.tool("Write", lambda: (begun.project / "b.txt").write_text("b\n"), file_path="b.txt")
+    process = begun.state().process
+
+    assert os.readlink(f"/proc/{process}/cwd") == "/"
+    store = str(begun.data / "store")
+    wait(lambda: not [path for path in opened_by(process) if path.startswith((store, str(begun.project)))])
+    begun.tool("Write", lambda: (begun.project / "b.txt").write_text("c\n"), file_path="b.txt")
+    assert begun.state().process == process
+
+
+def opened_by(process: int) -> list[str]:
+    folder = f"/proc/{process}/fd"
+    return [os.readlink(f"{folder}/{name}") for name in os.listdir(folder) if os.path.lexists(f"{folder}/{name}")]

@@ -43,7 +43,9 @@ def main(folders: Folders) -> int:
     WAITING.seconds = LOCK_SECONDS
     is_current = _is_current()
     handler = Handler(folders)
-    server = Server(lock, handler.handle, is_current, log)
+    # Disks can be unmounted while nothing is saved: neither its folder nor open stores are in the way.
+    os.chdir("/")
+    server = Server(lock, handler.handle, handler.close, is_current, log)
     handler.stop = server.stop
     handler.facts = lambda: {"started": started, "version": __version__, **vars(server.counters)}
     gc.collect()

@@ -18,8 +18,9 @@ from keepfast.resident.address import MAX_SOCKET_PATH, SOCKET, HeldLock, folder_
 from keepfast.resident.peer import Stranger, check_folder, check_peer
 from keepfast.resident.protocol import Answer, BadRequest, Request
 
-IDLE_SECONDS, CHECK_SECONDS, REQUEST_SECONDS, SEND_SECONDS = 1800.0, 10.0, 2.0, 2.0
-"""When an idle resident ends; how often it checks that it is still wanted; how long a request and an answer may take."""
+IDLE_SECONDS, REST_SECONDS, CHECK_SECONDS, REQUEST_SECONDS, SEND_SECONDS = 1800.0, 5.0, 10.0, 2.0, 2.0
+"""When an idle resident ends, and when it lets go of what it has open; how often it checks that it is still wanted; how long
+a request and an answer may take."""
 MAX_CONNECTIONS, BACKLOG = 256, 256
 READ_BYTES = 1 << 18
 PRIVATE_FOLDERS = "/tmp/keepfast-"
@@ -62,9 +63,16 @@ class Server:
     """Listens beside the lock that it holds. `is_current` says whether the installation is still the one that started us."""
 
     def __init__(
-        self, lock: HeldLock, handle: Handler, is_current: Callable[[], bool], log: Callable[[str], None]
+        self,
+        lock: HeldLock,
+        handle: Handler,
+        rest: Callable[[], None],
+        is_current: Callable[[], bool],
+        log: Callable[[str], None],
     ) -> None:
-        self.lock, self.handle, self.is_current, self.log = lock, handle, is_current, log
+        """`rest` is called once when there was no request for a while."""
+        self.lock, self.handle, self.rest, self.is_current, self.log = lock, handle, rest, is_current, log
+        self._is_resting = True
         self.counters = Counters()
         self.last_request = monotonic()
         self._selector = selectors.DefaultSelector()
@@ -114,6 +122,9 @@ class Server:
                 self._answer_next()
                 self._drop_slow()
                 _reap()
+                if not self._is_resting and monotonic() - self.last_request >= REST_SECONDS:
+                    self._is_resting = True
+                    self.rest()
                 self._stopping = self._stopping or self._reason_to_end()
         finally:
             # Nobody finds us from here on: who has sent a request already is answered.
@@ -133,7 +144,7 @@ class Server:
 
     def _seconds_to_wait(self) -> float:
         if not self._connections:
-            return CHECK_SECONDS
+            return CHECK_SECONDS if self._is_resting else REST_SECONDS
         oldest = min(connection.began for connection in self._connections.values())
         return max(0.0, min(CHECK_SECONDS, oldest + REQUEST_SECONDS - monotonic()))
 
@@ -218,7 +229,7 @@ class Server:
         connection, request = self._complete.popleft()
         is_question = request.words[0] != HOOK
         if not is_question:
-            self.last_request = monotonic()
+            self.last_request, self._is_resting = monotonic(), False
         try:
             try:
                 if not self.is_current():
