@@ -23,9 +23,9 @@ handler, seen = Handler(tuple(folders)), []
 before = dict(os.environ), os.umask(0o77)
 os.umask(before[1])
 sys.addaudithook(lambda event, arguments: seen.append(event) if event in set(sys.argv[1:]) else None)
-for payload in payloads:
+for number, payload in enumerate(payloads):
     try:
-        handler.handle(Request("e" * 32, cwd.encode(), words, {}, payload.encode()))
+        handler.handle(Request(f"{number:032d}", cwd.encode(), words, {}, payload.encode()))
     except Declined:
         seen.append("declined")
 now = dict(os.environ), os.umask(before[1])
