@@ -86,7 +86,7 @@ class Running:
     ("content", "said", "hint"),
     [
         ({"brief": "x", "breif": "y"}, "unknown key 'breif'", "brief"),
-        ({"brief": "x", "workspace": "nowhere"}, "does not exist", "Create it first"),
+        ({"brief": "x", "workspace": "nowhere"}, "does not exist", "Create it, or give"),
         ({"brief": "x", "agent": {"kind": "command"}}, "agent.command", ""),
         ({"tasks": [{"name": "a", "brief": "x", "after": ["a"]}]}, "wait for one another: a", "Remove one `after`"),
         ({"tasks": [{"name": "a", "brief": "x", "after": ["b"]}, {"name": "b", "brief": "x", "after": ["a"]}]},
@@ -176,7 +176,7 @@ def test_a_workspace_deleted_under_way_can_be_brought_back(place: Place) -> None
 
     assert place.state(other) == ("done", "")
     assert place.state(task) == ("active", "crashed")
-    assert f"does not exist {place.base / 'one'}" in reason(place, task)
+    assert f"there is no folder {place.base / 'one'}" in reason(place, task)
     assert "resume" in actions(place, task)
     (place.base / "one").mkdir()
     place.tasks.resume(task.id)

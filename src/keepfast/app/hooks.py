@@ -439,7 +439,9 @@ class HookCall:
             if self.event.kind == TURN_ENDED:
                 self._await_transcript()
             self._record_session()
-            save_pending(self.engine, self.root, self.workspace, self.background.tidy, self.event.session)
+            # A turn that ended meanwhile is saved here, too: only this event's own transcript was waited for.
+            own = self.event.session if self.event.kind == TURN_ENDED else ""
+            save_pending(self.engine, self.root, self.workspace, self.background.tidy, own)
             if self.settings["analysis.llm"] != "off" and self.event.kind in (TURN_ENDED, SESSION_ENDS):
                 self._analyse_with_model()
         except Exception as error:
