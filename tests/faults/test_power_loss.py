@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -62,6 +63,8 @@ class Trial:
                 self._look(what, crash.marks)
 
     def _look(self, what: str, marks: list[str]) -> None:
+        # Each crash is a world of its own: one in which no store was made yet has not used the store of another one.
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
         stage = self._stage()
         acknowledged, hidden = promised(marks)
         if acknowledged:
