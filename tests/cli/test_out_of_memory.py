@@ -88,6 +88,7 @@ def test_what_cannot_be_unpacked_for_want_of_memory_is_not_called_damaged(machin
         OSError(12, os.strerror(12)),
         ImportError("x.so: failed to map segment from shared object"),
         SystemError("<class 'Decompressor'> returned NULL without setting an exception"),
+        SystemError("error return without exception set"),
     ],
 )
 def test_memory_that_ran_out_is_known_whoever_says_so(error: Exception) -> None:

@@ -13,6 +13,7 @@ SHORT_OF_MEMORY = (
     "Cannot allocate memory",
     "failed to map segment",
     "without setting an exception",
+    "without exception set",
 )
 """Messages of libraries, SQLite, threads and the import system that mean `MemoryError`."""
 
